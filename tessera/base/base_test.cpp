@@ -1,0 +1,93 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <thread>
+
+#include "tessera/base/error.hpp"
+#include "tessera/base/key_store.hpp"
+#include "tessera/base/random.hpp"
+#include "tessera/base/text.hpp"
+
+namespace tessera {
+namespace {
+
+TEST(Text, JoinsPartsAndPrintsSizesForPeople) {
+  EXPECT_EQ(cat("a", 1, ' ', 2.5, true), "a1 2.5true");
+  EXPECT_EQ(bytes_text(1536), "1.5 KiB");
+  EXPECT_EQ(count_text(10'200'000), "10.2M");
+  EXPECT_EQ(duration_text(95), "1m35s");
+  EXPECT_EQ(fixed(2.0 / 3, 3), "0.667");
+}
+
+TEST(Text, FindsTheNearestKnownWordOnlyWhenItIsNear) {
+  const std::vector<std::string> known = {"learning_rate", "layers", "heads"};
+  EXPECT_EQ(nearest("learning_rat", known), "learning_rate");
+  EXPECT_EQ(nearest("layer", known), "layers");
+  EXPECT_EQ(nearest("zzzzzzzz", known), std::nullopt);
+}
+
+TEST(Text, AlignsTables) {
+  EXPECT_EQ(table({{"name", "n"}, {"a", "10"}, {"bcd", "5"}}), "name   n\n--------\na     10\nbcd    5\n");
+}
+
+TEST(Error, EachKindHasItsExitCode) {
+  EXPECT_EQ(exit_code(UserError("x")), 2);
+  EXPECT_EQ(exit_code(Bug("x")), 70);
+  EXPECT_EQ(exit_code(PeerLost("x")), 75);
+  EXPECT_EQ(exit_code(std::runtime_error("x")), 70);
+  try {
+    CHECK(1 == 2, "one is ", 1);
+    FAIL();
+  } catch (const Bug& bug) {
+    EXPECT_NE(std::string(bug.what()).find("one is 1 (1 == 2 is false)"), std::string::npos) << bug.what();
+  }
+}
+
+// Known answers published with the Random123 library (kat_vectors, philox4x32 with 10 rounds).
+TEST(Random, PhiloxGivesThePublishedAnswers) {
+  using Block = std::array<std::uint32_t, 4>;
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  const std::uint32_t f = 0xffffffff;
+  EXPECT_EQ(philox({f, f, f, f}, {f, f}), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Random, NormalsHaveMeanZeroAndVarianceOne) {
+  double sum = 0, squares = 0;
+  const int n = 100'000;
+  for (int i = 0; i < n; ++i) {
+    const double x = random_normal(7, stream_of("w"), static_cast<std::uint64_t>(i));
+    sum += x, squares += x * x;
+  }
+  EXPECT_NEAR(sum / n, 0.0, 4 / std::sqrt(n));
+  EXPECT_NEAR(squares / n, 1.0, 4 * std::sqrt(2.0 / n));
+}
+
+TEST(Random, PermutationIsABijectionForEverySize) {
+  for (const std::uint64_t size : {1, 2, 3, 7, 64, 65, 1000}) {
+    std::set<std::uint64_t> seen;
+    for (std::uint64_t i = 0; i < size; ++i) seen.insert(permuted(i, size, 5, 2));
+    EXPECT_EQ(seen.size(), size);
+    EXPECT_LT(*seen.rbegin(), size);
+  }
+}
+
+TEST(MemoryKeyStore, ExchangeWaitsForPeersAndNamesTheMissing) {
+  MemoryKeyStore store;
+  std::thread peer([&] { store.exchange({{"b", "2"}}, {"a"}, std::chrono::seconds(5)); });
+  EXPECT_EQ(store.exchange({{"a", "1"}}, {"b", "a"}, std::chrono::seconds(5)),
+            (std::vector<std::string>{"2", "1"}));
+  peer.join();
+  EXPECT_EQ(store.add("n", 2) + store.add("n", 3), 7);
+  try {
+    store.exchange({}, {"absent"}, std::chrono::milliseconds(10));
+    FAIL();
+  } catch (const PeerLost& lost) {
+    EXPECT_NE(std::string(lost.what()).find("absent"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,99 @@
+// What is trained, on what, how? The values of one run file, in plain structs; schema.hpp says how they are
+// read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera::spec {
+
+enum class Precision { fp32, fp64, bf16, fp16 };  // compute; bf16 and fp16 keep fp32 master weights
+enum class TensorKind { d1, d2, d25, d3 };        // 1d, 2d, 2.5d, 3d
+enum class Recompute { none, full, selective };
+enum class Schedule { gpipe, f1b1, interleaved, zb_h1, zb_v, dualpipe_v, bfs, automatic, pipedream_2bw };
+enum class Optimizer { adamw, sgd };
+enum class Decay { constant, cosine, linear, wsd };  // the learning rate after warm-up
+enum class Family { llama, gpt2 };
+enum class Transport { gloo, threads };
+
+struct Model {
+  Family family = Family::llama;
+  std::int64_t layers = 4;
+  std::int64_t hidden = 256;
+  std::int64_t heads = 4;
+  std::int64_t kv_heads = 4;
+  std::int64_t ffn = 688;
+  std::int64_t vocab = 256;
+  std::int64_t sequence = 256;  // tokens per sample
+  double rope_theta = 10000.0;
+  double norm_epsilon = 1e-5;
+  bool tied_embeddings = false;
+  double init_std = 0.02;
+  std::string weights;  // a safetensors file to start from; empty: drawn from the seed
+  std::int64_t head_dim() const { return hidden / heads; }
+  bool operator==(const Model&) const = default;
+};
+
+struct Data {
+  std::string path;        // text file, read as bytes
+  std::uint64_t seed = 1;  // order of samples
+  bool operator==(const Data&) const = default;
+};
+
+struct Training {
+  std::int64_t steps = 100;
+  std::int64_t global_batch = 16;  // samples per step, over all ranks
+  std::uint64_t seed = 1;          // initial weights
+  Optimizer optimizer = Optimizer::adamw;
+  double learning_rate = 1e-3;
+  double min_learning_rate = 1e-4;
+  std::int64_t warmup_steps = 10;
+  Decay decay = Decay::cosine;
+  std::int64_t decay_steps = 0;  // wsd: length of the final decay; 0: a fifth of the steps
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+  double momentum = 0.0;   // sgd
+  double clip_norm = 1.0;  // 0: no clipping
+  bool operator==(const Training&) const = default;
+};
+
+struct Layout {
+  std::int64_t pp = 1;
+  std::int64_t dp_replicate = 1;
+  std::int64_t dp_shard = 1;
+  std::int64_t cp = 1;
+  std::int64_t tp = 1;
+  TensorKind tp_kind = TensorKind::d1;
+  std::int64_t ep = 1;
+  std::int64_t zero = 0;
+  Schedule schedule = Schedule::f1b1;
+  std::int64_t virtual_stages = 1;
+  std::int64_t micro_batch = 1;  // samples per micro-batch and data-parallel rank
+  Recompute recompute = Recompute::none;
+  Precision precision = Precision::fp32;
+  bool overlap = true;  // reductions run beside the backward
+  std::int64_t dp() const { return dp_replicate * dp_shard; }
+  std::int64_t ranks() const { return pp * dp() * cp * tp; }
+  bool operator==(const Layout&) const = default;
+};
+
+struct Cluster {
+  Transport transport = Transport::gloo;
+  std::int64_t devices = 0;     // 0: as many as the layout needs
+  double timeout_seconds = 60;  // how long a rank waits for another
+  bool operator==(const Cluster&) const = default;
+};
+
+struct Run {
+  Model model;
+  Data data;
+  Training training;
+  Layout layout;
+  Cluster cluster;
+  bool operator==(const Run&) const = default;
+};
+
+}  // namespace tessera::spec
