@@ -1,0 +1,34 @@
+// How do ranks in different processes talk? Over Gloo's TCP connections, arranged through a KeyStore.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "tessera/base/key_store.hpp"
+#include "tessera/collective/group.hpp"
+
+namespace tessera::collective {
+
+struct GlooOptions {
+  std::string address = "127.0.0.1";         // the interface to listen on
+  std::string prefix = "job/0";              // of all keys: job and generation
+  std::chrono::milliseconds timeout{60000};  // of one operation, and of connecting
+};
+
+class GlooCommunicator final : public Communicator {
+ public:
+  // The store must outlive the communicator; groups need it only while they are made.
+  GlooCommunicator(KeyStore& store, int rank, int size, GlooOptions options = {});
+  // How many exchanges with the store all make_groups calls have cost so far.
+  int num_exchanges() const { return num_exchanges_; }
+
+ private:
+  std::vector<std::shared_ptr<Link>> connect(const std::vector<std::vector<int>>& rank_lists) const override;
+
+  KeyStore& store_;
+  GlooOptions options_;
+  mutable int num_calls_ = 0;
+  mutable int num_exchanges_ = 0;
+};
+
+}  // namespace tessera::collective

@@ -1,0 +1,79 @@
+// How do the ranks of a set talk to each other? A Group is a value: copies share one connection. A group of
+// one never communicates. Operations block, and one thread at a time may call them; all members call the same
+// collectives in the same order. A peer that is gone or silent ends an operation with PeerLost.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace at {
+class Tensor;
+}
+
+namespace tessera::collective {
+
+struct Link;  // the connection; transports make it (link.hpp)
+
+class Group {
+ public:
+  Group() : Group(0) {}             // alone
+  explicit Group(int global_rank);  // alone, as that rank
+  explicit Group(std::shared_ptr<Link> link);
+
+  int size() const;
+  int rank() const;                       // position inside the group; so are root, from and to below
+  const std::vector<int>& ranks() const;  // global ranks, by position
+
+  // In place; equal shapes and bit-equal results on all members.
+  void all_reduce_sum(at::Tensor& t) const;
+  void all_reduce_max(at::Tensor& t) const;
+  // out = the members' `in`, concatenated on dim 0.
+  void all_gather(at::Tensor& out, const at::Tensor& in) const;
+  // out = this member's equal share, on dim 0, of the sum of all `in`.
+  void reduce_scatter_sum(at::Tensor& out, const at::Tensor& in) const;
+  // in_rows[i] rows of `in` go to member i; out_rows[i] rows of `out` come from member i. Rows may be none.
+  void all_to_all(at::Tensor& out, const at::Tensor& in, std::span<const std::int64_t> out_rows,
+                  std::span<const std::int64_t> in_rows) const;
+  // In place: everyone gets the root's values.
+  void broadcast(at::Tensor& t, int root) const;
+  // Returns at once with the values copied: never waits for the receiver. Equal tags arrive in order.
+  void send(const at::Tensor& t, int to, int tag) const;
+  void receive(at::Tensor& t, int from, int tag) const;
+  void barrier() const;
+
+  // A copy whose sums leave out this member's part: for tests that must notice a lost contribution.
+  Group muted() const;
+
+ private:
+  std::shared_ptr<Link> link_;
+  bool muted_ = false;
+};
+
+// This rank among all ranks, and the way to reach the others. Made by run_ranks (threads.hpp) or
+// GlooCommunicator (gloo.hpp).
+class Communicator {
+ public:
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  virtual ~Communicator() = default;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+ private:
+  friend std::vector<Group> make_groups(const Communicator&, const std::vector<std::vector<int>>&);
+  // Connects this rank to the others of each list, all at once. The lists differ, hold this rank and have two
+  // members or more.
+  virtual std::vector<std::shared_ptr<Link>> connect(
+      const std::vector<std::vector<int>>& rank_lists) const = 0;
+
+  int rank_;
+  int size_;
+};
+
+// One group per list that holds this rank, in the order of the lists; equal lists share one connection. All
+// members of a list must name it in the same call of make_groups, which costs one batched exchange.
+std::vector<Group> make_groups(const Communicator& communicator,
+                               const std::vector<std::vector<int>>& rank_lists);
+
+}  // namespace tessera::collective

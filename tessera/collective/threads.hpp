@@ -1,0 +1,16 @@
+// How do many ranks run in one process? As threads that meet at barriers. Sums are made in rank order, so a
+// run is reproducible bit by bit.
+#pragma once
+
+#include <functional>
+
+#include "tessera/collective/group.hpp"
+
+namespace tessera::collective {
+
+// Runs `body` as `num_ranks` ranks, each a thread with one compute thread of its own, and waits for all. A
+// rank that throws or returns ends its peers' waits on it with PeerLost; the first error thrown is rethrown
+// here.
+void run_ranks(int num_ranks, const std::function<void(const Communicator&)>& body);
+
+}  // namespace tessera::collective
