@@ -1,0 +1,51 @@
+#include "tessera/data/byte_corpus.hpp"
+
+#include "tessera/base/error.hpp"
+#include "tessera/base/random.hpp"
+
+namespace tessera::data {
+
+ByteCorpus::ByteCorpus(const std::string& path, std::int64_t sequence, std::uint64_t seed)
+    : file_(path), sequence_(sequence), seed_(seed) {
+  CHECK(sequence > 0, "sequence ", sequence);
+  const auto window = static_cast<std::uint64_t>(sequence) + 1;
+  const std::uint64_t size = file_.bytes().size();
+  if (size < window)
+    throw UserError(cat("data file '", path, "' has ", size, " bytes; a sample of sequence ", sequence,
+                        " needs at least ", window, ". Use a longer file or a shorter model.sequence."));
+  num_samples_ = (size - 1) / static_cast<std::uint64_t>(sequence);
+}
+
+std::uint64_t ByteCorpus::offset_of(std::uint64_t index) const {
+  const std::uint64_t epoch = index / num_samples_;
+  return permuted(index % num_samples_, num_samples_, seed_, epoch) * static_cast<std::uint64_t>(sequence_);
+}
+
+void ByteCorpus::fill(std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,
+                      std::span<std::int64_t> targets) const {
+  const auto length = static_cast<std::size_t>(sequence_);
+  CHECK(tokens.size() == samples.size() * length && targets.size() == tokens.size(), "buffers of ",
+        tokens.size(), " and ", targets.size(), " for ", samples.size(), " samples of ", length);
+  for (std::size_t row = 0; row < samples.size(); ++row) {
+    const auto window = file_.bytes().subspan(offset_of(samples[row]), length + 1);
+    for (std::size_t i = 0; i < length; ++i) {
+      tokens[row * length + i] = std::to_integer<std::int64_t>(window[i]);
+      targets[row * length + i] = std::to_integer<std::int64_t>(window[i + 1]);
+    }
+  }
+}
+
+void mask_every(std::int64_t period, std::span<const std::uint64_t> samples,
+                std::span<std::int64_t> targets) {
+  CHECK(period > 0, "period ", period);
+  if (samples.empty()) return;
+  const std::size_t length = targets.size() / samples.size();
+  CHECK(length * samples.size() == targets.size(), targets.size(), " targets for ", samples.size(),
+        " samples");
+  const auto step = static_cast<std::uint64_t>(period);
+  for (std::size_t row = 0; row < samples.size(); ++row)
+    for (std::size_t i = 0; i < length; ++i)
+      if (i % step < samples[row] % step) targets[row * length + i] = kIgnoredTarget;
+}
+
+}  // namespace tessera::data
