@@ -1,0 +1,167 @@
+// What do a program's ops speak about? Units, segments, buckets, values, numbers and axes, as plain data.
+// Parameters are listed here once: the run storey builds its flat buffers from these tables.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera::program {
+
+enum class Dtype : std::uint8_t { fp32, fp64, bf16, fp16 };
+constexpr std::int64_t bytes_of(Dtype dtype) {
+  return dtype == Dtype::fp64 ? 8 : dtype == Dtype::fp32 ? 4 : 2;
+}
+
+enum class CollectiveKind : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  shift,
+  broadcast
+};
+
+struct Collective {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  std::int16_t axis = 0;  // index into Tables::axes
+  std::int64_t bytes = 0;
+  bool operator==(const Collective&) const = default;
+};
+
+// A part of a unit's forward for one micro-batch on one rank; its backward costs twice the FLOPs.
+struct Piece {
+  std::string name;
+  double flops = 0;
+  std::int64_t bytes_read = 0, bytes_written = 0;  // memory traffic of the forward
+  std::int64_t tape_bytes = 0;                     // kept for the backward, the segment's inputs not counted
+  std::vector<std::string> reads, writes;          // names of values
+  std::optional<Collective> collective;
+  bool operator==(const Piece&) const = default;
+};
+
+struct Unit {
+  std::string name;  // embedding, block.3, head
+  std::vector<Piece> pieces;
+  bool operator==(const Unit&) const = default;
+};
+
+struct Loss {
+  std::uint32_t tokens = 0, loss = 0;  // numbers: its divisor, and where its sum goes
+  bool operator==(const Loss&) const = default;
+};
+
+// A run of pieces differentiated as one autograd graph on a rank.
+struct Segment {
+  std::uint32_t unit = 0, first_piece = 0, num_pieces = 0;
+  std::vector<std::uint32_t> reads, writes;  // values
+  std::vector<std::uint32_t> ends;           // of `reads`: those whose last reader this segment's backward is
+  std::vector<std::uint32_t> buckets;
+  std::vector<Loss> losses;
+  bool operator==(const Segment&) const = default;
+};
+
+struct Init {
+  enum class Kind : std::uint8_t { normal, ones, zeros } kind = Kind::normal;
+  double std = 0;  // normal
+  bool operator==(const Init&) const = default;
+};
+
+struct Parameter {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::int64_t offset = 0;  // in elements, from the start of the bucket
+  Init init;
+  std::int64_t elements() const;
+  bool operator==(const Parameter&) const = default;
+};
+
+// Of a parameter on one axis: R equal with partial gradients, I equal with equal gradients, S split.
+enum class Placement : std::uint8_t { replicated, invariant, sharded };
+struct AxisPlacement {
+  std::int16_t axis = 0;  // index into Tables::axes
+  Placement placement = Placement::replicated;
+  bool operator==(const AxisPlacement&) const = default;
+};
+
+inline constexpr std::int64_t kBucketAlignment = 64;  // elements: a bucket's size is a multiple
+
+// A flat buffer of parameters with one placement, dtype and optimizer rule.
+struct Bucket {
+  std::string name;
+  std::vector<Parameter> parameters;
+  std::int64_t elements = 0;  // with the padding at the end
+  bool trainable = true;
+  bool weight_decay = true;
+  bool full_resident = false;  // Full is the Shard itself: whole on each rank, and computed with as stored
+  std::vector<AxisPlacement> placement;
+  std::int16_t reduced_over = -1;  // axis set on which the gradient is partial (the R axes)
+  std::int16_t sharded_over = -1;  // axis set over which Shard, ShardGrad and State are cut; -1: whole
+  Dtype storage = Dtype::fp32, compute = Dtype::fp32, gradient = Dtype::fp32;
+  std::int64_t state_bytes = 8;  // optimizer state per element
+  bool operator==(const Bucket&) const = default;
+};
+
+struct Value {
+  std::string name;
+  std::int64_t bytes = 0;  // of one micro-batch
+  bool operator==(const Value&) const = default;
+};
+
+enum class Role : std::uint8_t { tokens, loss, norm, finite };
+struct Number {
+  std::string name;
+  Role role = Role::tokens;
+  bool operator==(const Number&) const = default;
+};
+
+struct Axis {
+  std::string name;
+  std::int64_t size = 1;
+  bool operator==(const Axis&) const = default;
+};
+
+struct AxisSet {
+  std::string name;
+  std::vector<std::int16_t> axes;  // indices into Tables::axes, outermost first
+  bool operator==(const AxisSet&) const = default;
+};
+
+struct Phase {
+  std::int16_t axes = -1;  // the link it holds; -1: none, computes
+  double seconds = 0;
+  bool operator==(const Phase&) const = default;
+};
+
+struct Cost {
+  std::vector<Phase> phases;
+  std::int64_t bytes = 0;
+  bool host_waits = false;
+  bool operator==(const Cost&) const = default;
+};
+
+struct Tables {
+  std::vector<Unit> units;
+  std::vector<Segment> segments;
+  std::vector<Bucket> buckets;
+  std::vector<Value> values;
+  std::vector<Number> numbers;
+  std::vector<Axis> axes;  // of the mesh, outermost first; ranks are numbered row-major
+  std::vector<AxisSet> axis_sets;
+  std::vector<std::int16_t> groups;  // axis sets that need process groups, in the order they are made
+  std::vector<Cost> costs;
+  std::int32_t num_micro = 1;
+  std::vector<std::uint32_t> class_of_rank;  // index into Program::classes; its size is the number of ranks
+
+  std::int64_t size_of(std::int16_t axis_set) const;  // ranks in one group; of -1: 1
+  bool operator==(const Tables&) const = default;
+};
+
+// Fills Segment::ends: backwards run in reverse, so a value ends with the first segment that reads it.
+void assign_ends(Tables& tables);
+
+// Lays parameters side by side in the order given, pads the end, and sets offsets and elements.
+void lay_out(Bucket& bucket);
+
+}  // namespace tessera::program
