@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -19,7 +20,8 @@ using Tokens = std::vector<std::int64_t>;
 // A file of `size` bytes, byte i = i mod 251, that is gone when the test ends.
 class TextFile {
  public:
-  explicit TextFile(std::size_t size) : path_(testing::TempDir() + "tessera_data_" + std::to_string(size)) {
+  explicit TextFile(std::size_t size)
+      : path_(cat(testing::TempDir(), "tessera_data_", ::getpid(), "_", size)) {
     std::ofstream out(path_, std::ios::binary);
     for (std::size_t i = 0; i < size; ++i) out.put(static_cast<char>(i % 251));
   }

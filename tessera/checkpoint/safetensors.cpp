@@ -1,0 +1,195 @@
+#include "tessera/checkpoint/safetensors.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "tessera/base/error.hpp"
+#include "tessera/checkpoint/replace_file.hpp"
+
+namespace tessera::checkpoint {
+
+namespace {
+
+using Json = nlohmann::json;
+static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
+
+constexpr std::uint64_t kLengthBytes = 8;
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
+constexpr const char* kMetadata = "__metadata__";
+
+using Dtype = std::pair<std::string_view, std::uint64_t>;
+constexpr Dtype kDtypes[] = {{"BOOL", 1},    {"U8", 1},      {"I8", 1},  {"F8_E5M2", 1},
+                             {"F8_E4M3", 1}, {"F8_E8M0", 1}, {"I16", 2}, {"U16", 2},
+                             {"F16", 2},     {"BF16", 2},    {"I32", 4}, {"U32", 4},
+                             {"F32", 4},     {"I64", 8},     {"U64", 8}, {"F64", 8}};
+
+// One place for the beginning of every complaint, so that each says which file is broken.
+struct Reader {
+  const std::string& path;
+
+  template <typename... Parts>
+  void expect(bool condition, const Parts&... parts) const {
+    if (!condition) throw UserError(cat("safetensors file '", path, "': ", parts...));
+  }
+
+  std::string_view header(std::span<const std::byte> bytes) const {
+    expect(bytes.size() >= kLengthBytes, "has ", bytes.size(), " bytes; the header length alone takes 8");
+    std::uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), kLengthBytes);
+    expect(length <= kMaxHeaderBytes, "header length ", length, " is above the format's limit of ",
+           kMaxHeaderBytes);
+    expect(length <= bytes.size() - kLengthBytes, "header length ", length, " reaches beyond the file's ",
+           bytes.size(), " bytes; is the file cut off?");
+    const auto text = bytes.subspan(kLengthBytes, length);
+    return {reinterpret_cast<const char*>(text.data()), text.size()};
+  }
+
+  // A repeated key would silently hide a tensor, and the parser alone keeps the last.
+  Json parsed(std::string_view text) const {
+    std::vector<std::set<std::string>> keys;
+    std::string repeated;
+    const auto watch = [&](int, Json::parse_event_t event, Json& value) {
+      if (event == Json::parse_event_t::object_start) keys.emplace_back();
+      if (event == Json::parse_event_t::object_end) keys.pop_back();
+      if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+        repeated = value.get<std::string>();
+      return true;
+    };
+    expect(text.starts_with('{'), "header does not begin with '{'");
+    Json header = Json::parse(text, watch, /*allow_exceptions=*/false);
+    expect(!header.is_discarded() && header.is_object(), "header is not a JSON object");
+    expect(repeated.empty(), "header names '", repeated, "' twice");
+    return header;
+  }
+
+  std::vector<std::uint64_t> whole_numbers(const std::string& name, const Json& entry,
+                                           const char* key) const {
+    const auto found = entry.find(key);
+    expect(found != entry.end() && found->is_array(), "tensor '", name, "' has no list '", key, "'");
+    for (const Json& number : *found)
+      expect(number.is_number_unsigned(), "tensor '", name, "': '", key, "' holds ", number.dump(),
+             ", not a whole number");
+    return found->get<std::vector<std::uint64_t>>();
+  }
+
+  TensorBytes tensor(const std::string& name, const Json& entry, std::span<const std::byte> data) const {
+    expect(entry.is_object(), "entry '", name, "' is not an object");
+    for (const auto& [key, value] : entry.items())
+      expect(key == "dtype" || key == "shape" || key == "data_offsets", "tensor '", name,
+             "' has an unknown key '", key, "'");
+    const auto dtype = entry.find("dtype");
+    expect(dtype != entry.end() && dtype->is_string(), "tensor '", name, "' has no dtype");
+    TensorBytes out{.dtype = dtype->get<std::string>(), .shape = {}, .bytes = {}};
+    const auto element = element_bytes(out.dtype);
+    expect(element.has_value(), "tensor '", name, "' has unknown dtype '", out.dtype, "'");
+
+    std::uint64_t size = *element;
+    for (const std::uint64_t extent : whole_numbers(name, entry, "shape")) {
+      expect(std::in_range<std::int64_t>(extent) && !__builtin_mul_overflow(size, extent, &size), "tensor '",
+             name, "' has a shape of more than 2^64 bytes");
+      out.shape.push_back(static_cast<std::int64_t>(extent));
+    }
+    const auto offsets = whole_numbers(name, entry, "data_offsets");
+    expect(offsets.size() == 2 && offsets[0] <= offsets[1], "tensor '", name,
+           "': data_offsets must be [begin, end] with begin <= end");
+    expect(offsets[1] <= data.size(), "tensor '", name, "' ends at byte ", offsets[1],
+           " of the data, which has ", data.size(), "; is the file cut off?");
+    expect(offsets[1] - offsets[0] == size, "tensor '", name, "' takes ", offsets[1] - offsets[0],
+           " bytes, but its dtype and shape need ", size);
+    out.bytes = data.subspan(offsets[0], size);
+    return out;
+  }
+
+  // The format wants the data covered exactly: no overlap, no holes.
+  void expect_covered(const std::map<std::string, TensorBytes>& tensors,
+                      std::span<const std::byte> data) const {
+    std::vector<std::pair<std::span<const std::byte>, std::string_view>> parts;
+    for (const auto& [name, tensor] : tensors)
+      if (!tensor.bytes.empty()) parts.emplace_back(tensor.bytes, name);
+    std::ranges::sort(parts, {}, [](const auto& part) { return part.first.data(); });
+    const std::byte* end = data.data();
+    std::string_view before = "the header";
+    for (const auto& [bytes, name] : parts) {
+      expect(bytes.data() >= end, "tensors '", before, "' and '", name, "' overlap");
+      expect(bytes.data() == end, "bytes between '", before, "' and '", name, "' belong to no tensor");
+      end = bytes.data() + bytes.size();
+      before = name;
+    }
+    expect(end == data.data() + data.size(), "bytes after '", before, "' belong to no tensor");
+  }
+};
+
+}  // namespace
+
+std::optional<std::uint64_t> element_bytes(std::string_view dtype) {
+  const auto found = std::ranges::find(kDtypes, dtype, &Dtype::first);
+  return found == std::end(kDtypes) ? std::nullopt : std::optional(found->second);
+}
+
+Safetensors::Safetensors(const std::string& path) : file_(path) {
+  const Reader reader{file_.path()};
+  const auto text = reader.header(file_.bytes());
+  const auto data = file_.bytes().subspan(kLengthBytes + text.size());
+  const Json header = reader.parsed(text);
+  for (const auto& [name, entry] : header.items()) {
+    if (name != kMetadata) {
+      tensors_.emplace(name, reader.tensor(name, entry, data));
+      continue;
+    }
+    reader.expect(entry.is_object(), "__metadata__ is not an object");
+    for (const auto& [key, value] : entry.items()) {
+      reader.expect(value.is_string(), "__metadata__ '", key, "' is not a string");
+      metadata_.emplace(key, value.get<std::string>());
+    }
+  }
+  reader.expect_covered(tensors_, data);
+}
+
+const TensorBytes& Safetensors::tensor(const std::string& name) const {
+  if (const auto found = tensors_.find(name); found != tensors_.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, tensor] : tensors_) names.push_back(known);
+  const auto near = nearest(name, names);
+  throw UserError(cat("safetensors file '", path(), "' has no tensor '", name, "'",
+                      near ? cat("; did you mean '", *near, "'?") : cat(" among its ", names.size())));
+}
+
+void write_safetensors(const std::string& path, const std::map<std::string, TensorBytes>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  // Wide elements first keep every tensor aligned to its element, since the header is padded to 8 bytes.
+  std::vector<std::pair<std::uint64_t, std::string>> order;
+  for (const auto& [name, tensor] : tensors) {
+    const auto element = element_bytes(tensor.dtype);
+    CHECK(element.has_value(), "dtype ", tensor.dtype);
+    std::uint64_t size = *element;
+    for (const std::int64_t extent : tensor.shape) size *= static_cast<std::uint64_t>(extent);
+    CHECK(size == tensor.bytes.size(), "tensor ", name, " of ", size, " bytes has ", tensor.bytes.size());
+    CHECK(name != kMetadata);
+    order.emplace_back(kLengthBytes - *element, name);
+  }
+  std::ranges::sort(order);
+
+  Json header = Json::object();
+  if (!metadata.empty()) header[kMetadata] = metadata;
+  std::uint64_t offset = 0;
+  for (const auto& [rank, name] : order) {
+    const TensorBytes& tensor = tensors.at(name);
+    header[name] = {{"dtype", tensor.dtype},
+                    {"shape", tensor.shape},
+                    {"data_offsets", {offset, offset + tensor.bytes.size()}}};
+    offset += tensor.bytes.size();
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t length = text.size();
+  std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(&length, 1)),
+                                                   std::as_bytes(std::span(text))};
+  for (const auto& [rank, name] : order) parts.push_back(tensors.at(name).bytes);
+  replace_file(path, parts);
+}
+
+}  // namespace tessera::checkpoint

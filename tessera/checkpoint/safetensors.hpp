@@ -1,0 +1,50 @@
+// Which tensors does a safetensors file hold, and where are their bytes? A reader that maps the file and
+// trusts nothing in it, and a writer. Format: docs of Hugging Face's `safetensors`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/mapped_file.hpp"
+
+namespace tessera::checkpoint {
+
+struct TensorBytes {
+  std::string dtype;  // the format's word: "F32", "BF16", "I64", ...
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;  // row-major, little-endian
+};
+
+// Bytes of one element of a dtype word; nothing for an unknown word.
+std::optional<std::uint64_t> element_bytes(std::string_view dtype);
+
+class Safetensors {
+ public:
+  // Throws UserError naming the file and what is wrong in it.
+  explicit Safetensors(const std::string& path);
+
+  const std::string& path() const { return file_.path(); }
+  // The byte spans live as long as this object.
+  const std::map<std::string, TensorBytes>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // Throws UserError with the nearest name when there is no such tensor.
+  const TensorBytes& tensor(const std::string& name) const;
+
+ private:
+  MappedFile file_;
+  std::map<std::string, TensorBytes> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// Writes beside `path` and renames, so that `path` holds the old file or the whole new one. Throws UserError
+// when the disk refuses.
+void write_safetensors(const std::string& path, const std::map<std::string, TensorBytes>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,38 @@
+// When did each op of each rank run, on which lane? Events, their file (the Chrome trace format, which
+// Perfetto opens), and how much of one lane is hidden under another.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/metrics/field.hpp"
+
+namespace tessera::metrics {
+
+struct Event {
+  std::string name;
+  std::int64_t process = 0;  // rank
+  std::string row;           // lane; one row of the picture
+  double start_seconds = 0;
+  double duration_seconds = 0;
+  std::vector<Field> args = {};
+  bool operator==(const Event&) const = default;
+};
+
+// One process per rank, one row per lane, lanes in the order they first appear. Throws UserError when the
+// file can't be written.
+void write_trace(const std::string& path, std::span<const Event> events);
+
+// The events of a file that write_trace made, in its order. Throws UserError naming the file and what is
+// wrong.
+std::vector<Event> read_trace(const std::string& path);
+
+// The events of one lane of one rank.
+std::vector<Event> events_of(std::span<const Event> events, std::int64_t process, const std::string& row);
+
+// Seconds of the union of A's intervals that lie under the union of B's.
+double overlap_seconds(std::span<const Event> a, std::span<const Event> b);
+
+}  // namespace tessera::metrics
