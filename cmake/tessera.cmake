@@ -6,7 +6,7 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+add_compile_options(-fPIC)  # programs too: with -fPIE they could not use the precompiled header
 add_compile_options(-Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
 option(TESSERA_WERROR "Warnings are errors" ON)
 if(TESSERA_WERROR)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <string>
 
 #include "tessera/base/key_store.hpp"
@@ -27,7 +28,7 @@ class GlooCommunicator final : public Communicator {
 
   KeyStore& store_;
   GlooOptions options_;
-  mutable int num_calls_ = 0;
+  mutable std::map<std::vector<int>, int> num_made_;
   mutable int num_exchanges_ = 0;
 };
 

@@ -1,0 +1,196 @@
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "tessera/collective/group.hpp"
+#include "tessera/collective/link.hpp"
+
+#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
+
+namespace tessera::collective {
+namespace {
+
+using at::Tensor;
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  constexpr std::size_t kShown = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(ranks.size(), kShown); ++i) text += cat(i ? ", " : "", ranks[i]);
+  return ranks.size() > kShown ? cat(text, ", ... (", ranks.size(), " ranks)") : text;
+}
+
+// c10d throws whatever its transport throws; here it becomes one of our three kinds.
+template <typename Operation>
+auto guarded(const Link& link, const char* what, Operation&& operation) {
+  try {
+    return operation();
+  } catch (const Bug&) {
+    throw;
+  } catch (const PeerLost&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw PeerLost(cat(what, " between ranks ", ranks_text(link.ranks), " failed on rank ",
+                       link.ranks[static_cast<std::size_t>(link.rank)], ": ", short_text(error)));
+  }
+}
+
+template <typename Operation>
+void finish(const Link& link, const char* what, Operation&& operation) {
+  guarded(link, what, [&] { operation()->wait(); });
+}
+
+// Backends want dense memory and no autograd.
+Tensor dense(const Tensor& t) { return t.detach().contiguous(); }
+
+// Runs `operation` on a dense tensor of t's values and leaves the result in t.
+template <typename Operation>
+void in_place(Tensor& t, Operation&& operation) {
+  const at::NoGradGuard no_grad;
+  std::vector<Tensor> tensors{dense(t)};
+  operation(tensors);
+  if (tensors[0].data_ptr() != t.data_ptr()) t.detach().copy_(tensors[0]);
+}
+
+void check_alike(const Tensor& out, const Tensor& in) {
+  CHECK(out.scalar_type() == in.scalar_type(), "out and in of a collective differ in dtype");
+}
+
+void all_reduce(const Link& link, Tensor& t, bool muted, c10d::ReduceOp::RedOpType op, const char* what) {
+  if (t.numel() == 0) return;
+  in_place(t, [&](std::vector<Tensor>& tensors) {
+    if (muted) tensors[0].zero_();
+    c10d::AllreduceOptions options;
+    options.reduceOp = op;
+    finish(link, what, [&] { return link.backend->allreduce(tensors, options); });
+  });
+}
+
+void check_member(const Link& link, int position) {
+  CHECK(position >= 0 && position < static_cast<int>(link.ranks.size()), "member ", position,
+        " of a group of ", link.ranks.size());
+}
+
+}  // namespace
+
+Group::Group(int global_rank) : link_(std::make_shared<Link>()) { link_->ranks = {global_rank}; }
+Group::Group(std::shared_ptr<Link> link) : link_(std::move(link)) {}
+
+int Group::size() const { return static_cast<int>(link_->ranks.size()); }
+int Group::rank() const { return link_->rank; }
+const std::vector<int>& Group::ranks() const { return link_->ranks; }
+
+Group Group::muted() const {
+  Group copy = *this;
+  copy.muted_ = true;
+  return copy;
+}
+
+void Group::all_reduce_sum(Tensor& t) const {
+  if (size() > 1) all_reduce(*link_, t, muted_, c10d::ReduceOp::SUM, "all_reduce_sum");
+}
+
+void Group::all_reduce_max(Tensor& t) const {
+  if (size() > 1) all_reduce(*link_, t, false, c10d::ReduceOp::MAX, "all_reduce_max");
+}
+
+void Group::all_gather(Tensor& out, const Tensor& in) const {
+  check_alike(out, in);
+  CHECK(out.numel() == in.numel() * size(), "all_gather of ", in.numel(), " elements from ", size(),
+        " members into ", out.numel());
+  const at::NoGradGuard no_grad;
+  if (size() == 1) return void(out.detach().copy_(in.view(out.sizes())));
+  if (in.numel() == 0) return;
+  Tensor input = dense(in);
+  in_place(out, [&](std::vector<Tensor>& tensors) {
+    finish(*link_, "all_gather", [&] { return link_->backend->_allgather_base(tensors[0], input); });
+  });
+}
+
+void Group::reduce_scatter_sum(Tensor& out, const Tensor& in) const {
+  check_alike(out, in);
+  CHECK(in.numel() == out.numel() * size(), "reduce_scatter of ", in.numel(), " elements to ", size(),
+        " members of ", out.numel());
+  const at::NoGradGuard no_grad;
+  if (size() == 1) return void(out.detach().copy_(in.reshape(out.sizes())));
+  if (in.numel() == 0) return;
+  Tensor input = muted_ ? dense(in).clone().zero_() : dense(in);
+  in_place(out, [&](std::vector<Tensor>& tensors) {
+    finish(*link_, "reduce_scatter_sum",
+           [&] { return link_->backend->_reduce_scatter_base(tensors[0], input); });
+  });
+}
+
+void Group::all_to_all(Tensor& out, const Tensor& in, std::span<const std::int64_t> out_rows,
+                       std::span<const std::int64_t> in_rows) const {
+  check_alike(out, in);
+  const auto fits = [&](const Tensor& t, std::span<const std::int64_t> rows) {
+    return static_cast<int>(rows.size()) == size() &&
+           std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) == t.size(0);
+  };
+  CHECK(fits(out, out_rows) && fits(in, in_rows), "all_to_all: row counts don't add up to the tensors' rows");
+  const at::NoGradGuard no_grad;
+  if (size() == 1) return void(out.detach().copy_(in));
+  Tensor input = dense(in);
+  std::vector<std::int64_t> from(out_rows.begin(), out_rows.end()), to(in_rows.begin(), in_rows.end());
+  in_place(out, [&](std::vector<Tensor>& tensors) {
+    finish(*link_, "all_to_all", [&] { return link_->backend->alltoall_base(tensors[0], input, from, to); });
+  });
+}
+
+void Group::broadcast(Tensor& t, int root) const {
+  check_member(*link_, root);
+  if (size() == 1 || t.numel() == 0) return;
+  in_place(t, [&](std::vector<Tensor>& tensors) {
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    finish(*link_, "broadcast", [&] { return link_->backend->broadcast(tensors, options); });
+  });
+}
+
+void Group::send(const Tensor& t, int to, int tag) const {
+  check_member(*link_, to);
+  CHECK(to != rank(), "a rank sends to itself");
+  std::vector<Tensor> tensors{t.detach().clone(at::MemoryFormat::Contiguous)};
+  link_->outbox.keep(guarded(*link_, "send", [&] { return link_->backend->send(tensors, to, tag); }));
+}
+
+void Group::receive(Tensor& t, int from, int tag) const {
+  check_member(*link_, from);
+  CHECK(from != rank(), "a rank receives from itself");
+  in_place(t, [&](std::vector<Tensor>& tensors) {
+    finish(*link_, "receive", [&] { return link_->backend->recv(tensors, from, tag); });
+  });
+}
+
+void Group::barrier() const {
+  if (size() == 1) return;
+  finish(*link_, "barrier", [&] { return link_->backend->barrier(c10d::BarrierOptions()); });
+}
+
+std::vector<Group> make_groups(const Communicator& communicator,
+                               const std::vector<std::vector<int>>& rank_lists) {
+  std::vector<std::vector<int>> lists;  // those with this rank and company, each once
+  std::map<std::vector<int>, std::size_t> place;
+  for (const auto& list : rank_lists) {
+    std::vector<int> sorted = list;
+    std::ranges::sort(sorted);
+    CHECK(!list.empty() && sorted.front() >= 0 && sorted.back() < communicator.size() &&
+              std::ranges::adjacent_find(sorted) == sorted.end(),
+          "a group's ranks ", ranks_text(list), " are not distinct ranks under ", communicator.size());
+    if (list.size() < 2 || !std::ranges::binary_search(sorted, communicator.rank())) continue;
+    if (place.emplace(list, lists.size()).second) lists.push_back(list);
+  }
+  const auto links = communicator.connect(lists);
+  std::vector<Group> groups;
+  for (const auto& list : rank_lists) {
+    if (const auto found = place.find(list); found != place.end())
+      groups.push_back(Group(links[found->second]));
+    else if (list.front() == communicator.rank() && list.size() == 1)
+      groups.push_back(Group(communicator.rank()));
+  }
+  return groups;
+}
+
+}  // namespace tessera::collective

@@ -1,0 +1,44 @@
+// What does a Group hold? Its members and a c10d backend. Heavy: only transports and group_torch.cpp include
+// it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
+
+namespace tessera::collective {
+
+// Waits for sends that are under way, so that Group::send need not. Its destructor waits for the last of
+// them.
+class Outbox {
+ public:
+  ~Outbox();
+  // Takes over a send; throws PeerLost if an earlier one failed.
+  void keep(c10::intrusive_ptr<c10d::Work> send);
+
+ private:
+  void wait_for_sends();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<c10::intrusive_ptr<c10d::Work>> sends_;
+  bool closing_ = false;
+  std::string failure_;
+  std::thread thread_;
+};
+
+struct Link {
+  std::vector<int> ranks;  // global ranks, by position
+  int rank = 0;            // own position
+  c10::intrusive_ptr<c10d::Backend> backend;
+  Outbox outbox;  // last, so that it ends before the backend
+};
+
+// The first line of an error's text, without LibTorch's stack.
+std::string short_text(const std::exception& error);
+
+}  // namespace tessera::collective

@@ -1,0 +1,50 @@
+#include "tessera/collective/link.hpp"
+
+#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
+
+namespace tessera::collective {
+
+Outbox::~Outbox() {
+  {
+    std::scoped_lock lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Outbox::keep(c10::intrusive_ptr<c10d::Work> send) {
+  if (send->isCompleted()) return;
+  std::scoped_lock lock(mutex_);
+  if (!failure_.empty()) throw PeerLost(cat("an earlier send failed: ", failure_));
+  sends_.push_back(std::move(send));
+  if (!thread_.joinable()) thread_ = std::thread([this] { wait_for_sends(); });
+  changed_.notify_all();
+}
+
+void Outbox::wait_for_sends() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return closing_ || !sends_.empty(); });
+    if (sends_.empty()) return;
+    const auto send = sends_.front();
+    sends_.pop_front();
+    lock.unlock();
+    std::string failure;
+    try {
+      send->wait();
+    } catch (const std::exception& error) {
+      failure = short_text(error);
+    }
+    lock.lock();
+    if (failure_.empty()) failure_ = failure;
+  }
+}
+
+std::string short_text(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+}  // namespace tessera::collective
