@@ -64,7 +64,7 @@ const Mesh::Named& Mesh::find(std::string_view name) const {
     known.push_back(named.name);
   }
   const auto near = nearest(name, known);
-  throw UserError(cat("no axis is called ", name, near ? cat("; did you mean ", *near, "?") : "",
+  throw UserError(cat("no axis is called ", name, near ? cat("; did you mean ", *near, "?") : ".",
                       " The mesh has ", join(known, ", "), "."));
 }
 

@@ -1,0 +1,182 @@
+#include "tessera/spec/load.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/error.hpp"
+#include "tessera/spec/schema.hpp"
+#include "tessera/spec/toml_file.hpp"
+
+namespace tessera::spec {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string did_you_mean(const std::optional<std::string>& word) {
+  return word ? cat("; did you mean ", *word, "?") : ".";
+}
+
+std::string unknown_section(const std::string& section) {
+  std::vector<std::string> names;
+  for (const auto& known : sections()) names.push_back(known.name);
+  return cat("unknown section ", section, did_you_mean(nearest(section, names)), " The sections are ",
+             join(names, ", "), ".");
+}
+
+bool is_section(std::string_view name) {
+  const auto& list = sections();
+  return std::any_of(list.begin(), list.end(), [&](const Section& section) { return section.name == name; });
+}
+
+// A key put in the wrong section is found by its name alone before spelling is considered.
+std::string unknown_key(const std::string& section, const std::string& name) {
+  if (!section.empty() && !is_section(section)) return unknown_section(section);
+  if (section.empty() && is_section(name))
+    return cat(name, " is a section: write [", name, "] above its keys");
+  std::vector<std::string> in_section, all;
+  std::optional<std::string> near;
+  for (const auto& key : schema()) {
+    all.push_back(key.full());
+    if (key.section == section) in_section.push_back(key.name);
+    if (key.name == name && !near) near = key.full();
+  }
+  const std::string full = section.empty() ? name : cat(section, ".", name);
+  // Within its section the shared prefix must not make a far name look near.
+  if (!near && !section.empty()) {
+    near = nearest(name, in_section);
+    if (near) near = cat(section, ".", *near);
+  } else if (!near) {
+    near = nearest(full, all);
+  }
+  return cat("unknown key ", full, did_you_mean(near));
+}
+
+std::string contents(const fs::path& path, const std::string& asked_by) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream out;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored) || !file || !(out << file.rdbuf() || file.peek() == EOF)) {
+    throw UserError(cat(asked_by, "cannot read the run file ", path.string(), "; is the path right?"));
+  }
+  return out.str();
+}
+
+// Files on the way from the first one to the one being read; a file among its own includers is a cycle.
+using Trail = std::vector<fs::path>;
+
+fs::path identity(const fs::path& path) {
+  std::error_code ignored;
+  return fs::weakly_canonical(path, ignored);
+}
+
+void collect(std::string_view text, const std::string& name, Trail& trail, std::vector<Entry>& out);
+
+void collect_include(const std::string& file, const Entry& by, const std::string& includer, Trail& trail,
+                     std::vector<Entry>& out) {
+  const fs::path path = fs::path(includer).parent_path() / file;
+  const fs::path canonical = identity(path);
+  if (std::find(trail.begin(), trail.end(), canonical) != trail.end()) {
+    throw UserError(cat(by.where, ": include of ", file, " makes a circle: that file is being read already"));
+  }
+  trail.push_back(canonical);
+  collect(contents(path, cat(by.where, ": include: ")), path.string(), trail, out);
+  trail.pop_back();
+}
+
+void collect(std::string_view text, const std::string& name, Trail& trail, std::vector<Entry>& out) {
+  auto entries = read_toml(text, name);
+  const auto own = std::stable_partition(entries.begin(), entries.end(), [](const Entry& entry) {
+    return entry.section.empty() && entry.name == "include";
+  });
+  for (auto entry = entries.begin(); entry != own; ++entry) {
+    auto files = entry->list;
+    if (entry->value && std::holds_alternative<std::string>(*entry->value)) {
+      files = {std::get<std::string>(*entry->value)};
+    }
+    if (files.empty()) {
+      throw UserError(
+          cat(entry->where, ": include = ", entry->found, ": wants a file name or a list of them"));
+    }
+    for (const auto& file : files) collect_include(file, *entry, name, trail, out);
+  }
+  std::move(own, entries.end(), std::back_inserter(out));
+}
+
+// A shell eats quotes, so texts and words may stand bare: what is no TOML text is taken as it is written.
+Entry override_entry(const std::string& text) {
+  Entry entry{.where = cat("override '", text, "'")};
+  const auto equals = text.find('=');
+  if (equals == std::string::npos) throw UserError(cat(entry.where, ": wants section.key=value"));
+  const std::string full = text.substr(0, equals);
+  const std::string raw = text.substr(equals + 1);
+  const auto dot = full.find('.');
+  if (dot != std::string::npos) entry.section = full.substr(0, dot);
+  entry.name = dot == std::string::npos ? full : full.substr(dot + 1);
+  entry.found = raw;
+  entry.value = read_value(raw);
+  const Key* key = find_key(full);
+  const bool is_text = entry.value && std::holds_alternative<std::string>(*entry.value);
+  if (key && (key->kind == Kind::text || key->kind == Kind::word) && !is_text) {
+    entry.value = read_value(value_text(Value(raw)));
+  }
+  return entry;
+}
+
+// Empty when the entry is fine.
+std::string applied(const Entry& entry, Run& run) {
+  const Key* key = find_key(cat(entry.section, ".", entry.name));
+  if (!key) {
+    const bool empty_section = entry.name.empty() && is_section(entry.section);
+    return empty_section ? "" : cat(entry.where, ": ", unknown_key(entry.section, entry.name));
+  }
+  const auto value = entry.value ? fitted(*key, *entry.value) : std::nullopt;
+  if (!value) return cat(entry.where, ": ", key->full(), " = ", entry.found, ": wants ", allowed(*key));
+  key->set(run, *value);
+  return "";
+}
+
+Run resolved(const std::vector<Entry>& entries, std::span<const std::string> overrides) {
+  Run run;
+  std::vector<std::string> mistakes;
+  const auto apply = [&](const Entry& entry) {
+    if (auto mistake = applied(entry, run); !mistake.empty()) mistakes.push_back(std::move(mistake));
+  };
+  for (const auto& entry : entries) {
+    // Of an unknown section only the heading is reported, not each key below it.
+    if (entry.name.empty() || entry.section.empty() || is_section(entry.section)) apply(entry);
+  }
+  for (const auto& text : overrides) apply(override_entry(text));
+  if (!mistakes.empty()) throw UserError(join(mistakes, "\n"));
+  return run;
+}
+
+}  // namespace
+
+Run load(const fs::path& path, std::span<const std::string> overrides) {
+  return parse(contents(path, ""), path.string(), overrides);
+}
+
+Run parse(std::string_view text, const std::string& name, std::span<const std::string> overrides) {
+  Trail trail = {identity(name)};
+  std::vector<Entry> entries;
+  collect(text, name, trail, entries);
+  return resolved(entries, overrides);
+}
+
+std::string to_text(const Run& run) {
+  std::string out;
+  for (const auto& section : sections()) {
+    out += cat(out.empty() ? "" : "\n", "[", section.name, "]\n");
+    for (const auto& key : schema()) {
+      if (key.section == section.name) out += cat(key.name, " = ", value_text(key.get(run)), "\n");
+    }
+  }
+  return out;
+}
+
+}  // namespace tessera::spec

@@ -1,0 +1,260 @@
+#include "tessera/spec/load.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include "tessera/base/error.hpp"
+#include "tessera/base/random.hpp"
+#include "tessera/spec/schema.hpp"
+
+namespace tessera::spec {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StrEq;
+using testing::ThrowsMessage;
+
+spec::Run parsed(std::string_view text, const std::vector<std::string>& overrides = {}) {
+  return parse(text, "run.toml", overrides);
+}
+
+// A folder of its own for the files of one test.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "tessera_spec_XXXXXX").string();
+    CHECK(mkdtemp(name.data()), "no temporary folder");
+    path_ = name;
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  fs::path write(const std::string& name, const std::string& text) const {
+    fs::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name) << text;
+    return path_ / name;
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+TEST(Load, AnEmptyFileIsAllDefaults) {
+  EXPECT_EQ(parsed(""), spec::Run{});
+  EXPECT_EQ(parsed("[model]\n[data]\n"), spec::Run{});
+}
+
+TEST(Load, ReadsEveryKindOfValue) {
+  const spec::Run run = parsed(R"(
+[model]
+layers = 12
+tied_embeddings = true
+rope_theta = 500_000    # an integer serves as a number
+[data]
+path = "corpus/text \"one\".txt"
+[training]
+learning_rate = 3e-4
+[layout]
+schedule = "1f1b"
+tp_kind = "2.5d"
+)");
+  spec::Run expected;
+  expected.model.layers = 12;
+  expected.model.tied_embeddings = true;
+  expected.model.rope_theta = 500'000;
+  expected.data.path = "corpus/text \"one\".txt";
+  expected.training.learning_rate = 3e-4;
+  expected.layout.schedule = Schedule::f1b1;
+  expected.layout.tp_kind = TensorKind::d25;
+  EXPECT_EQ(run, expected);
+}
+
+TEST(Load, MistakesNameFileLineKeyAndWhatIsAllowed) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"[model]\nlayers = 2\nhiden = 3\n", "run.toml:3: unknown key model.hiden; did you mean model.hidden?"},
+      {"[modle]\nlayers = 2\nheads = 2\n",
+       "run.toml:1: unknown section modle; did you mean model? The sections are model, data, training, "
+       "layout, cluster."},
+      {"[qqqqqqqq]\n",
+       "run.toml:1: unknown section qqqqqqqq. The sections are model, data, training, layout, cluster."},
+      {"[model]\nlearning_rate = 1\n",
+       "run.toml:2: unknown key model.learning_rate; did you mean training.learning_rate?"},
+      {"steps = 3\n", "run.toml:1: unknown key steps; did you mean training.steps?"},
+      {"model = 3\n", "run.toml:1: model is a section: write [model] above its keys"},
+      {"[model]\n\nlayers = \"four\"\n",
+       "run.toml:3: model.layers = \"four\": wants an integer from 1 to 65536"},
+      {"[model]\nlayers = 0\n", "run.toml:2: model.layers = 0: wants an integer from 1 to 65536"},
+      {"[training]\nsteps = 2.0\n", "run.toml:2: training.steps = 2.0: wants an integer, at least 1"},
+      {"[training]\nbeta1 = 1\n", "run.toml:2: training.beta1 = 1: wants a number, at least 0 and below 1"},
+      {"[training]\nepsilon = inf\n", "run.toml:2: training.epsilon = inf: wants a number above 0"},
+      {"[training]\nepsilon = nan\n", "run.toml:2: training.epsilon = nan: wants a number above 0"},
+      {"[layout]\noverlap = 1\n", "run.toml:2: layout.overlap = 1: wants true or false"},
+      {"[layout]\nprecision = \"fp8\"\n",
+       "run.toml:2: layout.precision = \"fp8\": wants one of fp32, fp64, bf16, fp16"},
+      {"[model]\nlayers = [1, 2]\n", "run.toml:2: model.layers = a list: wants an integer from 1 to 65536"},
+      {"[model.layers]\nx = 1\n", "run.toml:1: model.layers = a table: wants an integer from 1 to 65536"},
+      {"[data]\npath = 1979-05-27\n", "run.toml:2: data.path = a date or time: wants text"},
+  };
+  for (const auto& [text, message] : cases) {
+    EXPECT_THAT([&] { parsed(text); }, ThrowsMessage<UserError>(StrEq(message))) << text;
+  }
+}
+
+TEST(Load, ListsAllMistakesInTheOrderOfTheFile) {
+  EXPECT_THAT([] { parsed("[training]\nstep = 1\n[model]\nlayer = 2\nheads = -1\n", {"model.ffn=x"}); },
+              ThrowsMessage<UserError>(
+                  StrEq("run.toml:2: unknown key training.step; did you mean training.steps?\n"
+                        "run.toml:4: unknown key model.layer; did you mean model.layers?\n"
+                        "run.toml:5: model.heads = -1: wants an integer from 1 to 1048576\n"
+                        "override 'model.ffn=x': model.ffn = x: wants an integer from 1 to 16777216")));
+}
+
+TEST(Load, TextThatIsNotTomlIsRefusedWithItsLine) {
+  EXPECT_THAT([] { parsed("[model]\nlayers = \n"); },
+              ThrowsMessage<UserError>(HasSubstr("run.toml:2: not valid TOML: ")));
+  EXPECT_THAT([] { parsed("[model]\nlayers = 1\nlayers = 2\n"); },
+              ThrowsMessage<UserError>(HasSubstr("run.toml:3: not valid TOML: ")));
+  EXPECT_THROW(parsed("[data]\npath = \"\xff\xfe\"\n"), UserError);
+}
+
+TEST(Load, OverridesComeLastAndMayBeBareWords) {
+  const spec::Run run =
+      parsed("[model]\nlayers = 2\n[layout]\ntp_kind = \"1d\"\n",
+             {"model.layers=3", "model.layers=5", "layout.tp_kind=2.5d", "layout.schedule=\"zb-v\"",
+              "data.path=a b/#1=2.txt", "training.learning_rate=1e-2", "layout.overlap=false",
+              "model.weights=\"quoted \\u00e9\"", "training.steps=1_000"});
+  EXPECT_EQ(run.model.layers, 5);
+  EXPECT_EQ(run.layout.tp_kind, TensorKind::d25);
+  EXPECT_EQ(run.layout.schedule, Schedule::zb_v);
+  EXPECT_EQ(run.data.path, "a b/#1=2.txt");
+  EXPECT_EQ(run.training.learning_rate, 1e-2);
+  EXPECT_FALSE(run.layout.overlap);
+  EXPECT_EQ(run.model.weights, "quoted \xc3\xa9");
+  EXPECT_EQ(run.training.steps, 1000);
+  EXPECT_EQ(parsed("", {"data.path=123"}).data.path, "123");
+  EXPECT_EQ(parsed("[data]\npath = \"x\"", {"data.path="}).data.path, "");
+}
+
+TEST(Load, AWrongOverrideIsNamed) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"model.hiden=3", "override 'model.hiden=3': unknown key model.hiden; did you mean model.hidden?"},
+      {"layers=3", "override 'layers=3': unknown key layers; did you mean model.layers?"},
+      {"model.layers", "override 'model.layers': wants section.key=value"},
+      {"model.layers=", "override 'model.layers=': model.layers = : wants an integer from 1 to 65536"},
+      {"training.steps=ten",
+       "override 'training.steps=ten': training.steps = ten: wants an integer, at least 1"},
+      {"layout.recompute=some",
+       "override 'layout.recompute=some': layout.recompute = some: wants one of none, full, selective"},
+      {"data.path=\xff", "override 'data.path=\xff': data.path = \xff: wants text"},
+      {"modle.layers=2",
+       "override 'modle.layers=2': unknown section modle; did you mean model? The sections are model, data, "
+       "training, layout, cluster."},
+      {"include=x.toml", "override 'include=x.toml': unknown key include."},
+  };
+  for (const auto& [text, message] : cases) {
+    EXPECT_THAT([&] { parsed("", {text}); }, ThrowsMessage<UserError>(StrEq(message))) << text;
+  }
+  EXPECT_THROW(parsed("", {"training.steps=1\nother=2"}), UserError);
+}
+
+TEST(Load, IncludedFilesAreReadFirstAndRelativeToTheirIncluder) {
+  const Folder folder;
+  folder.write("shared/sizes.toml", "include = \"deeper.toml\"\n[model]\nlayers = 8\nhidden = 512\n");
+  folder.write("shared/deeper.toml", "[model]\nlayers = 7\nffn = 99\n");
+  folder.write("second.toml", "[model]\nhidden = 768\nheads = 12\n");
+  const auto path =
+      folder.write("run.toml", "include = [\"shared/sizes.toml\", \"second.toml\"]\n[model]\nheads = 6\n");
+  const spec::Run run = load(path, std::vector<std::string>{"model.vocab=300"});
+  EXPECT_EQ(run.model.layers, 8);
+  EXPECT_EQ(run.model.ffn, 99);
+  EXPECT_EQ(run.model.hidden, 768);
+  EXPECT_EQ(run.model.heads, 6);
+  EXPECT_EQ(run.model.vocab, 300);
+}
+
+TEST(Load, AFileMayBeIncludedTwiceButNotByItself) {
+  const Folder folder;
+  folder.write("base.toml", "[model]\nlayers = 3\n");
+  folder.write("left.toml", "include = \"base.toml\"\n");
+  EXPECT_EQ(load(folder.write("run.toml", "include = [\"base.toml\", \"left.toml\"]\n")).model.layers, 3);
+  folder.write("a.toml", "# first\ninclude = \"b.toml\"\n");
+  folder.write("b.toml", "include = \"./a.toml\"\n");
+  EXPECT_THAT([&] { load(folder.path() / "a.toml"); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("b.toml:1: include of ./a.toml makes a circle"))));
+}
+
+TEST(Load, FilesThatCannotBeReadAreNamedWithTheirIncluder) {
+  const Folder folder;
+  EXPECT_THAT([&] { load(folder.path() / "none.toml"); }, ThrowsMessage<UserError>(HasSubstr("none.toml")));
+  EXPECT_THAT([&] { load(folder.path()); }, ThrowsMessage<UserError>(HasSubstr("cannot read the run file")));
+  const auto path = folder.write("run.toml", "\ninclude = \"gone.toml\"\n");
+  EXPECT_THAT(
+      [&] { load(path); },
+      ThrowsMessage<UserError>(AllOf(HasSubstr("run.toml:2: include: cannot read"), HasSubstr("gone.toml"))));
+  EXPECT_THAT(
+      [] { parsed("include = 3\n"); },
+      ThrowsMessage<UserError>(StrEq("run.toml:1: include = 3: wants a file name or a list of them")));
+  EXPECT_THROW(parsed("include = [\"a.toml\", 3]\n"), UserError);
+  EXPECT_EQ(load(folder.write("empty.toml", "")), spec::Run{});
+}
+
+// Any value a key takes, small and large alike.
+Value random_value(const Key& key, std::uint64_t seed, std::uint64_t stream) {
+  const auto bits = [&](std::uint64_t index) { return random_bits(seed, stream, index); };
+  switch (key.kind) {
+    case Kind::boolean:
+      return bits(0) % 2 == 0;
+    case Kind::integer: {
+      const auto least = static_cast<std::int64_t>(key.range.least);
+      const double span = std::min(key.range.most - key.range.least, 9e18);
+      return least +
+             static_cast<std::int64_t>(bits(0) % (static_cast<std::uint64_t>(span) + 1) >> bits(1) % 63);
+    }
+    case Kind::number: {
+      const double exponent = std::floor(random_uniform(seed, stream, 1) * 600 - 300);
+      const double wide = (random_uniform(seed, stream, 0) + 0.1) * std::pow(10, exponent);
+      const double whole = static_cast<double>(bits(2) >> bits(3) % 64);
+      const double x = bits(4) % 2 ? wide : whole;
+      return key.range.holds(x) ? x : random_uniform(seed, stream, 5) * 0.5 + 0.25;
+    }
+    case Kind::text: {
+      static const std::vector<std::string> kPieces = {
+          "a",   "\"", "\\",     "\n",   "\t",      "\r", std::string(1, '\0'),
+          "'",   "#",  "\x7f",   "\x1b", "é",       "漢", "\U0001F600",
+          "\\u", "=",  "\"\"\"", " ",    "[model]", "\b", "\f"};
+      std::string out;
+      for (std::uint64_t i = 0; i < bits(6) % 12; ++i) out += kPieces[bits(7 + i) % kPieces.size()];
+      return out;
+    }
+    case Kind::word:
+      return key.words[bits(0) % key.words.size()];
+  }
+  return false;
+}
+
+TEST(Load, WhatIsPrintedReadsBackEqual) {
+  const char* given = std::getenv("TESSERA_SEED");
+  const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 7;
+  SCOPED_TRACE(cat("TESSERA_SEED=", seed));
+  EXPECT_EQ(parsed(to_text(spec::Run{})), spec::Run{});
+  for (std::uint64_t trial = 0; trial < 300; ++trial) {
+    spec::Run run;
+    for (std::size_t k = 0; k < schema().size(); ++k) {
+      const auto& key = schema()[k];
+      const Value value = random_value(key, seed, trial * 1000 + k);
+      ASSERT_EQ(fitted(key, value), value) << key.full() << " = " << value_text(value);
+      key.set(run, value);
+    }
+    ASSERT_EQ(parsed(to_text(run)), run) << to_text(run);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::spec

@@ -1,0 +1,122 @@
+#include "tessera/spec/problems.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/base/error.hpp"
+#include "tessera/spec/schema.hpp"
+
+namespace tessera::spec {
+
+namespace {
+
+constexpr std::int64_t kMaxRanks = 1 << 20;
+
+class Findings {
+ public:
+  explicit Findings(const Run& run) : run_(run) {}
+
+  // "key = value <why>", unless the condition holds.
+  void need(bool condition, const std::string& key, const std::string& why) {
+    if (!condition) found_.push_back({key, cat(key, " = ", value_of(key), " ", why)});
+  }
+  // The key has one of these values today, whatever the schema will take one day.
+  void need_one_of(const std::string& key, const std::vector<std::string>& possible,
+                   const std::string& hint = "") {
+    const bool fine = std::find(possible.begin(), possible.end(), value_of(key)) != possible.end();
+    need(fine, key, cat("is not implemented yet; possible today: ", join(possible, ", "), hint));
+  }
+  std::vector<Problem> take() { return std::move(found_); }
+
+ private:
+  std::string value_of(const std::string& full) const {
+    const Key* key = find_key(full);
+    CHECK(key, "no key ", full);
+    const Value value = key->get(run_);
+    return key->kind == Kind::word ? std::get<std::string>(value) : value_text(value);
+  }
+
+  const Run& run_;
+  std::vector<Problem> found_;
+};
+
+// A Run made in C++ has not been through the parser.
+void check_ranges(const Run& run, Findings& findings) {
+  for (const auto& key : schema()) {
+    findings.need(fitted(key, key.get(run)).has_value(), key.full(),
+                  cat("is out of range; wants ", allowed(key)));
+  }
+}
+
+void check_model(const Model& model, Findings& findings) {
+  const bool heads_fit = model.hidden % model.heads == 0;
+  findings.need(heads_fit, "model.hidden", cat("is not divisible by model.heads = ", model.heads));
+  findings.need(model.heads % model.kv_heads == 0, "model.heads",
+                cat("is not divisible by model.kv_heads = ", model.kv_heads));
+  findings.need(!heads_fit || model.family != Family::llama || model.head_dim() % 2 == 0, "model.hidden",
+                cat("makes heads of ", model.head_dim(), " channels; rotary positions need an even number"));
+}
+
+void check_training(const Training& training, Findings& findings) {
+  findings.need(training.min_learning_rate <= training.learning_rate, "training.min_learning_rate",
+                cat("is above training.learning_rate = ", training.learning_rate));
+  findings.need(training.warmup_steps <= training.steps, "training.warmup_steps",
+                cat("is above training.steps = ", training.steps));
+  findings.need(
+      training.decay != Decay::wsd || training.decay_steps <= training.steps - training.warmup_steps,
+      "training.decay_steps",
+      cat("leaves no room: training.steps = ", training.steps,
+          " with training.warmup_steps = ", training.warmup_steps, " before"));
+}
+
+void check_ranks(const Run& run, Findings& findings) {
+  const auto& layout = run.layout;
+  std::int64_t ranks = 1;  // multiplied with care: the product may exceed 64 bits
+  for (const std::int64_t size : {layout.pp, layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp}) {
+    ranks = size > kMaxRanks / ranks ? kMaxRanks + 1 : ranks * size;
+    if (ranks > kMaxRanks) break;
+  }
+  findings.need(ranks <= kMaxRanks, "layout.pp",
+                cat("with dp_replicate, dp_shard, cp and tp makes more than ", kMaxRanks, " ranks"));
+  findings.need(
+      run.cluster.devices == 0 || ranks > kMaxRanks || ranks <= run.cluster.devices, "cluster.devices",
+      cat("is fewer than the ", ranks, " ranks of the layout (pp * dp_replicate * dp_shard * cp * tp)"));
+}
+
+void check_implemented(const Run& run, Findings& findings) {
+  findings.need_one_of("model.family", {"llama"});
+  for (const auto* axis : {"layout.pp", "layout.cp", "layout.tp", "layout.ep"})
+    findings.need_one_of(axis, {"1"});
+  findings.need_one_of("layout.dp_shard", {"1"},
+                       cat("; without sharding (layout.zero = 0) write layout.dp_replicate = ",
+                           run.layout.dp_replicate * run.layout.dp_shard, " instead"));
+  findings.need_one_of("layout.tp_kind", {"1d"});
+  findings.need_one_of("layout.zero", {"0"});
+  findings.need_one_of("layout.schedule", {"1f1b", "gpipe"});
+  findings.need_one_of("layout.virtual_stages", {"1"});
+  findings.need_one_of("layout.recompute", {"none"});
+  findings.need_one_of("layout.precision", {"fp32", "fp64", "bf16"});
+}
+
+}  // namespace
+
+std::vector<Problem> problems(const Run& run) {
+  Findings ranges(run);
+  check_ranges(run, ranges);
+  // The other checks divide by these values.
+  if (auto found = ranges.take(); !found.empty()) return found;
+  Findings findings(run);
+  check_model(run.model, findings);
+  check_training(run.training, findings);
+  check_ranks(run, findings);
+  check_implemented(run, findings);
+  return findings.take();
+}
+
+void validate(const Run& run) {
+  std::vector<std::string> lines;
+  for (const auto& problem : problems(run)) lines.push_back(problem.text);
+  if (!lines.empty()) throw UserError(join(lines, "\n"));
+}
+
+}  // namespace tessera::spec

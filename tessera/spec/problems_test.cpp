@@ -1,0 +1,127 @@
+#include "tessera/spec/problems.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::spec {
+namespace {
+
+using testing::ElementsAre;
+using testing::StrEq;
+using testing::ThrowsMessage;
+
+std::vector<std::string> texts(const std::function<void(spec::Run&)>& change) {
+  spec::Run run;
+  change(run);
+  std::vector<std::string> out;
+  for (const auto& problem : problems(run)) {
+    EXPECT_EQ(problem.text.rfind(problem.key + " = ", 0), 0u) << problem.text;
+    out.push_back(problem.text);
+  }
+  return out;
+}
+
+TEST(Problems, ADefaultRunHasNone) {
+  EXPECT_TRUE(problems(spec::Run{}).empty());
+  EXPECT_NO_THROW(validate(spec::Run{}));
+}
+
+TEST(Problems, WhatIsImplementedTodayIsAccepted) {
+  EXPECT_TRUE(texts([](spec::Run& run) { run.layout.dp_replicate = 4; }).empty());
+  EXPECT_TRUE(texts([](spec::Run& run) { run.layout.schedule = Schedule::gpipe; }).empty());
+  EXPECT_TRUE(texts([](spec::Run& run) { run.layout.precision = Precision::bf16; }).empty());
+  EXPECT_TRUE(texts([](spec::Run& run) { run.layout.precision = Precision::fp64; }).empty());
+  EXPECT_TRUE(texts([](spec::Run& run) { run.training.optimizer = Optimizer::sgd; }).empty());
+  EXPECT_TRUE(texts([](spec::Run& run) { run.model.kv_heads = 2; }).empty());
+}
+
+TEST(Problems, SizesMustDivide) {
+  EXPECT_THAT(texts([](spec::Run& run) { run.model.heads = run.model.kv_heads = 3; }),
+              ElementsAre("model.hidden = 256 is not divisible by model.heads = 3"));
+  EXPECT_THAT(texts([](spec::Run& run) { run.model.kv_heads = 3; }),
+              ElementsAre("model.heads = 4 is not divisible by model.kv_heads = 3"));
+  EXPECT_THAT(
+      texts([](spec::Run& run) { run.model.hidden = 20; }),
+      ElementsAre("model.hidden = 20 makes heads of 5 channels; rotary positions need an even number"));
+}
+
+TEST(Problems, TheLearningRateCurveMustFitTheSteps) {
+  EXPECT_THAT(texts([](spec::Run& run) { run.training.min_learning_rate = 0.01; }),
+              ElementsAre("training.min_learning_rate = 0.01 is above training.learning_rate = 0.001"));
+  EXPECT_THAT(texts([](spec::Run& run) { run.training.steps = 5; }),
+              ElementsAre("training.warmup_steps = 10 is above training.steps = 5"));
+  EXPECT_THAT(texts([](spec::Run& run) {
+                run.training.decay = Decay::wsd;
+                run.training.decay_steps = 91;
+              }),
+              ElementsAre("training.decay_steps = 91 leaves no room: training.steps = 100 with "
+                          "training.warmup_steps = 10 before"));
+}
+
+TEST(Problems, ValuesOutOfRangeAreFoundInARunMadeInCode) {
+  EXPECT_THAT(texts([](spec::Run& run) {
+                run.model.heads = 0;
+                run.training.global_batch = 0;
+              }),
+              ElementsAre("model.heads = 0 is out of range; wants an integer from 1 to 1048576",
+                          "training.global_batch = 0 is out of range; wants an integer from 1 to 16777216"));
+}
+
+TEST(Problems, RanksAreCountedWithoutOverflow) {
+  EXPECT_THAT(texts([](spec::Run& run) {
+                run.layout.dp_replicate = 8;
+                run.cluster.devices = 6;
+              }),
+              ElementsAre("cluster.devices = 6 is fewer than the 8 ranks of the layout (pp * dp_replicate * "
+                          "dp_shard * cp * tp)"));
+  EXPECT_THAT(
+      texts([](spec::Run& run) {
+        run.layout.pp = run.layout.dp_replicate = run.layout.dp_shard = run.layout.cp = run.layout.tp = 1
+                                                                                                        << 20;
+      })[0],
+      StrEq("layout.pp = 1048576 with dp_replicate, dp_shard, cp and tp makes more than 1048576 ranks"));
+}
+
+TEST(Problems, WhatIsNotImplementedIsRefusedByName) {
+  const std::vector<std::pair<std::function<void(spec::Run&)>, std::string>> cases = {
+      {[](spec::Run& run) { run.model.family = Family::gpt2; },
+       "model.family = gpt2 is not implemented yet; possible today: llama"},
+      {[](spec::Run& run) { run.layout.pp = 2; }, "layout.pp = 2 is not implemented yet; possible today: 1"},
+      {[](spec::Run& run) { run.layout.cp = 2; }, "layout.cp = 2 is not implemented yet; possible today: 1"},
+      {[](spec::Run& run) { run.layout.tp = 2; }, "layout.tp = 2 is not implemented yet; possible today: 1"},
+      {[](spec::Run& run) { run.layout.ep = 2; }, "layout.ep = 2 is not implemented yet; possible today: 1"},
+      {[](spec::Run& run) { run.layout.dp_replicate = 2, run.layout.dp_shard = 4; },
+       "layout.dp_shard = 4 is not implemented yet; possible today: 1; without sharding (layout.zero = 0) "
+       "write "
+       "layout.dp_replicate = 8 instead"},
+      {[](spec::Run& run) { run.layout.tp_kind = TensorKind::d2; },
+       "layout.tp_kind = 2d is not implemented yet; possible today: 1d"},
+      {[](spec::Run& run) { run.layout.zero = 1; },
+       "layout.zero = 1 is not implemented yet; possible today: 0"},
+      {[](spec::Run& run) { run.layout.schedule = Schedule::zb_h1; },
+       "layout.schedule = zb-h1 is not implemented yet; possible today: 1f1b, gpipe"},
+      {[](spec::Run& run) { run.layout.virtual_stages = 2; },
+       "layout.virtual_stages = 2 is not implemented yet; possible today: 1"},
+      {[](spec::Run& run) { run.layout.recompute = Recompute::full; },
+       "layout.recompute = full is not implemented yet; possible today: none"},
+      {[](spec::Run& run) { run.layout.precision = Precision::fp16; },
+       "layout.precision = fp16 is not implemented yet; possible today: fp32, fp64, bf16"},
+  };
+  for (const auto& [change, message] : cases) EXPECT_THAT(texts(change), ElementsAre(message));
+}
+
+TEST(Problems, ValidateListsAllOfThem) {
+  spec::Run run;
+  run.layout.pp = 2;
+  run.model.kv_heads = 3;
+  EXPECT_THAT([&] { validate(run); },
+              ThrowsMessage<UserError>(StrEq("model.heads = 4 is not divisible by model.kv_heads = 3\n"
+                                             "layout.pp = 2 is not implemented yet; possible today: 1")));
+}
+
+}  // namespace
+}  // namespace tessera::spec

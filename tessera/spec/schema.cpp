@@ -1,0 +1,172 @@
+#include "tessera/spec/schema.hpp"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "tessera/base/error.hpp"
+#include "tessera/spec/words.hpp"
+
+namespace tessera::spec {
+
+namespace {
+
+Range at_least(double least) { return {.least = least}; }
+Range above(double least) { return {.least = least, .open_least = true}; }
+Range from_to(double least, double most) { return {.least = least, .most = most}; }
+Range from_below(double least, double most) { return {.least = least, .most = most, .open_most = true}; }
+
+// Sizes have an upper bound so that their products stay below 2^63: layers * hidden * ffn and the like.
+constexpr double kMaxLayers = 1 << 16, kMaxWidth = 1 << 20, kMaxTokens = 1 << 24, kMaxAxis = 1 << 20;
+
+template <typename Part>
+class SectionKeys {
+ public:
+  SectionKeys(std::vector<Key>& keys, std::string section, Part Run::*part)
+      : keys_(keys), section_(std::move(section)), part_(part) {}
+
+  template <typename T>
+  void add(std::string name, T Part::*field, Range range, std::string about) {
+    Key key{.section = section_, .name = std::move(name), .range = range, .about = std::move(about)};
+    const auto part = part_;
+    if constexpr (std::is_enum_v<T>) {
+      key.kind = Kind::word;
+      key.words = words<T>();
+      key.get = [=](const Run& run) { return Value(word(run.*part.*field)); };
+      key.set = [=](Run& run, const Value& value) {
+        const auto& list = words<T>();
+        run.*part.*field =
+            static_cast<T>(std::find(list.begin(), list.end(), std::get<std::string>(value)) - list.begin());
+      };
+    } else {
+      using Stored = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::int64_t, T>;
+      key.kind = std::is_same_v<Stored, bool>           ? Kind::boolean
+                 : std::is_same_v<Stored, std::int64_t> ? Kind::integer
+                 : std::is_same_v<Stored, double>       ? Kind::number
+                                                        : Kind::text;
+      key.get = [=](const Run& run) { return Value(static_cast<Stored>(run.*part.*field)); };
+      key.set = [=](Run& run, const Value& value) {
+        run.*part.*field = static_cast<T>(std::get<Stored>(value));
+      };
+    }
+    keys_.push_back(std::move(key));
+  }
+  template <typename T>
+  void add(std::string name, T Part::*field, std::string about) {
+    add(std::move(name), field, Range{}, std::move(about));
+  }
+
+ private:
+  std::vector<Key>& keys_;
+  std::string section_;
+  Part Run::*part_;
+};
+
+void declare_model(std::vector<Key>& keys) {
+  SectionKeys section(keys, "model", &Run::model);
+  section.add("family", &Model::family, "architecture");
+  section.add("layers", &Model::layers, from_to(1, kMaxLayers), "number of blocks");
+  section.add("hidden", &Model::hidden, from_to(1, kMaxWidth), "width of the residual stream");
+  section.add("heads", &Model::heads, from_to(1, kMaxWidth), "attention heads; divides hidden");
+  section.add("kv_heads", &Model::kv_heads, from_to(1, kMaxWidth), "key and value heads; divides heads");
+  section.add("ffn", &Model::ffn, from_to(1, kMaxTokens), "inner width of the feed-forward part");
+  section.add("vocab", &Model::vocab, from_to(1, kMaxTokens), "number of token ids");
+  section.add("sequence", &Model::sequence, from_to(1, kMaxTokens), "tokens per sample");
+  section.add("rope_theta", &Model::rope_theta, above(0), "base of the rotary frequencies");
+  section.add("norm_epsilon", &Model::norm_epsilon, at_least(0), "added to the mean square in a norm");
+  section.add("tied_embeddings", &Model::tied_embeddings, "head and embedding share one weight");
+  section.add("init_std", &Model::init_std, at_least(0), "standard deviation of initial weights");
+  section.add("weights", &Model::weights, "safetensors file to start from; empty: drawn from training.seed");
+}
+
+void declare_data(std::vector<Key>& keys) {
+  SectionKeys section(keys, "data", &Run::data);
+  section.add("path", &Data::path, "text file, read as bytes");
+  section.add("seed", &Data::seed, at_least(0), "decides the order of samples");
+}
+
+void declare_training(std::vector<Key>& keys) {
+  SectionKeys section(keys, "training", &Run::training);
+  section.add("steps", &Training::steps, at_least(1), "optimizer steps");
+  section.add("global_batch", &Training::global_batch, from_to(1, kMaxTokens),
+              "samples per step, over all ranks");
+  section.add("seed", &Training::seed, at_least(0), "decides the initial weights");
+  section.add("optimizer", &Training::optimizer, "update rule");
+  section.add("learning_rate", &Training::learning_rate, at_least(0), "peak, reached after warm-up");
+  section.add("min_learning_rate", &Training::min_learning_rate, at_least(0), "where the decay ends");
+  section.add("warmup_steps", &Training::warmup_steps, at_least(0), "steps of linear warm-up");
+  section.add("decay", &Training::decay, "learning rate after warm-up");
+  section.add("decay_steps", &Training::decay_steps, at_least(0),
+              "wsd: length of the final decay; 0: a fifth of the steps");
+  section.add("beta1", &Training::beta1, from_below(0, 1), "adamw: decay of the first moment");
+  section.add("beta2", &Training::beta2, from_below(0, 1), "adamw: decay of the second moment");
+  section.add("epsilon", &Training::epsilon, above(0), "adamw: added to the root of the second moment");
+  section.add("weight_decay", &Training::weight_decay, at_least(0), "strength of the pull of weights towards 0");
+  section.add("momentum", &Training::momentum, from_below(0, 1), "sgd: decay of the velocity");
+  section.add("clip_norm", &Training::clip_norm, at_least(0),
+              "bound of the global gradient norm; 0: no clipping");
+}
+
+void declare_layout(std::vector<Key>& keys) {
+  SectionKeys section(keys, "layout", &Run::layout);
+  section.add("pp", &Layout::pp, from_to(1, kMaxAxis), "pipeline stages");
+  section.add("dp_replicate", &Layout::dp_replicate, from_to(1, kMaxAxis), "data-parallel replicas");
+  section.add("dp_shard", &Layout::dp_shard, from_to(1, kMaxAxis),
+              "data-parallel ranks that share one sharded state");
+  section.add("cp", &Layout::cp, from_to(1, kMaxAxis), "ranks that share a sequence");
+  section.add("tp", &Layout::tp, from_to(1, kMaxAxis), "ranks that share a matrix");
+  section.add("tp_kind", &Layout::tp_kind, "how matrices are split over tp");
+  section.add("ep", &Layout::ep, from_to(1, kMaxAxis), "ranks that share the experts; taken from dp and cp");
+  section.add("zero", &Layout::zero, from_to(0, 3),
+              "what dp_shard shards: 1 optimizer state, 2 gradients too, 3 weights too");
+  section.add("schedule", &Layout::schedule, "order of micro-batches in the pipeline");
+  section.add("virtual_stages", &Layout::virtual_stages, from_to(1, kMaxLayers),
+              "model chunks per pipeline rank");
+  section.add("micro_batch", &Layout::micro_batch, from_to(1, kMaxTokens),
+              "samples per micro-batch and data-parallel rank");
+  section.add("recompute", &Layout::recompute, "what the backward computes again instead of keeping it");
+  section.add("precision", &Layout::precision, "of compute; bf16 and fp16 keep fp32 master weights");
+  section.add("overlap", &Layout::overlap, "gradient reductions run beside the backward");
+}
+
+void declare_cluster(std::vector<Key>& keys) {
+  SectionKeys section(keys, "cluster", &Run::cluster);
+  section.add("transport", &Cluster::transport,
+              "how ranks talk: processes over gloo, or threads of one process");
+  section.add("devices", &Cluster::devices, from_to(0, kMaxAxis), "0: as many as the layout needs");
+  section.add("timeout_seconds", &Cluster::timeout_seconds, above(0), "how long a rank waits for another");
+}
+
+}  // namespace
+
+const std::vector<Section>& sections() {
+  static const std::vector<Section> list = {
+      {"model", "What is trained."},
+      {"data", "What it is trained on."},
+      {"training", "For how long, and by which rule."},
+      {"layout", "How the work is split over ranks, and in which order it runs."},
+      {"cluster", "Where the ranks are, and how they talk."}};
+  return list;
+}
+
+const std::vector<Key>& schema() {
+  static const std::vector<Key> list = [] {
+    std::vector<Key> keys;
+    declare_model(keys);
+    declare_data(keys);
+    declare_training(keys);
+    declare_layout(keys);
+    declare_cluster(keys);
+    return keys;
+  }();
+  return list;
+}
+
+const Key* find_key(std::string_view full) {
+  const auto& keys = schema();
+  const auto found =
+      std::find_if(keys.begin(), keys.end(), [&](const Key& key) { return key.full() == full; });
+  return found == keys.end() ? nullptr : &*found;
+}
+
+}  // namespace tessera::spec

@@ -1,0 +1,62 @@
+// Which keys may a run file hold? One declaration, in schema.cpp, from which parsing, defaults, printing, the
+// listing and docs/config.md follow. A new key is a field in spec.hpp and a line there.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::spec {
+
+using Value = std::variant<bool, std::int64_t, double, std::string>;
+
+enum class Kind { boolean, integer, number, text, word };
+
+// Bounds of an integer or number; an open bound is itself outside.
+struct Range {
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  bool open_least = false, open_most = false;
+  bool holds(double x) const;
+};
+
+struct Key {
+  std::string section, name;
+  Kind kind = Kind::text;
+  Range range;
+  std::vector<std::string> words;  // of Kind::word
+  std::string about;
+  std::function<Value(const Run&)> get;
+  std::function<void(Run&, const Value&)> set;  // the value must be fitted() to this key
+  std::string full() const { return section + "." + name; }
+};
+
+struct Section {
+  std::string name, about;
+};
+
+const std::vector<Section>& sections();
+// All keys, in the order in which a run file is printed.
+const std::vector<Key>& schema();
+// The key "section.name", or null.
+const Key* find_key(std::string_view full);
+
+// The value in the key's own type if type, range and words allow it (an integer serves as a number).
+std::optional<Value> fitted(const Key& key, const Value& value);
+// What the key takes, in words: "an integer, at least 1".
+std::string allowed(const Key& key);
+// The value as TOML.
+std::string value_text(const Value& value);
+
+// Every key with default, what is allowed and what it means: for a terminal, and as the page docs/config.md.
+std::string schema_text();
+std::string schema_markdown();
+
+}  // namespace tessera::spec

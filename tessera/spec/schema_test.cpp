@@ -1,0 +1,119 @@
+#include "tessera/spec/schema.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "tessera/spec/words.hpp"
+
+namespace tessera::spec {
+namespace {
+
+struct Anything {
+  template <typename T>
+  operator T() const;
+};
+
+// How many fields an aggregate has: it takes that many initialisers and not one more.
+template <typename T, typename... Fields>
+constexpr std::size_t num_fields() {
+  if constexpr (requires { T{Fields{}..., Anything{}}; }) {
+    return num_fields<T, Fields..., Anything>();
+  } else {
+    return sizeof...(Fields);
+  }
+}
+
+std::size_t num_keys(const std::string& section) {
+  std::size_t count = 0;
+  for (const auto& key : schema()) count += key.section == section;
+  return count;
+}
+
+TEST(Schema, EveryFieldOfTheStructsHasAKey) {
+  EXPECT_EQ(num_keys("model"), num_fields<Model>());
+  EXPECT_EQ(num_keys("data"), num_fields<Data>());
+  EXPECT_EQ(num_keys("training"), num_fields<Training>());
+  EXPECT_EQ(num_keys("layout"), num_fields<Layout>());
+  EXPECT_EQ(num_keys("cluster"), num_fields<Cluster>());
+  EXPECT_EQ(sections().size(), num_fields<spec::Run>());
+}
+
+TEST(Schema, KeysAreDistinctAndTheirDefaultsAreAllowed) {
+  std::set<std::string> names;
+  const spec::Run defaults;
+  for (const auto& key : schema()) {
+    EXPECT_TRUE(names.insert(key.full()).second) << key.full();
+    EXPECT_EQ(find_key(key.full()), &key);
+    EXPECT_FALSE(key.about.empty()) << key.full();
+    EXPECT_EQ(fitted(key, key.get(defaults)), key.get(defaults)) << key.full();
+  }
+  EXPECT_EQ(find_key("model.hiden"), nullptr);
+}
+
+TEST(Schema, EveryKeySetsItsOwnFieldAndNoOther) {
+  const spec::Run defaults;
+  for (const auto& key : schema()) {
+    spec::Run run;
+    switch (key.kind) {
+      case Kind::boolean:
+        key.set(run, !std::get<bool>(key.get(defaults)));
+        break;
+      case Kind::integer:
+        key.set(run, std::get<std::int64_t>(key.get(defaults)) + 1);
+        break;
+      case Kind::number:
+        key.set(run, std::get<double>(key.get(defaults)) / 2 + 0.125);
+        break;
+      case Kind::text:
+        key.set(run, std::string("elsewhere"));
+        break;
+      case Kind::word:
+        key.set(run, key.words.back());
+        break;
+    }
+    for (const auto& other : schema()) {
+      const bool same = other.get(run) == other.get(defaults);
+      EXPECT_EQ(same, other.full() != key.full()) << key.full() << " and " << other.full();
+    }
+  }
+}
+
+TEST(Schema, WordsStandInTheOrderOfTheirEnums) {
+  EXPECT_EQ(word(Precision::fp16), "fp16");
+  EXPECT_EQ(word(TensorKind::d25), "2.5d");
+  EXPECT_EQ(word(Recompute::selective), "selective");
+  EXPECT_EQ(word(Schedule::gpipe), "gpipe");
+  EXPECT_EQ(word(Schedule::f1b1), "1f1b");
+  EXPECT_EQ(word(Schedule::zb_v), "zb-v");
+  EXPECT_EQ(word(Schedule::automatic), "auto");
+  EXPECT_EQ(word(Schedule::pipedream_2bw), "pipedream-2bw");
+  EXPECT_EQ(word(Optimizer::sgd), "sgd");
+  EXPECT_EQ(word(Decay::wsd), "wsd");
+  EXPECT_EQ(word(Family::gpt2), "gpt2");
+  EXPECT_EQ(word(Transport::threads), "threads");
+}
+
+TEST(Schema, SaysInWordsWhatAKeyTakes) {
+  EXPECT_EQ(allowed(*find_key("training.steps")), "an integer, at least 1");
+  EXPECT_EQ(allowed(*find_key("layout.zero")), "an integer from 0 to 3");
+  EXPECT_EQ(allowed(*find_key("training.beta1")), "a number, at least 0 and below 1");
+  EXPECT_EQ(allowed(*find_key("training.epsilon")), "a number above 0");
+  EXPECT_EQ(allowed(*find_key("model.tied_embeddings")), "true or false");
+  EXPECT_EQ(allowed(*find_key("layout.tp_kind")), "one of 1d, 2d, 2.5d, 3d");
+  EXPECT_NE(schema_text().find("training.steps              100"), std::string::npos) << schema_text();
+}
+
+TEST(Schema, TheConfigPageIsUpToDate) {
+  const std::string path = "docs/config.md";
+  if (std::getenv("UPDATE_GOLDEN")) std::ofstream(path) << schema_markdown();
+  std::ostringstream page;
+  page << std::ifstream(path).rdbuf();
+  EXPECT_EQ(page.str(), schema_markdown()) << "UPDATE_GOLDEN=1 rewrites " << path;
+}
+
+}  // namespace
+}  // namespace tessera::spec

@@ -1,0 +1,49 @@
+#include "tessera/spec/words.hpp"
+
+namespace tessera::spec {
+
+using Words = std::vector<std::string>;
+
+template <>
+const Words& words<Precision>() {
+  static const Words list = {"fp32", "fp64", "bf16", "fp16"};
+  return list;
+}
+template <>
+const Words& words<TensorKind>() {
+  static const Words list = {"1d", "2d", "2.5d", "3d"};
+  return list;
+}
+template <>
+const Words& words<Recompute>() {
+  static const Words list = {"none", "full", "selective"};
+  return list;
+}
+template <>
+const Words& words<Schedule>() {
+  static const Words list = {"gpipe",      "1f1b", "interleaved", "zb-h1",        "zb-v",
+                             "dualpipe-v", "bfs",  "auto",        "pipedream-2bw"};
+  return list;
+}
+template <>
+const Words& words<Optimizer>() {
+  static const Words list = {"adamw", "sgd"};
+  return list;
+}
+template <>
+const Words& words<Decay>() {
+  static const Words list = {"constant", "cosine", "linear", "wsd"};
+  return list;
+}
+template <>
+const Words& words<Family>() {
+  static const Words list = {"llama", "gpt2"};
+  return list;
+}
+template <>
+const Words& words<Transport>() {
+  static const Words list = {"gloo", "threads"};
+  return list;
+}
+
+}  // namespace tessera::spec

@@ -1,0 +1,38 @@
+// By which words are the choices of a run file called? One list per enum, in the order of its values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::spec {
+
+// All words of an enum.
+template <typename Enum>
+const std::vector<std::string>& words();
+
+// The word of one value: word(Schedule::f1b1) is "1f1b".
+template <typename Enum>
+const std::string& word(Enum value) {
+  return words<Enum>()[static_cast<std::size_t>(value)];
+}
+
+template <>
+const std::vector<std::string>& words<Precision>();
+template <>
+const std::vector<std::string>& words<TensorKind>();
+template <>
+const std::vector<std::string>& words<Recompute>();
+template <>
+const std::vector<std::string>& words<Schedule>();
+template <>
+const std::vector<std::string>& words<Optimizer>();
+template <>
+const std::vector<std::string>& words<Decay>();
+template <>
+const std::vector<std::string>& words<Family>();
+template <>
+const std::vector<std::string>& words<Transport>();
+
+}  // namespace tessera::spec
