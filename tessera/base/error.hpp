@@ -37,6 +37,8 @@ int exit_code(const std::exception& error);
 
 }  // namespace tessera
 
+// LibTorch's logging defines a CHECK of its own; ours wins where both are seen, so include this header last.
+#undef CHECK
 // Always on. CHECK(condition, parts...) throws Bug with the parts joined by cat().
 #define CHECK(condition, ...)                                                            \
   do {                                                                                   \

@@ -1,0 +1,232 @@
+#include "tessera/engine/executor.hpp"
+
+#include <cmath>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/error.hpp"
+
+namespace tessera::engine {
+
+using program::Cell;
+using program::CellKind;
+using program::Op;
+using program::Role;
+using program::What;
+using tensor::Tensor;
+
+struct Executor::Recording {
+  model::Tape tape;
+  std::vector<Tensor> inputs;  // detached leaves
+  tensor::Graph graph;
+};
+
+Executor::Executor(const Parts& parts)
+    : parts_(parts),
+      tables_(parts.program.tables),
+      sequence_(parts.program.classes.at(parts.rank_class)),
+      lanes_(sequence_, [this](std::uint32_t op) { run(op); }) {
+  const auto micro = static_cast<std::size_t>(tables_.num_micro);
+  values_.resize(tables_.values.size() * micro);
+  gradients_.resize(tables_.values.size() * micro);
+  tapes_.resize(tables_.segments.size() * micro);
+  weight_work_.resize(tables_.segments.size() * micro);
+  numbers_.resize(tables_.numbers.size());
+  loss_sums_.resize(tables_.numbers.size());
+  times_.resize(sequence_.ops.size());
+  for (const Op& op : sequence_.ops) ends_.push_back(program::effects(op, tables_).ends);
+}
+
+Executor::~Executor() = default;
+
+StepReport Executor::step(const StepInput& input) {
+  CHECK(input.micro_batches.size() == static_cast<std::size_t>(tables_.num_micro), "the step has ",
+        input.micro_batches.size(), " micro-batches, the program ", tables_.num_micro);
+  const at::NoGradGuard no_gradient;
+  input_ = &input;
+  std::fill(loss_sums_.begin(), loss_sums_.end(), 0.0);
+  for (auto& bucket : parts_.buckets) bucket.begin_step();
+  lanes_.step();
+  input_ = nullptr;
+  StepReport report;
+  report.tokens = number(Role::tokens);
+  report.loss = number(Role::loss) / report.tokens;
+  report.gradient_norm = std::sqrt(number(Role::norm));
+  report.taken = number(Role::finite) == 0;
+  report.times = times_;
+  return report;
+}
+
+std::size_t Executor::at(std::uint32_t item, std::int32_t micro) const {
+  return static_cast<std::size_t>(item) * static_cast<std::size_t>(tables_.num_micro) +
+         static_cast<std::size_t>(micro);
+}
+
+double Executor::number(Role role) const {
+  for (std::size_t i = 0; i < numbers_.size(); ++i)
+    if (tables_.numbers[i].role == role) return numbers_[i];
+  throw Bug("the program lacks a number that every step has");
+}
+
+void Executor::run(std::uint32_t index) {
+  const Op& op = sequence_.ops[index];
+  times_[index] = {index, now_seconds(), 0};
+  switch (op.what) {
+    case What::forward:
+      forward(op);
+      break;
+    case What::backward:
+      backward(op, true);
+      break;
+    case What::backward_input:
+      backward(op, false);
+      break;
+    case What::backward_weight:
+      weight_work_[at(op.item, op.micro)].run();
+      break;
+    case What::gather:
+      parts_.buckets[op.item].gather();
+      break;
+    case What::reduce:
+      reduce(op);
+      break;
+    case What::sum:
+      sum(op);
+      break;
+    case What::step:
+      update(op);
+      break;
+    case What::free:
+      end(program::named_cell(op));
+      break;
+    case What::recompute:
+    case What::send:
+    case What::receive:
+    case What::exchange:
+    case What::offload:
+    case What::fetch:
+      throw Bug("no layout that is accepted today compiles to this op");
+  }
+  for (const Cell& cell : ends_[index]) end(cell);
+  times_[index].end_seconds = now_seconds();
+}
+
+void Executor::forward(const Op& op) {
+  const auto& segment = tables_.segments[op.item];
+  const model::Batch& batch = input_->micro_batches[static_cast<std::size_t>(op.micro)];
+  if (batch.samples == 0) return;
+  auto recording = std::make_unique<Recording>();
+  const at::AutoGradMode with_gradient(true);
+  for (const auto value : segment.reads)
+    recording->inputs.push_back(values_[at(value, op.micro)].detach().requires_grad_(true));
+  const auto outcome = parts_.model[segment.unit]->forward(segment.first_piece, segment.num_pieces,
+                                                           recording->inputs, batch, recording->tape);
+  CHECK(outcome.values.size() == segment.writes.size() && outcome.losses.size() == segment.losses.size(),
+        "unit ", tables_.units[segment.unit].name, " does not write what the plan says");
+  std::vector<Tensor> roots = outcome.values;
+  roots.insert(roots.end(), outcome.losses.begin(), outcome.losses.end());
+  recording->graph = tensor::Graph(roots);
+  for (std::size_t i = 0; i < segment.writes.size(); ++i)
+    values_[at(segment.writes[i], op.micro)] = outcome.values[i].detach();
+  for (std::size_t i = 0; i < segment.losses.size(); ++i)
+    loss_sums_[segment.losses[i].loss] += outcome.losses[i].item<double>();
+  tapes_[at(op.item, op.micro)] = std::move(recording);
+}
+
+void Executor::backward(const Op& op, bool with_weights) {
+  const auto& segment = tables_.segments[op.item];
+  if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
+  Recording& recording = *tapes_[at(op.item, op.micro)];
+  std::vector<Tensor> root_gradients;
+  for (const auto value : segment.writes) root_gradients.push_back(gradients_[at(value, op.micro)]);
+  for (const auto& loss : segment.losses) {
+    const auto dtype = tables_.buckets.front().compute == program::Dtype::fp64 ? at::kDouble : at::kFloat;
+    root_gradients.push_back(tensor::empty({}, dtype).fill_(1.0 / numbers_[loss.tokens]));
+  }
+  std::vector<Tensor> leaves = recording.inputs;
+  for (const auto& [leaf, weight] : recording.tape.leaves) leaves.push_back(leaf);
+  if (recording.tape.anchor_tensor.defined()) leaves.push_back(recording.tape.anchor_tensor);
+  const auto found = recording.graph.run(root_gradients, leaves);
+  for (std::size_t i = 0; i < segment.reads.size(); ++i) {
+    Tensor& gradient = gradients_[at(segment.reads[i], op.micro)];
+    gradient = gradient.defined() ? gradient.add(found[i]) : found[i];
+  }
+  for (std::size_t i = 0; i < recording.tape.leaves.size(); ++i)
+    recording.tape.work.term(*recording.tape.leaves[i].second, found[segment.reads.size() + i]);
+  if (with_weights)
+    recording.tape.work.run();
+  else
+    weight_work_[at(op.item, op.micro)] = std::move(recording.tape.work);
+}
+
+void Executor::reduce(const Op& op) {
+  auto& bucket = parts_.buckets[op.item];
+  bucket.end_gradient();
+  if (op.along < 0) return;
+  Tensor gradient = bucket.gradient();
+  parts_.groups[static_cast<std::size_t>(op.along)].all_reduce_sum(gradient);
+}
+
+// Each element enters the norm on the one rank with coordinate 0 on every axis where it is replicated.
+bool Executor::owns(const program::Bucket& bucket) const {
+  return bucket.reduced_over < 0 || parts_.groups[static_cast<std::size_t>(bucket.reduced_over)].rank() == 0;
+}
+
+double Executor::partial(Role role) const {
+  switch (role) {
+    case Role::tokens:
+      return input_->valid_tokens;
+    case Role::loss: {
+      double total = 0;
+      for (const double loss : loss_sums_) total += loss;
+      return total;
+    }
+    case Role::norm: {
+      double total = 0;
+      for (const auto& bucket : parts_.buckets)
+        if (bucket.table().trainable && owns(bucket.table())) total += optim::squared_norm(bucket.gradient());
+      return total;
+    }
+    case Role::finite:
+      return std::isfinite(number(Role::norm)) && std::isfinite(number(Role::loss)) ? 0.0 : 1.0;
+  }
+  throw Bug("a number outside its roles");
+}
+
+void Executor::sum(const Op& op) {
+  double value = partial(tables_.numbers[op.item].role);
+  Tensor cell = tensor::view_of(&value, {1}, at::kDouble);
+  if (op.along >= 0) parts_.groups[static_cast<std::size_t>(op.along)].all_reduce_sum(cell);
+  numbers_[op.item] = value;
+}
+
+void Executor::update(const Op& op) {
+  if (number(Role::finite) != 0) return;
+  const double scale = optim::clip_scale(std::sqrt(number(Role::norm)), parts_.clip_norm);
+  parts_.optimizers[op.item].step(input_->learning_rate, input_->count, scale);
+}
+
+void Executor::end(const Cell& cell) {
+  switch (cell.kind) {
+    case CellKind::value:
+      values_[at(cell.item, cell.micro)] = Tensor();
+      break;
+    case CellKind::gradient:
+      gradients_[at(cell.item, cell.micro)] = Tensor();
+      break;
+    case CellKind::tape:
+      tapes_[at(cell.item, cell.micro)].reset();
+      break;
+    case CellKind::weight_work:
+      weight_work_[at(cell.item, cell.micro)] = {};
+      break;
+    case CellKind::full:         // flat buffers
+    case CellKind::weight_grad:  // stay allocated
+    case CellKind::shard_grad:   // from step to step
+    case CellKind::shard:
+    case CellKind::state:
+    case CellKind::number:
+      break;
+  }
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,88 @@
+// How is a checked program carried out on this rank? Segments by autograd, buckets by flat buffers, groups by
+// collectives; what ends is freed as effects(op) says. Knows ops, not models: no op is special to a family or
+// a strategy.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tessera/collective/group.hpp"
+#include "tessera/engine/lanes.hpp"
+#include "tessera/model/unit.hpp"
+#include "tessera/optim/optimizer.hpp"
+#include "tessera/program/effects.hpp"
+#include "tessera/shard/flat_bucket.hpp"
+
+namespace tessera::engine {
+
+// What a step gets from outside: this rank's micro-batches (possibly empty ones), and the place in the
+// learning-rate curve.
+struct StepInput {
+  std::vector<model::Batch> micro_batches;
+  double valid_tokens = 0;  // of this rank
+  double learning_rate = 0;
+  std::int64_t count = 1;  // updates taken, this one included
+};
+
+struct OpTime {
+  std::uint32_t op = 0;
+  double start_seconds = 0, end_seconds = 0;
+};
+
+struct StepReport {
+  double loss = 0;    // mean over the valid tokens of all ranks
+  double tokens = 0;  // valid, of all ranks
+  double gradient_norm = 0;
+  bool taken = true;          // false: something was not finite; parameters and moments stayed
+  std::vector<OpTime> times;  // by op
+};
+
+// Everything is handed in and outlives the executor. groups[i] is the group of axis set i.
+struct Parts {
+  const program::Program& program;
+  std::uint32_t rank_class = 0;
+  std::span<const collective::Group> groups;
+  model::Model& model;
+  std::span<shard::FlatBucket> buckets;
+  std::span<optim::BucketOptimizer> optimizers;
+  double clip_norm = 0;
+};
+
+class Executor {
+ public:
+  explicit Executor(const Parts& parts);
+  StepReport step(const StepInput& input);
+
+ private:
+  struct Recording;  // a tape with its graph
+
+  void run(std::uint32_t index);
+  void forward(const program::Op& op);
+  void backward(const program::Op& op, bool with_weights);
+  void reduce(const program::Op& op);
+  void sum(const program::Op& op);
+  double partial(program::Role role) const;
+  void update(const program::Op& op);
+  void end(const program::Cell& cell);
+  bool owns(const program::Bucket& bucket) const;
+  std::size_t at(std::uint32_t item, std::int32_t micro) const;
+  double number(program::Role role) const;
+
+  Parts parts_;
+  const program::Tables& tables_;
+  const program::Sequence& sequence_;
+  std::vector<std::vector<program::Cell>> ends_;  // by op
+  std::vector<tensor::Tensor> values_, gradients_;
+  std::vector<std::unique_ptr<Recording>> tapes_;
+  std::vector<shard::WeightWork> weight_work_;
+  std::vector<double> numbers_, loss_sums_;
+  const StepInput* input_ = nullptr;
+  std::vector<OpTime> times_;
+  Lanes lanes_;  // last: its threads use everything above
+
+ public:
+  ~Executor();
+};
+
+}  // namespace tessera::engine

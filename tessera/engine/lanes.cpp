@@ -1,0 +1,97 @@
+#include "tessera/engine/lanes.hpp"
+
+#include <limits>
+#include <map>
+
+#include "tessera/tensor/tensor.hpp"
+
+namespace tessera::engine {
+
+namespace {
+constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
+}
+
+Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run)
+    : sequence_(sequence),
+      run_(std::move(run)),
+      done_(std::make_unique<std::atomic<std::uint64_t>[]>(sequence.ops.size())) {
+  std::map<program::Lane, std::size_t> index = {{program::kCompute, 0}};
+  ops_of_lane_.resize(1);
+  for (std::uint32_t i = 0; i < sequence.ops.size(); ++i) {
+    const auto [lane, is_new] = index.try_emplace(sequence.ops[i].lane, ops_of_lane_.size());
+    if (is_new) ops_of_lane_.emplace_back();
+    ops_of_lane_[lane->second].push_back(i);
+  }
+  for (std::size_t lane = 1; lane < ops_of_lane_.size(); ++lane)
+    threads_.emplace_back([this, lane] {
+      tensor::set_threads(1);
+      const at::NoGradGuard no_gradient;
+      for (std::uint64_t step = 1; !stopped_; ++step) {
+        for (auto now = step_.load(); now < step; now = step_.load()) step_.wait(now);
+        try {
+          if (!stopped_) run_lane(ops_of_lane_[lane], step);
+        } catch (const LaneStopped&) {
+        } catch (...) {
+          stop(std::current_exception());
+        }
+      }
+    });
+}
+
+Lanes::~Lanes() {
+  stop(nullptr);
+  for (auto& thread : threads_) thread.join();
+}
+
+void Lanes::step() {
+  const std::uint64_t step = ++step_;
+  step_.notify_all();
+  try {
+    run_lane(ops_of_lane_[0], step);
+    for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i)
+      if (sequence_.ops[i].what == program::What::sum) wait_for(i, step);
+  } catch (const LaneStopped&) {
+    const std::scoped_lock lock(error_mutex_);
+    std::rethrow_exception(error_);
+  } catch (...) {
+    stop(std::current_exception());
+    throw;
+  }
+}
+
+void Lanes::run_lane(const std::vector<std::uint32_t>& ops, std::uint64_t step) {
+  for (const std::uint32_t i : ops) {
+    for (const std::uint32_t wait : sequence_.waits_of(sequence_.ops[i])) {
+      const bool previous = wait & program::kPreviousStep;
+      wait_for(wait & ~program::kPreviousStep, previous ? step - 1 : step);
+    }
+    if (stopped_) throw LaneStopped{};
+    run_(i);
+    done_[i].store(step, std::memory_order_release);
+    done_[i].notify_all();
+  }
+}
+
+void Lanes::wait_for(std::uint32_t op, std::uint64_t step) {
+  for (auto now = done_[op].load(std::memory_order_acquire); now < step;
+       now = done_[op].load(std::memory_order_acquire))
+    done_[op].wait(now);
+  if (stopped_) throw LaneStopped{};
+}
+
+void Lanes::stop(std::exception_ptr error) {
+  {
+    const std::scoped_lock lock(error_mutex_);
+    if (stopped_) return;
+    error_ = error;
+    stopped_ = true;
+  }
+  for (std::size_t i = 0; i < sequence_.ops.size(); ++i) {
+    done_[i].store(kForever);
+    done_[i].notify_all();
+  }
+  step_.store(kForever);
+  step_.notify_all();
+}
+
+}  // namespace tessera::engine

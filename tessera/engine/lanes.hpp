@@ -1,0 +1,49 @@
+// Who runs an op, and when? The compute lane is the calling thread; each other lane is a thread of its own
+// that goes through its ops in order. A wait is an event per op. (On a GPU a lane is a stream and a wait an
+// event of the device.)
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tessera/program/types.hpp"
+
+namespace tessera::engine {
+
+// Thrown on a lane whose work can't go on because another lane failed; the other lane's error is the one to
+// report.
+struct LaneStopped {};
+
+class Lanes {
+ public:
+  // `run(op)` executes the op with that index; it is called from the op's lane, after its waits.
+  Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run);
+  ~Lanes();
+
+  // Runs one step: returns when the compute lane is through and all sums are made. Rethrows the first error
+  // of any lane; after that the object is unusable.
+  void step();
+
+ private:
+  void run_lane(const std::vector<std::uint32_t>& ops, std::uint64_t step);
+  void wait_for(std::uint32_t op, std::uint64_t step);
+  void stop(std::exception_ptr error);
+
+  const program::Sequence& sequence_;
+  std::function<void(std::uint32_t)> run_;
+  std::vector<std::vector<std::uint32_t>> ops_of_lane_;  // the compute lane first
+  std::unique_ptr<std::atomic<std::uint64_t>[]> done_;   // per op: the last step it finished
+  std::atomic<std::uint64_t> step_ = 0;
+  std::atomic<bool> stopped_ = false;
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tessera::engine

@@ -1,0 +1,78 @@
+#include "tessera/optim/optimizer.hpp"
+
+#include <ATen/ops/_fused_adamw_ops.h>
+#include <ATen/ops/_fused_sgd_ops.h>
+
+#include <array>
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::optim {
+
+using tensor::Tensor;
+
+namespace {
+std::size_t num_states(const spec::Training& rule) {
+  if (rule.optimizer == spec::Optimizer::adamw) return 2;
+  return rule.momentum > 0 ? 1 : 0;
+}
+
+template <typename T>
+double squares(const T* x, std::int64_t n) {
+  std::array<double, 8> sums{};  // independent, so that additions need not wait for each other
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (std::size_t j = 0; j < 8; ++j) {
+      const double value = x[i + static_cast<std::int64_t>(j)];
+      sums[j] += value * value;
+    }
+  double total = 0;
+  for (const double s : sums) total += s;
+  for (; i < n; ++i) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return total;
+}
+}  // namespace
+
+BucketOptimizer::BucketOptimizer(const spec::Training& rule, shard::FlatBucket& bucket)
+    : rule_(rule), bucket_(&bucket) {
+  for (std::size_t i = 0; i < num_states(rule); ++i)
+    flat_.push_back(tensor::zeros(bucket.shard().sizes(), bucket.shard().scalar_type()));
+  const Tensor count = tensor::zeros({}, at::kFloat);
+  for (const auto& parameter : bucket.table().parameters) {
+    const auto piece = [&](const Tensor& flat) {
+      return flat.narrow(0, parameter.offset, parameter.elements());
+    };
+    values_.push_back(piece(bucket.shard()));
+    gradients_.push_back(piece(bucket.gradient()));
+    if (flat_.size() > 0) first_.push_back(piece(flat_[0]));
+    if (flat_.size() > 1) second_.push_back(piece(flat_[1]));
+    counts_.push_back(count);
+  }
+}
+
+void BucketOptimizer::step(double learning_rate, std::int64_t count, double gradient_scale) {
+  if (gradient_scale != 1.0) bucket_->gradient().mul_(gradient_scale);
+  const double decay = bucket_->table().weight_decay ? rule_.weight_decay : 0.0;
+  switch (rule_.optimizer) {
+    case spec::Optimizer::adamw:
+      counts_.front().fill_(count);
+      at::_ops::_fused_adamw_::call(values_, gradients_, first_, second_, {}, counts_, learning_rate,
+                                    rule_.beta1, rule_.beta2, decay, rule_.epsilon, false, false,
+                                    std::nullopt, std::nullopt);
+      break;
+    case spec::Optimizer::sgd:
+      at::_ops::_fused_sgd_::call(values_, gradients_, first_, decay, rule_.momentum, learning_rate, 0.0,
+                                  false, false, count == 1, std::nullopt, std::nullopt);
+      break;
+  }
+}
+
+double squared_norm(const Tensor& flat) {
+  if (flat.scalar_type() == at::kDouble) return squares(flat.const_data_ptr<double>(), flat.numel());
+  CHECK(flat.scalar_type() == at::kFloat, "gradients are kept in fp32 or fp64");
+  return squares(flat.const_data_ptr<float>(), flat.numel());
+}
+
+double clip_scale(double norm, double clip) { return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0; }
+
+}  // namespace tessera::optim

@@ -1,0 +1,34 @@
+// How do gradients change parameters? AdamW and SGD over the named pieces of a bucket, by ATen's fused
+// kernels.
+#pragma once
+
+#include "tessera/shard/flat_bucket.hpp"
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::optim {
+
+// The optimizer's state of one bucket: flat buffers, viewed piece by piece.
+class BucketOptimizer {
+ public:
+  BucketOptimizer(const spec::Training& rule, shard::FlatBucket& bucket);
+  // One update from the bucket's (reduced) gradient times `gradient_scale`; `count` is 1 for the first step
+  // taken.
+  void step(double learning_rate, std::int64_t count, double gradient_scale);
+
+ private:
+  spec::Training rule_;
+  shard::FlatBucket* bucket_;
+  std::vector<tensor::Tensor> flat_;  // adamw: both moments; sgd: the momentum, if any
+  std::vector<tensor::Tensor> values_, gradients_, first_, second_, counts_;
+};
+
+// Learning rate of the update number `step` (0 for the first): warm-up, then the curve of training.decay.
+double learning_rate(const spec::Training& training, std::int64_t step);
+
+// Sum of squares in fp64.
+double squared_norm(const tensor::Tensor& flat);
+
+// What clipping multiplies gradients with: min(1, clip / (norm + 1e-6)); 1 when clip is 0.
+double clip_scale(double norm, double clip);
+
+}  // namespace tessera::optim

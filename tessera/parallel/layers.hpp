@@ -1,0 +1,47 @@
+// The differentiable layers of a segment whose weight half is deferred. Each returns what autograd needs for
+// the input gradient and, while differentiating, appends the weight half to `work` (see PROGRAM.md, the
+// contract of a segment).
+//
+// Shapes: T tokens of the micro-batch (samples * positions), I inputs, O outputs, H hidden, V vocabulary, F
+// ffn, N heads, K key-value heads, D channels of a head, B samples, S positions.
+#pragma once
+
+#include "tessera/shard/weight.hpp"
+#include "tessera/tensor/tensor.hpp"
+
+namespace tessera::parallel {
+
+using shard::Weight;
+using shard::WeightWork;
+using tensor::Tensor;
+
+// y = x W^T.
+Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work);
+
+// Rows of the table. `tape` is any tensor that requires a gradient: it makes autograd visit the layer.
+Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work);
+
+// Rotary tables in the compute dtype: cosines and sines [S, 1, D/2], halves rotated against each other.
+struct Rotary {
+  Tensor cos_S1D, sin_S1D;
+};
+Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype);
+
+// The fused projection [T, (N+2K)*D] split in q [B,N,S,D], k and v [B,K,S,D], with q and k rotated.
+struct Heads {
+  Tensor q, k, v;
+};
+Heads split_and_rotate(const Tensor& qkv, const Rotary& rotary, std::int64_t samples, std::int64_t heads,
+                       std::int64_t kv_heads);
+
+// silu(gate) * up of the fused [T, 2F], gate first.
+Tensor swiglu(const Tensor& gate_up_T2F);
+
+// Sum of the cross entropies of all valid tokens (target >= 0), in fp32 or fp64, by chunks of tokens: full
+// logits never exist. See Note [Loss gradient in the forward].
+Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work);
+
+// The same in a form that keeps logits, for generation and for comparing with other implementations.
+Tensor logits(const Tensor& x_TH, const Weight& weight_VH);
+
+}  // namespace tessera::parallel

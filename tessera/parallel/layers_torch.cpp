@@ -1,0 +1,212 @@
+#include "tessera/parallel/layers.hpp"
+
+#include <ATen/ops/_log_softmax_ops.h>
+#include <ATen/ops/addcmul_ops.h>
+#include <ATen/ops/mul_ops.h>
+#include <ATen/ops/silu_backward_ops.h>
+#include <ATen/ops/silu_ops.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::parallel {
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+constexpr std::int64_t kChunkTokens = 512;
+
+void keep(AutogradContext* ctx, Weight& weight, WeightWork& work) {
+  ctx->saved_data["weight"] = reinterpret_cast<std::int64_t>(&weight);
+  ctx->saved_data["work"] = reinterpret_cast<std::int64_t>(&work);
+}
+Weight& kept_weight(AutogradContext* ctx) {
+  return *reinterpret_cast<Weight*>(ctx->saved_data["weight"].toInt());
+}
+WeightWork& kept_work(AutogradContext* ctx) {
+  return *reinterpret_cast<WeightWork*>(ctx->saved_data["work"].toInt());
+}
+
+struct Linear : Function<Linear> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, Weight* weight, WeightWork* work) {
+    keep(ctx, *weight, *work);
+    ctx->save_for_backward({x});
+    return x.mm(weight->value().t());
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const Tensor dy = gradients[0].contiguous();
+    Weight& weight = kept_weight(ctx);
+    Tensor dx = dy.mm(weight.value());
+    kept_work(ctx).product(weight, dy, ctx->get_saved_variables()[0].detach());
+    return {dx, Tensor(), Tensor()};
+  }
+};
+
+struct Embedding : Function<Embedding> {
+  static Tensor forward(AutogradContext* ctx, const Tensor&, const Tensor& tokens, Weight* weight,
+                        WeightWork* work) {
+    keep(ctx, *weight, *work);
+    ctx->save_for_backward({tokens});
+    return weight->value().index_select(0, tokens);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    kept_work(ctx).rows(kept_weight(ctx), ctx->get_saved_variables()[0], gradients[0]);
+    return {Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+// out = x rotated by the angle of (cos, sin); the inverse rotation is the one by (cos, -sin).
+void rotate(Tensor out, const Tensor& x, const Tensor& cos, const Tensor& sin, double sign) {
+  const std::int64_t half = x.size(-1) / 2;
+  const Tensor a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
+  Tensor out_a = out.narrow(-1, 0, half), out_b = out.narrow(-1, half, half);
+  at::_ops::mul_out::call(a, cos, out_a);
+  out_a.addcmul_(b, sin, -sign);
+  at::_ops::mul_out::call(b, cos, out_b);
+  out_b.addcmul_(a, sin, sign);
+}
+
+struct SplitAndRotate : Function<SplitAndRotate> {
+  static variable_list forward(AutogradContext* ctx, const Tensor& qkv, const Tensor& cos, const Tensor& sin,
+                               std::int64_t samples, std::int64_t heads, std::int64_t kv_heads) {
+    const std::int64_t head_dim = cos.size(-1) * 2;
+    const std::int64_t positions = samples ? qkv.size(0) / samples : 0;
+    ctx->saved_data["heads"] = heads;
+    ctx->saved_data["kv_heads"] = kv_heads;
+    ctx->save_for_backward({cos, sin});
+    const Tensor all_BSND = qkv.view({samples, positions, heads + 2 * kv_heads, head_dim});
+    Tensor turned_BSND = tensor::empty({samples, positions, heads + kv_heads, head_dim}, qkv.scalar_type());
+    rotate(turned_BSND, all_BSND.narrow(2, 0, heads + kv_heads), cos, sin, 1.0);
+    return {turned_BSND.narrow(2, 0, heads).transpose(1, 2),
+            turned_BSND.narrow(2, heads, kv_heads).transpose(1, 2),
+            all_BSND.narrow(2, heads + kv_heads, kv_heads).transpose(1, 2)};
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const auto saved = ctx->get_saved_variables();
+    const std::int64_t heads = ctx->saved_data["heads"].toInt(),
+                       kv_heads = ctx->saved_data["kv_heads"].toInt();
+    const auto sizes = gradients[0].sizes();
+    Tensor dqkv_BSND =
+        tensor::empty({sizes[0], sizes[2], heads + 2 * kv_heads, sizes[3]}, gradients[0].scalar_type());
+    rotate(dqkv_BSND.narrow(2, 0, heads), gradients[0].transpose(1, 2), saved[0], saved[1], -1.0);
+    rotate(dqkv_BSND.narrow(2, heads, kv_heads), gradients[1].transpose(1, 2), saved[0], saved[1], -1.0);
+    dqkv_BSND.narrow(2, heads + kv_heads, kv_heads).copy_(gradients[2].transpose(1, 2));
+    return {dqkv_BSND.view({sizes[0] * sizes[2], -1}), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+struct SwiGlu : Function<SwiGlu> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& gate_up) {
+    ctx->save_for_backward({gate_up});
+    const std::int64_t ffn = gate_up.size(1) / 2;
+    return at::_ops::silu::call(gate_up.narrow(1, 0, ffn)).mul_(gate_up.narrow(1, ffn, ffn));
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const Tensor gate_up = ctx->get_saved_variables()[0];
+    const std::int64_t ffn = gate_up.size(1) / 2;
+    const Tensor gate = gate_up.narrow(1, 0, ffn), up = gate_up.narrow(1, ffn, ffn);
+    Tensor out = tensor::empty(gate_up.sizes(), gate_up.scalar_type());
+    Tensor d_gate = out.narrow(1, 0, ffn), d_up = out.narrow(1, ffn, ffn);
+    at::_ops::silu_out::call(gate, d_up);
+    d_up.mul_(gradients[0]);
+    at::_ops::silu_backward_grad_input::call(gradients[0].mul(up), gate, d_gate);
+    return {out};
+  }
+};
+
+// Note [Loss gradient in the forward]
+// The gradient of a sum of cross entropies is known as soon as the logits of a chunk are, up to the one
+// factor that divides by the global count of valid tokens. So the forward of the head multiplies it out chunk
+// by chunk, keeps dx [T,H] and dW [V,H] on the tape, and the backward scales them: no chunk is computed
+// twice, the weight half costs one addition, and the halves of a split backward do the same work as a whole
+// one. The price is one more dW per micro-batch in flight on the head's stage; without a gradient mode only
+// the loss is computed.
+struct VocabularyLoss : Function<VocabularyLoss> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& targets, Weight* weight,
+                        WeightWork* work, bool differentiate) {
+    keep(ctx, *weight, *work);
+    const auto wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    Tensor loss = tensor::zeros({}, wide);
+    const Tensor& w = weight->value();
+    Tensor dx, dw;
+    if (differentiate) {
+      dx = tensor::empty(x.sizes(), x.scalar_type());
+      dw = tensor::zeros(w.sizes(), wide);
+    }
+    for (std::int64_t first = 0; first < x.size(0); first += kChunkTokens) {
+      const std::int64_t rows = std::min(kChunkTokens, x.size(0) - first);
+      const Tensor x_c = x.narrow(0, first, rows), targets_c = targets.narrow(0, first, rows);
+      const Tensor valid = targets_c.ge(0), index = targets_c.clamp_min(0).unsqueeze(1);
+      Tensor scores = at::_ops::_log_softmax::call(x_c.mm(w.t()).to(wide), 1, false);
+      loss.sub_(scores.gather(1, index).squeeze(1).mul_(valid).sum());
+      if (!differentiate) continue;
+      scores.exp_();
+      scores.scatter_add_(1, index, tensor::empty({rows, 1}, wide).fill_(-1.0));
+      scores.mul_(valid.unsqueeze(1));
+      const Tensor d_logits = scores.to(x.scalar_type());
+      dx.narrow(0, first, rows).copy_(d_logits.mm(w));
+      if (x.scalar_type() == wide)
+        dw.addmm_(d_logits.t(), x_c);
+      else
+        dw.add_(d_logits.t().mm(x_c));
+    }
+    if (differentiate) ctx->save_for_backward({dx, dw});
+    return loss;
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const auto saved = ctx->get_saved_variables();
+    const double scale = gradients[0].item<double>();
+    kept_work(ctx).term(kept_weight(ctx), saved[1], scale);
+    return {saved[0].mul(scale), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work) {
+  CHECK(x_TI.dim() == 2 && x_TI.size(1) == weight_OI.value().size(1), "linear: input [", x_TI.size(0), ", ",
+        x_TI.size(-1), "] does not fit a weight with ", weight_OI.value().size(1), " inputs");
+  return Linear::apply(x_TI, &weight_OI, &work);
+}
+
+Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work) {
+  return Embedding::apply(tape, tokens_T, &weight_VH, &work);
+}
+
+Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype) {
+  // Angles in fp32 unless the run is fp64: the tables of every other Llama are made so.
+  const auto wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
+  Tensor angle = tensor::empty({positions, 1, head_dim / 2}, at::kDouble);
+  double* out = angle.mutable_data_ptr<double>();
+  for (std::int64_t p = 0; p < positions; ++p)
+    for (std::int64_t i = 0; i < head_dim / 2; ++i) {
+      double frequency = 1.0 / std::pow(theta, 2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+      if (wide == at::kFloat) frequency = static_cast<float>(frequency);
+      const double turn = static_cast<double>(p) * frequency;
+      *out++ = wide == at::kFloat ? static_cast<double>(static_cast<float>(turn)) : turn;
+    }
+  return {angle.cos().to(dtype), angle.sin().to(dtype)};
+}
+
+Heads split_and_rotate(const Tensor& qkv, const Rotary& rotary, std::int64_t samples, std::int64_t heads,
+                       std::int64_t kv_heads) {
+  const auto out = SplitAndRotate::apply(qkv, rotary.cos_S1D, rotary.sin_S1D, samples, heads, kv_heads);
+  return {out[0], out[1], out[2]};
+}
+
+Tensor swiglu(const Tensor& gate_up_T2F) { return SwiGlu::apply(gate_up_T2F); }
+
+Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work) {
+  const bool differentiate = at::GradMode::is_enabled() && x_TH.requires_grad();
+  return VocabularyLoss::apply(x_TH, targets_T, &weight_VH, &work, differentiate);
+}
+
+Tensor logits(const Tensor& x_TH, const Weight& weight_VH) { return x_TH.mm(weight_VH.value().t()); }
+
+}  // namespace tessera::parallel

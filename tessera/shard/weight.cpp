@@ -1,0 +1,73 @@
+#include "tessera/shard/weight.hpp"
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::shard {
+
+using tensor::Tensor;
+
+Weight::Weight(Tensor value, Tensor gradient) : value_(std::move(value)), gradient_(std::move(gradient)) {
+  CHECK(value_.sizes() == gradient_.sizes(), "a weight and its gradient differ in shape");
+}
+
+void Weight::add_product(const Tensor& dy_TO, const Tensor& x_TI) {
+  if (dy_TO.scalar_type() == gradient_.scalar_type()) {
+    gradient_.addmm_(dy_TO.t(), x_TI, written_ ? 1 : 0, 1);
+    written_ = true;
+  } else {
+    add(dy_TO.t().mm(x_TI), 1.0);
+  }
+}
+
+void Weight::add(const Tensor& term, double scale) {
+  if (!written_) {
+    gradient_.copy_(term);
+    if (scale != 1.0) gradient_.mul_(scale);
+  } else {
+    gradient_.add_(term, scale);
+  }
+  written_ = true;
+}
+
+void Weight::add_rows(const Tensor& rows_T, const Tensor& dy_TH) {
+  if (!written_) gradient_.zero_();
+  written_ = true;
+  gradient_.index_add_(0, rows_T, dy_TH.to(gradient_.scalar_type()));
+}
+
+void Weight::end_gradient() {
+  if (!written_) gradient_.zero_();
+  written_ = true;
+}
+
+void WeightWork::product(Weight& weight, Tensor dy_TO, Tensor x_TI) {
+  terms_.push_back({Kind::product, &weight, std::move(dy_TO), std::move(x_TI), 1.0});
+}
+
+void WeightWork::term(Weight& weight, Tensor term, double scale) {
+  terms_.push_back({Kind::term, &weight, std::move(term), Tensor(), scale});
+}
+
+void WeightWork::rows(Weight& weight, Tensor rows_T, Tensor dy_TH) {
+  terms_.push_back({Kind::rows, &weight, std::move(rows_T), std::move(dy_TH), 1.0});
+}
+
+void WeightWork::run() {
+  for (Term& term : terms_) {
+    switch (term.kind) {
+      case Kind::product:
+        term.weight->add_product(term.a, term.b);
+        break;
+      case Kind::term:
+        term.weight->add(term.a, term.scale);
+        break;
+      case Kind::rows:
+        term.weight->add_rows(term.a, term.b);
+        break;
+    }
+    term.a = Tensor(), term.b = Tensor();
+  }
+  terms_.clear();
+}
+
+}  // namespace tessera::shard

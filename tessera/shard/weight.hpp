@@ -1,0 +1,56 @@
+// Where does a weight live, and where does its gradient go? A view of a run of parameters in a flat bucket.
+#pragma once
+
+#include "tessera/tensor/tensor.hpp"
+
+namespace tessera::shard {
+
+// Invariants: `value` and `gradient` are views of the bucket's flat buffers with one shape; after
+// begin_step() the gradient's content is undefined until the first add, which overwrites instead of adding
+// (no zero fill).
+class Weight {
+ public:
+  Weight(tensor::Tensor value, tensor::Tensor gradient);
+
+  const tensor::Tensor& value() const { return value_; }
+  const tensor::Tensor& gradient() const { return gradient_; }
+  bool written() const { return written_; }
+
+  // gradient += dy^T x, the weight half of y = x W^T.
+  void add_product(const tensor::Tensor& dy_TO, const tensor::Tensor& x_TI);
+  // gradient += scale * term.
+  void add(const tensor::Tensor& term, double scale);
+  // gradient[rows[i]] += dy[i], the weight half of an embedding.
+  void add_rows(const tensor::Tensor& rows_T, const tensor::Tensor& dy_TH);
+
+  void begin_step() { written_ = false; }
+  // What no micro-batch wrote is zero.
+  void end_gradient();
+
+ private:
+  tensor::Tensor value_, gradient_;
+  bool written_ = false;
+};
+
+// Weight products that wait for backward_weight, or for the end of backward: (x, dy) pairs and ready terms.
+class WeightWork {
+ public:
+  void product(Weight& weight, tensor::Tensor dy_TO, tensor::Tensor x_TI);
+  void term(Weight& weight, tensor::Tensor term, double scale = 1.0);
+  void rows(Weight& weight, tensor::Tensor rows_T, tensor::Tensor dy_TH);
+  // Multiplies everything into the gradient buffers in the order it came, and forgets it.
+  void run();
+  bool empty() const { return terms_.empty(); }
+
+ private:
+  enum class Kind { product, term, rows };
+  struct Term {
+    Kind kind;
+    Weight* weight;
+    tensor::Tensor a, b;
+    double scale;
+  };
+  std::vector<Term> terms_;
+};
+
+}  // namespace tessera::shard

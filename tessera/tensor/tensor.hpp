@@ -1,0 +1,58 @@
+// The one door to LibTorch: what most files of the run storey need, and no more. Tensors are used method
+// style (x.matmul(w)); what is no method is declared here and defined in one heavy file.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera::tensor {
+
+using at::Tensor;
+using Shape = std::vector<std::int64_t>;
+
+// Uninitialised and zero tensors on the CPU.
+Tensor empty(at::IntArrayRef shape, at::ScalarType dtype);
+Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype);
+// A tensor over memory of the caller, who keeps it alive.
+Tensor view_of(void* data, at::IntArrayRef shape, at::ScalarType dtype);
+
+Tensor concatenate(at::TensorList parts, std::int64_t dim);
+// Same dtype, shape and bits.
+bool bit_equal(const Tensor& a, const Tensor& b);
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon);
+// Causal attention over [batch, head, position, channel]; heads of q are a multiple of heads of k and v.
+Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v);
+Tensor silu(const Tensor& x);
+
+// Threads of this calling thread's kernels: one per rank.
+void set_threads(int num_threads);
+// Keeps freed memory of large tensors in the process: page faults cost more than a GEMM's slack.
+void keep_freed_memory();
+
+// The roots of one segment's autograd graph, differentiated once when the program says so. Holds gradient
+// edges only, never the output tensors.
+class Graph {
+ public:
+  Graph();
+  explicit Graph(std::span<const Tensor> roots);
+  Graph(Graph&&) noexcept;
+  Graph& operator=(Graph&&) noexcept;
+  ~Graph();
+  bool empty() const;
+  // Gradients of sum(root * root_gradient) with respect to leaves, in their order; undefined where
+  // unreachable. Runs on the calling thread and frees the graph.
+  std::vector<Tensor> run(std::span<const Tensor> root_gradients, std::span<const Tensor> leaves);
+
+ private:
+  struct Edges;
+  std::unique_ptr<Edges> edges_;
+};
+
+}  // namespace tessera::tensor

@@ -1,0 +1,88 @@
+#include "tessera/tensor/tensor.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/cat_ops.h>
+#include <ATen/ops/empty_ops.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/rms_norm_ops.h>
+#include <ATen/ops/scaled_dot_product_attention_ops.h>
+#include <ATen/ops/silu_ops.h>
+#include <malloc.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <cstring>
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::tensor {
+
+Tensor empty(at::IntArrayRef shape, at::ScalarType dtype) {
+  return at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow(shape), dtype, at::kStrided, at::kCPU,
+                                             false, std::nullopt);
+}
+
+Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype) { return empty(shape, dtype).zero_(); }
+
+Tensor view_of(void* data, at::IntArrayRef shape, at::ScalarType dtype) {
+  return at::from_blob(data, shape, dtype);
+}
+
+Tensor concatenate(at::TensorList parts, std::int64_t dim) { return at::_ops::cat::call(parts, dim); }
+
+bool bit_equal(const Tensor& a, const Tensor& b) {
+  if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
+  const Tensor x = a.contiguous(), y = b.contiguous();
+  return std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
+  return at::_ops::rms_norm::call(x, c10::fromIntArrayRefSlow(weight.sizes()), weight, epsilon);
+}
+
+Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const bool grouped = q.size(1) != k.size(1);
+  return at::_ops::scaled_dot_product_attention::call(q, k, v, std::nullopt, 0.0, true, std::nullopt,
+                                                      grouped);
+}
+
+Tensor silu(const Tensor& x) { return at::_ops::silu::call(x); }
+
+void set_threads(int num_threads) { at::set_num_threads(num_threads); }
+
+void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, -1);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+struct Graph::Edges {
+  torch::autograd::edge_list list;
+};
+
+Graph::Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph::~Graph() = default;
+
+Graph::Graph(std::span<const Tensor> roots) : edges_(std::make_unique<Edges>()) {
+  for (const Tensor& root : roots) {
+    CHECK(root.requires_grad(), "a root of a segment does not depend on anything differentiable");
+    edges_->list.push_back(torch::autograd::impl::gradient_edge(root));
+  }
+}
+
+bool Graph::empty() const { return edges_ == nullptr; }
+
+std::vector<Tensor> Graph::run(std::span<const Tensor> root_gradients, std::span<const Tensor> leaves) {
+  CHECK(edges_, "a segment is differentiated twice");
+  torch::autograd::edge_list wanted;
+  for (const Tensor& leaf : leaves) wanted.push_back(torch::autograd::impl::gradient_edge(leaf));
+  const auto edges = std::move(edges_);
+  return torch::autograd::Engine::get_default_engine().execute(edges->list,
+                                                               {root_gradients.begin(), root_gradients.end()},
+                                                               /*keep_graph=*/false, /*create_graph=*/false,
+                                                               /*accumulate_grad=*/false, wanted);
+}
+
+}  // namespace tessera::tensor
