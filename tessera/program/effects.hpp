@@ -47,7 +47,7 @@ class CellIndex {
   std::uint32_t num_micro_ = 1, size_ = 0;
 };
 
-// Bytes the cell holds on a rank. Shared memory counts once: Full of a resident bucket is its Shard.
+// Bytes the cell holds on a rank.
 std::int64_t bytes_of(const Cell& cell, const Tables& tables);
 
 // In words: Value(hidden.2, micro 0), Shard(block.1).

@@ -36,6 +36,7 @@ struct Piece {
   double flops = 0;
   std::int64_t bytes_read = 0, bytes_written = 0;  // memory traffic of the forward
   std::int64_t tape_bytes = 0;                     // kept for the backward, the segment's inputs not counted
+  std::int64_t work_bytes = 0;                     // kept from backward_input to backward_weight
   std::vector<std::string> reads, writes;          // names of values
   std::optional<Collective> collective;
   bool operator==(const Piece&) const = default;

@@ -12,7 +12,7 @@ namespace tessera::program {
 
 // Note [Text form]
 //   class 0
-//     5: 2B1 @compute wait 3,-7        op 5 of class 0: backward of segment 2, micro-batch 1; waits for op 3
+//     5: 2B1 @compute wait 3,^7        op 5 of class 0: backward of segment 2, micro-batch 1; waits for op 3
 //     of this
 //                                      step and op 7 of the step before
 //     6: r2! @dp over dp               reduce bucket 2 and end its WeightGrad, on the lane of axis set dp

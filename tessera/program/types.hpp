@@ -54,6 +54,9 @@ struct Cell {
   auto operator<=>(const Cell&) const = default;
 };
 
+// Whether there is one for each micro-batch.
+constexpr bool is_of_micro(CellKind kind) { return kind <= CellKind::weight_work; }
+// Whether it outlives the step.
 constexpr bool is_durable(CellKind kind) { return kind == CellKind::shard || kind == CellKind::state; }
 
 enum class LaneKind : std::uint8_t { compute, copy, communication };

@@ -1,0 +1,226 @@
+#include "tessera/base/text.hpp"
+#include "tessera/program/check_parts.hpp"
+#include "tessera/program/effects.hpp"
+#include "tessera/program/hazards.hpp"
+
+namespace tessera::program {
+namespace {
+
+// The life of a cell. Issue order is exact here: check_order proves that lanes cannot change what an op sees.
+enum class Life : std::uint8_t { absent, present, on_host, ended };
+
+struct CellState {
+  Life life = Life::absent;
+  Life at_start = Life::absent;
+  bool is_known = false;          // durable cells: whether at_start is found out
+  std::uint32_t touched = kNoOp;  // the last op that changed it
+  std::uint32_t used_by = kNoOp;  // ShardGrad and Number: the first op that took it as final
+  Cell cell;
+};
+
+class CellCheck {
+ public:
+  CellCheck(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out)
+      : tables_(program.tables),
+        sequence_(program.classes[rank_class]),
+        class_(rank_class),
+        out_(out),
+        index_(tables_),
+        cells_(index_.size()),
+        unreduced_(tables_.buckets.size(), kNoOp),
+        unsummed_(tables_.numbers.size(), kNoOp),
+        has_step_(tables_.buckets.size(), false),
+        is_summed_(tables_.numbers.size(), false),
+        summed_(tables_.numbers.size() * (tables_.axis_sets.size() + 1), kNoOp),
+        forwards_(tables_.segments.size() * static_cast<std::size_t>(tables_.num_micro), false),
+        num_forwards_(tables_.segments.size(), 0) {
+    for (const Op& op : sequence_.ops)
+      if (op.what == What::step) has_step_[op.item] = true;
+  }
+
+  void run() {
+    for (at_ = 0; at_ < sequence_.ops.size() && out_.size() < kEnoughProblems; ++at_) {
+      const Op& op = sequence_.ops[at_];
+      effects(op, tables_, now_);
+      for (const Cell& cell : now_.reads) read(op, cell);
+      if (op.what == What::forward) count_forward(op);
+      if (op.what == What::reduce) take_gradient(op);
+      if (op.what == What::sum) take_number(op);
+      for (const Cell& cell : now_.returns) move(cell, Life::on_host, Life::present, "fetches");
+      for (const Cell& cell : now_.makes) make(cell);
+      for (const Cell& cell : now_.adds) add(op, cell);
+      for (const Cell& cell : now_.leaves) move(cell, Life::present, Life::on_host, "offloads");
+      for (const Cell& cell : now_.ends) move(cell, Life::present, Life::ended, "ends");
+    }
+    if (out_.size() < kEnoughProblems) end_of_step();
+  }
+
+ private:
+  std::string op_text(std::uint32_t op) const { return named(sequence_, op, tables_); }
+
+  void say(const std::string& what) { out_.push_back({class_, at_, cat(op_text(at_), " ", what)}); }
+
+  // At the end of the step the op that was last at fault is named.
+  void say_at_end(std::uint32_t op, const std::string& what) {
+    out_.push_back({class_, static_cast<std::uint32_t>(sequence_.ops.size()), cat(op_text(op), " ", what)});
+  }
+
+  CellState& state(const Cell& cell, Life first_seen = Life::present) {
+    CellState& state = cells_[index_(cell)];
+    if (!state.is_known) {
+      state.is_known = true;
+      state.cell = cell;
+      if (is_durable(cell.kind)) state.life = state.at_start = first_seen;
+    }
+    return state;
+  }
+
+  std::string why_not_there(const CellState& state) const {
+    switch (state.life) {
+      case Life::absent:
+        return "which is not made yet";
+      case Life::ended:
+        return cat("which ", op_text(state.touched), " has ended");
+      case Life::on_host:
+        return state.touched == kNoOp ? "which is in host memory"
+                                      : cat("which ", op_text(state.touched), " has moved to host memory");
+      case Life::present:
+        break;
+    }
+    return state.touched == kNoOp ? "which is there already"
+                                  : cat("which is there already, since ", op_text(state.touched));
+  }
+
+  void read(const Op& op, const Cell& cell) {
+    // A rank sums the norm of the buckets it steps; the others are another class's.
+    if (op.what == What::sum && cell.kind == CellKind::shard_grad && !has_step_[cell.item] &&
+        cells_[index_(cell)].life == Life::absent)
+      return;
+    CellState& s = state(cell);
+    if (s.life != Life::present) say(cat("reads ", to_text(cell, tables_), ", ", why_not_there(s)));
+    const bool is_final =
+        cell.kind == CellKind::shard_grad || (cell.kind == CellKind::number && op.what != What::sum);
+    if (is_final && s.used_by == kNoOp) s.used_by = at_;
+    if (cell.kind == CellKind::shard_grad && unreduced_[cell.item] != kNoOp) {
+      say(cat("uses the gradient of bucket ", tables_.buckets[cell.item].name, " before the part made by ",
+              op_text(unreduced_[cell.item]), " is reduced"));
+      unreduced_[cell.item] = kNoOp;
+    }
+  }
+
+  void make(const Cell& cell) {
+    CellState& s = state(cell);
+    const bool may_again = cell.kind == CellKind::full && s.life == Life::ended;
+    if (s.life == Life::ended && !may_again) {
+      say(cat("makes ", to_text(cell, tables_), " again, ", why_not_there(s)));
+    } else if (s.life != Life::absent && !may_again) {
+      say(cat("makes ", to_text(cell, tables_), ", ", why_not_there(s)));
+    }
+    s.life = Life::present;
+    s.touched = at_;
+  }
+
+  void add(const Op& op, const Cell& cell) {
+    CellState& s = state(cell);
+    const bool may_again = cell.kind == CellKind::weight_grad && s.life == Life::ended;
+    if ((s.life == Life::ended && !may_again) || s.life == Life::on_host)
+      say(cat("adds to ", to_text(cell, tables_), ", ", why_not_there(s)));
+    if (s.used_by != kNoOp)
+      say(cat("changes ", to_text(cell, tables_), " after ", op_text(s.used_by), " has used it"));
+    if (cell.kind == CellKind::weight_grad) unreduced_[cell.item] = at_;
+    if (cell.kind == CellKind::number && op.what != What::sum) {
+      if (is_summed_[cell.item]) say(cat("adds to ", to_text(cell, tables_), " after its sum"));
+      unsummed_[cell.item] = at_;
+    }
+    s.life = Life::present;
+    s.touched = at_;
+  }
+
+  void move(const Cell& cell, Life from, Life to, const char* verb) {
+    CellState& s = state(cell, from);
+    if (s.life != from)
+      say(cat(verb, " ", to_text(cell, tables_), ", ",
+              from == Life::on_host && s.life == Life::present ? "which is not in host memory"
+                                                               : why_not_there(s)));
+    s.life = to;
+    s.touched = at_;
+  }
+
+  void count_forward(const Op& op) {
+    const std::size_t at =
+        op.item * static_cast<std::size_t>(tables_.num_micro) + static_cast<std::size_t>(op.micro);
+    if (op.part != 0) return;
+    if (forwards_[at]) say("runs a second time in this step");
+    num_forwards_[op.item] += forwards_[at] ? 0 : 1;
+    forwards_[at] = true;
+  }
+
+  void take_gradient(const Op& op) {
+    if (unreduced_[op.item] == kNoOp)
+      say(cat("reduces the gradient of bucket ", tables_.buckets[op.item].name,
+              ", to which nothing was added since its last reduction"));
+    unreduced_[op.item] = kNoOp;
+  }
+
+  void take_number(const Op& op) {
+    std::uint32_t& before =
+        summed_[op.item * (tables_.axis_sets.size() + 1) + static_cast<std::size_t>(op.along + 1)];
+    if (before != kNoOp) say(cat("sums over the same axes as ", op_text(before)));
+    before = at_;
+    unsummed_[op.item] = kNoOp;
+    is_summed_[op.item] = true;
+  }
+
+  void end_of_step() {
+    for (std::uint32_t bucket = 0; bucket < unreduced_.size(); ++bucket)
+      if (unreduced_[bucket] != kNoOp)
+        say_at_end(unreduced_[bucket], cat("makes a gradient of bucket ", tables_.buckets[bucket].name,
+                                           " that is in no reduction"));
+    for (std::uint32_t number = 0; number < unsummed_.size(); ++number)
+      if (unsummed_[number] != kNoOp)
+        say_at_end(unsummed_[number], cat("adds to Number(", tables_.numbers[number].name,
+                                          ") after its last sum, or "
+                                          "it has none"));
+    for (std::uint32_t segment = 0; segment < num_forwards_.size(); ++segment)
+      if (num_forwards_[segment] != 0 && num_forwards_[segment] != tables_.num_micro)
+        out_.push_back({class_, static_cast<std::uint32_t>(sequence_.ops.size()),
+                        cat("segment ", segment, " runs forward for ", num_forwards_[segment], " of ",
+                            tables_.num_micro, " micro-batches")});
+    for (const CellState& s : cells_) leftovers(s);
+  }
+
+  void leftovers(const CellState& s) {
+    if (!s.is_known || s.touched == kNoOp || s.cell.kind == CellKind::number) return;
+    if (is_durable(s.cell.kind)) {
+      if (s.life != s.at_start)
+        say_at_end(s.touched,
+                   cat("leaves ", to_text(s.cell, tables_), " elsewhere than at the start of the step"));
+    } else if (s.life == Life::present || s.life == Life::on_host) {
+      say_at_end(s.touched, cat("touches ", to_text(s.cell, tables_), " last, and nothing ends it"));
+    }
+  }
+
+  const Tables& tables_;
+  const Sequence& sequence_;
+  const std::uint32_t class_;
+  std::vector<Problem>& out_;
+  const CellIndex index_;
+  std::uint32_t at_ = 0;
+  Effects now_;
+  std::vector<CellState> cells_;
+  std::vector<std::uint32_t> unreduced_;    // per bucket: the last op whose gradient is in no reduction yet
+  std::vector<std::uint32_t> unsummed_;     // per number: the same for its sum
+  std::vector<bool> has_step_;              // per bucket
+  std::vector<bool> is_summed_;             // per number: summed over some axes
+  std::vector<std::uint32_t> summed_;       // per number and axis set
+  std::vector<bool> forwards_;              // per segment and micro-batch
+  std::vector<std::int32_t> num_forwards_;  // per segment
+};
+
+}  // namespace
+
+void check_cells(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out) {
+  CellCheck(program, rank_class, out).run();
+}
+
+}  // namespace tessera::program

@@ -1,0 +1,23 @@
+// What does check consist of? Each part appends what it finds; all but the first rely on indices being in
+// range.
+#pragma once
+
+#include "tessera/program/check.hpp"
+
+namespace tessera::program {
+
+inline constexpr std::size_t kEnoughProblems = 100;  // nobody reads more
+
+// "op 12 (2B1)".
+std::string named(const Sequence& sequence, std::uint32_t op, const Tables& tables);
+
+// Every index, micro-batch, wait and flag lies within its table.
+void check_ranges(const Program& program, std::vector<Problem>& out);
+// Cells: made once, there when used, ended once; gradients in one reduction; nothing left at the end.
+void check_cells(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out);
+// Two ops on different lanes that touch one cell are ordered by waits.
+void check_order(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out);
+// Ranks meet: sends match receives, group ops are equal on all members, and nobody gets stuck.
+void check_meetings(const Program& program, const CheckOptions& options, std::vector<Problem>& out);
+
+}  // namespace tessera::program

@@ -1,0 +1,42 @@
+#include "tessera/program/tables.hpp"
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::program {
+
+std::int64_t Parameter::elements() const {
+  std::int64_t product = 1;
+  for (const std::int64_t size : shape) product *= size;
+  return product;
+}
+
+std::int64_t Tables::size_of(std::int16_t axis_set) const {
+  if (axis_set < 0) return 1;
+  std::int64_t product = 1;
+  for (const std::int16_t axis : axis_sets.at(axis_set).axes) product *= axes.at(axis).size;
+  return product;
+}
+
+void assign_ends(Tables& tables) {
+  std::vector<bool> has_reader(tables.values.size(), false);
+  for (Segment& segment : tables.segments) {
+    segment.ends.clear();
+    for (const std::uint32_t value : segment.reads) {
+      if (has_reader.at(value)) continue;
+      has_reader[value] = true;
+      segment.ends.push_back(value);
+    }
+  }
+}
+
+void lay_out(Bucket& bucket) {
+  std::int64_t offset = 0;
+  for (Parameter& parameter : bucket.parameters) {
+    CHECK(parameter.elements() > 0, "parameter ", parameter.name, " has no elements");
+    parameter.offset = offset;
+    offset += parameter.elements();
+  }
+  bucket.elements = (offset + kBucketAlignment - 1) / kBucketAlignment * kBucketAlignment;
+}
+
+}  // namespace tessera::program
