@@ -27,6 +27,8 @@ endif()
 find_package(Threads REQUIRED)
 find_package(GTest REQUIRED)
 enable_testing()
+add_test(NAME scripts_test COMMAND ${PROJECT_SOURCE_DIR}/scripts/test-scripts)
+set_tests_properties(scripts_test PROPERTIES LABELS fast)
 
 # LibTorch is a plain imported target: include folders as SYSTEM, four libraries, no configure-time script of its own.
 if(TESSERA_RUN_STOREY)

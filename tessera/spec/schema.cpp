@@ -101,7 +101,8 @@ void declare_training(std::vector<Key>& keys) {
   section.add("beta1", &Training::beta1, from_below(0, 1), "adamw: decay of the first moment");
   section.add("beta2", &Training::beta2, from_below(0, 1), "adamw: decay of the second moment");
   section.add("epsilon", &Training::epsilon, above(0), "adamw: added to the root of the second moment");
-  section.add("weight_decay", &Training::weight_decay, at_least(0), "strength of the pull of weights towards 0");
+  section.add("weight_decay", &Training::weight_decay, at_least(0),
+              "strength of the pull of weights towards 0");
   section.add("momentum", &Training::momentum, from_below(0, 1), "sgd: decay of the velocity");
   section.add("clip_norm", &Training::clip_norm, at_least(0),
               "bound of the global gradient norm; 0: no clipping");
