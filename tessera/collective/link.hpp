@@ -38,7 +38,7 @@ struct Link {
   Outbox outbox;  // last, so that it ends before the backend
 };
 
-// The first line of an error's text, without LibTorch's stack.
+// The first line of an error's text, without stack, source lines and advice.
 std::string short_text(const std::exception& error);
 
 }  // namespace tessera::collective

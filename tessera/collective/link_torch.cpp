@@ -43,8 +43,12 @@ void Outbox::wait_for_sends() {
 
 std::string short_text(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
+  std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
+  // Gloo puts its source line before its message and advice about other logs after it.
+  if (const auto source = text.find("[/"); source != std::string::npos)
+    if (const auto end = text.find("] ", source); end != std::string::npos)
+      text.erase(source, end + 2 - source);
+  return text.substr(0, std::min(text.find('\n'), text.find(". This is typically caused")));
 }
 
 }  // namespace tessera::collective
