@@ -1,0 +1,92 @@
+#include "tessera/optim/optimizer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tessera::optim {
+namespace {
+
+using tensor::Tensor;
+
+program::Bucket bucket_of_two(bool weight_decay) {
+  program::Bucket bucket{.name = "b", .parameters = {{"w", {2, 1}, 0, {program::Init::Kind::ones, 0}}}};
+  bucket.weight_decay = weight_decay;
+  bucket.full_resident = true;
+  bucket.storage = bucket.compute = bucket.gradient = program::Dtype::fp64;
+  program::lay_out(bucket);
+  return bucket;
+}
+
+void set_gradient(shard::FlatBucket& bucket, double first, double second) {
+  bucket.gradient().select(0, 0).fill_(first);
+  bucket.gradient().select(0, 1).fill_(second);
+}
+
+TEST(AdamW, FollowsTheTextbookWithAndWithoutDecay) {
+  for (const bool decays : {true, false}) {
+    const auto table = bucket_of_two(decays);
+    shard::FlatBucket bucket(table, 1);
+    const spec::Training rule{
+        .learning_rate = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 0.5};
+    BucketOptimizer optimizer(rule, bucket);
+    double w = 1, m = 0, v = 0;
+    for (int t = 1; t <= 5; ++t) {
+      const double g = 0.3 * t - 1;
+      set_gradient(bucket, g, g);
+      optimizer.step(0.1, t, 0.5);
+      const double clipped = g * 0.5;
+      w *= decays ? 1 - 0.1 * 0.5 : 1;
+      m = 0.9 * m + 0.1 * clipped;
+      v = 0.99 * v + 0.01 * clipped * clipped;
+      w -= 0.1 * (m / (1 - std::pow(0.9, t))) / (std::sqrt(v / (1 - std::pow(0.99, t))) + 1e-8);
+    }
+    EXPECT_NEAR(bucket.shard().select(0, 0).item<double>(), w, 1e-12);
+  }
+}
+
+TEST(Sgd, FollowsTheTextbookWithMomentum) {
+  const auto table = bucket_of_two(true);
+  shard::FlatBucket bucket(table, 1);
+  const spec::Training rule{.optimizer = spec::Optimizer::sgd, .weight_decay = 0.1, .momentum = 0.9};
+  BucketOptimizer optimizer(rule, bucket);
+  double w = 1, momentum = 0;
+  for (int t = 1; t <= 4; ++t) {
+    set_gradient(bucket, 0.7 * t, 0);
+    optimizer.step(0.01, t, 1.0);
+    momentum = 0.9 * momentum + 0.7 * t + 0.1 * w;
+    w -= 0.01 * momentum;
+  }
+  EXPECT_NEAR(bucket.shard().select(0, 0).item<double>(), w, 1e-14);
+}
+
+TEST(LearningRate, WarmsUpThenFollowsItsCurve) {
+  spec::Training t{.steps = 110, .learning_rate = 1.0, .min_learning_rate = 0.1, .warmup_steps = 10};
+  for (const auto decay :
+       {spec::Decay::constant, spec::Decay::cosine, spec::Decay::linear, spec::Decay::wsd}) {
+    t.decay = decay;
+    EXPECT_DOUBLE_EQ(learning_rate(t, 0), 0.1);
+    EXPECT_DOUBLE_EQ(learning_rate(t, 9), 1.0);
+    EXPECT_DOUBLE_EQ(learning_rate(t, 10), 1.0);
+  }
+  t.decay = spec::Decay::cosine;
+  EXPECT_NEAR(learning_rate(t, 60), 0.55, 1e-12);
+  EXPECT_NEAR(learning_rate(t, 110), 0.1, 1e-12);
+  t.decay = spec::Decay::linear;
+  EXPECT_NEAR(learning_rate(t, 35), 0.775, 1e-12);
+  t.decay = spec::Decay::wsd;
+  t.decay_steps = 20;
+  EXPECT_NEAR(learning_rate(t, 89), 1.0, 1e-12);
+  EXPECT_NEAR(learning_rate(t, 100), 0.55, 1e-12);
+}
+
+TEST(Norm, IsSummedInDoublePrecisionAndClipsOnlyAbove) {
+  Tensor t = tensor::empty({1'000'003}, at::kFloat).fill_(0.1);
+  EXPECT_NEAR(squared_norm(t), 1'000'003 * std::pow(static_cast<double>(0.1f), 2), 1e-6);
+  EXPECT_DOUBLE_EQ(clip_scale(0.5, 1.0), 1.0);
+  EXPECT_NEAR(clip_scale(4.0, 1.0), 0.25, 1e-6);
+  EXPECT_DOUBLE_EQ(clip_scale(4.0, 0.0), 1.0);
+}
+
+}  // namespace
+}  // namespace tessera::optim

@@ -1,0 +1,152 @@
+#include "tessera/parallel/layers.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tessera/base/random.hpp"
+
+namespace tessera::parallel {
+namespace {
+
+Tensor random(const tensor::Shape& shape, std::uint64_t stream) {
+  Tensor t = tensor::empty(shape, at::kDouble);
+  for (std::int64_t i = 0; i < t.numel(); ++i)
+    t.mutable_data_ptr<double>()[i] = random_normal(3, stream, static_cast<std::uint64_t>(i));
+  return t;
+}
+
+Weight random_weight(const tensor::Shape& shape, std::uint64_t stream) {
+  return Weight(random(shape, stream), tensor::empty(shape, at::kDouble).fill_(1e300));
+}
+
+// d loss / d x by central differences, loss a function of the changed tensor itself.
+Tensor differences(Tensor x, const std::function<double()>& loss) {
+  const at::NoGradGuard no_gradient;
+  Tensor out = tensor::empty(x.sizes(), at::kDouble);
+  double* data = x.mutable_data_ptr<double>();
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const double saved = data[i], step = 1e-5;
+    data[i] = saved + step;
+    const double above = loss();
+    data[i] = saved - step;
+    const double below = loss();
+    data[i] = saved;
+    out.mutable_data_ptr<double>()[i] = (above - below) / (2 * step);
+  }
+  return out;
+}
+
+double distance(const Tensor& a, const Tensor& b) { return a.sub(b).abs().max().item<double>(); }
+
+// Gradient of `loss` with respect to x through autograd.
+Tensor gradient(const Tensor& loss, const Tensor& x) {
+  const std::vector<Tensor> roots = {loss}, ones = {tensor::empty({}, at::kDouble).fill_(1)}, leaves = {x};
+  return tensor::Graph(roots).run(ones, leaves).front();
+}
+
+TEST(Linear, GivesTheInputGradientAtOnceAndTheWeightGradientWhenTold) {
+  Weight weight = random_weight({4, 3}, 1);
+  const Tensor x = random({5, 3}, 2).requires_grad_(true), dy = random({5, 4}, 3);
+  WeightWork work;
+  const Tensor dx = gradient(linear(x, weight, work).mul(dy).sum(), x);
+  EXPECT_LT(distance(dx, dy.mm(weight.value())), 1e-14);
+  EXPECT_FALSE(weight.written());
+  work.run();
+  EXPECT_LT(distance(weight.gradient(), dy.t().mm(x.detach())), 1e-13);
+  EXPECT_TRUE(work.empty());
+}
+
+TEST(Weight, AddsUpTermsAfterTheFirstOverwritesWhatWasLeft) {
+  Weight weight = random_weight({2, 2}, 1);
+  const Tensor term = random({2, 2}, 2);
+  weight.add(term, 2.0);
+  weight.add(term, 0.5);
+  EXPECT_LT(distance(weight.gradient(), term.mul(2.5)), 1e-14);
+  weight.begin_step();
+  weight.end_gradient();
+  EXPECT_EQ(weight.gradient().abs().max().item<double>(), 0.0);
+}
+
+TEST(Embedding, AddsGradientsOfRepeatedTokens) {
+  Weight weight = random_weight({4, 2}, 1);
+  Tensor tokens = tensor::empty({3}, at::kLong);
+  for (const int i : {0, 1, 2}) tokens.mutable_data_ptr<std::int64_t>()[i] = i == 2 ? 3 : 1;
+  const Tensor anchor = tensor::zeros({1}, at::kDouble).requires_grad_(true), dy = random({3, 2}, 4);
+  WeightWork work;
+  gradient(embedding(tokens, weight, anchor, work).mul(dy).sum(), anchor);
+  work.run();
+  Tensor expected = tensor::zeros({4, 2}, at::kDouble);
+  expected.select(0, 1).add_(dy.select(0, 0)).add_(dy.select(0, 1));
+  expected.select(0, 3).add_(dy.select(0, 2));
+  EXPECT_LT(distance(weight.gradient(), expected), 1e-14);
+}
+
+TEST(SplitAndRotate, IsTheRotationOfHalvesAndItsDerivative) {
+  const std::int64_t samples = 2, positions = 3, heads = 4, kv_heads = 2, head_dim = 6;
+  const Rotary turn = rotary(positions, head_dim, 100.0, at::kDouble);
+  const Tensor qkv = random({samples * positions, (heads + 2 * kv_heads) * head_dim}, 5).requires_grad_(true);
+  const Tensor a = random({samples, heads, positions, head_dim}, 6);
+  const Tensor b = random({samples, kv_heads, positions, head_dim}, 7), c = random(b.sizes().vec(), 8);
+  const auto loss = [&] {
+    const Heads h = split_and_rotate(qkv, turn, samples, heads, kv_heads);
+    return h.q.mul(a).sum().add(h.k.mul(b).sum()).add(h.v.mul(c).sum());
+  };
+  const Tensor found = gradient(loss(), qkv);
+  EXPECT_LT(distance(found, differences(qkv.detach(), [&] { return loss().item<double>(); })), 1e-8);
+
+  const Heads h = split_and_rotate(qkv.detach(), turn, samples, heads, kv_heads);
+  const Tensor raw =
+      qkv.detach().view({samples, positions, -1, head_dim}).narrow(2, 0, heads).transpose(1, 2);
+  const double cosine = std::cos(2 * std::pow(100.0, -1.0 / 3)),
+               sine = std::sin(2 * std::pow(100.0, -1.0 / 3));
+  const auto at = [](const Tensor& t, std::int64_t channel) {
+    return t.select(0, 1).select(0, 3).select(0, 2).select(0, channel);
+  };
+  EXPECT_NEAR(at(h.q, 1).item<double>(),
+              at(raw, 1).item<double>() * cosine - at(raw, 4).item<double>() * sine, 1e-14);
+  EXPECT_NEAR(at(h.q, 4).item<double>(),
+              at(raw, 4).item<double>() * cosine + at(raw, 1).item<double>() * sine, 1e-14);
+}
+
+TEST(SwiGlu, AgreesWithFiniteDifferences) {
+  const Tensor x = random({3, 8}, 9).requires_grad_(true), dy = random({3, 4}, 10);
+  const auto loss = [&] { return swiglu(x).mul(dy).sum(); };
+  const Tensor found = gradient(loss(), x);
+  EXPECT_LT(distance(found, differences(x.detach(), [&] { return loss().item<double>(); })), 1e-8);
+}
+
+TEST(VocabularyLoss, AgreesWithFiniteDifferencesAndIgnoresMaskedTargets) {
+  Weight weight = random_weight({7, 3}, 11);
+  const Tensor x = random({5, 3}, 12).requires_grad_(true);
+  Tensor targets = tensor::empty({5}, at::kLong);
+  for (const int i : {0, 1, 2, 3, 4}) targets.mutable_data_ptr<std::int64_t>()[i] = i == 2 ? -1 : i;
+  WeightWork work;
+  const auto loss = [&] { return vocabulary_loss(x, weight, targets, work).item<double>(); };
+  const Tensor dx = gradient(vocabulary_loss(x, weight, targets, work), x);
+  EXPECT_LT(distance(dx, differences(x.detach(), loss)), 1e-8);
+  EXPECT_EQ(dx.select(0, 2).abs().max().item<double>(), 0.0);
+  work.run();
+  EXPECT_LT(distance(weight.gradient(), differences(weight.value(), loss)), 1e-8);
+}
+
+TEST(VocabularyLoss, IsTheSameInOneChunkAndInMany) {
+  const std::int64_t tokens = 1100;  // three chunks, the last one short
+  Weight weight = random_weight({5, 3}, 13);
+  const Tensor x = random({tokens, 3}, 14).requires_grad_(true);
+  Tensor targets = tensor::empty({tokens}, at::kLong);
+  for (std::int64_t i = 0; i < tokens; ++i) targets.mutable_data_ptr<std::int64_t>()[i] = i % 5;
+  WeightWork work;
+  const Tensor loss = vocabulary_loss(x, weight, targets, work);
+  const Tensor scores = logits(x.detach(), weight);
+  const Tensor expected = scores.logsumexp(1).sum().sub(scores.gather(1, targets.unsqueeze(1)).sum());
+  EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-9);
+  gradient(loss, x);
+  work.run();
+  const Tensor p =
+      scores.softmax(1).sub(tensor::zeros({tokens, 5}, at::kDouble).scatter_(1, targets.unsqueeze(1), 1));
+  EXPECT_LT(distance(weight.gradient(), p.t().mm(x.detach())), 1e-10);
+}
+
+}  // namespace
+}  // namespace tessera::parallel
