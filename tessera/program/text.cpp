@@ -64,7 +64,10 @@ std::string word(const Op& op, const Tables& tables) {
 
 std::string words(const Sequence& sequence, const Tables& tables) {
   std::string out;
-  for (const Op& op : sequence.ops) out += (out.empty() ? "" : " ") + word(op, tables);
+  for (const Op& op : sequence.ops) {
+    if (!out.empty()) out += ' ';
+    out += word(op, tables);
+  }
   return out;
 }
 
@@ -73,7 +76,7 @@ std::string to_text(const Program& program) {
   for (std::size_t c = 0; c < program.classes.size(); ++c) {
     out += cat("class ", c, "\n");
     for (std::size_t at = 0; at < program.classes[c].ops.size(); ++at)
-      out += line(program.classes[c], at, program.tables) + "\n";
+      out += cat(line(program.classes[c], at, program.tables), "\n");
   }
   return out;
 }

@@ -1,0 +1,148 @@
+#include "tessera/program/check.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "tessera/program/examples.hpp"
+#include "tessera/program/generate.hpp"
+#include "tessera/program/text.hpp"
+#include "tessera/program/waits.hpp"
+
+namespace tessera::program {
+namespace {
+
+using testing::HasSubstr;
+
+std::string found(const Program& program, const CheckOptions& options = {}) {
+  return to_text(check(program, options));
+}
+
+TEST(Check, NamesTheOpAndSaysInWordsWhatIsWrong) {
+  Program program = data_parallel(example_tables({.num_blocks = 0, .num_micro = 1, .tied = true}), {});
+  auto& ops = program.classes[0].ops;
+  std::swap(ops[1], ops[2]);
+  build_waits(program.classes[0], program.tables);
+  const auto problems = check(program);
+  ASSERT_FALSE(problems.empty());
+  EXPECT_EQ(problems[0],
+            (Problem{0, 1, "op 1 (1F0) reads Value(hidden.0, micro-batch 0), which is not made yet"}));
+}
+
+TEST(Check, RefusesIndicesOutsideTheTables) {
+  const auto with = [](auto edit) {
+    Program program = data_parallel(example_tables({}), {});
+    edit(program.classes[0]);
+    return found(program);
+  };
+  EXPECT_THAT(with([](Sequence& s) { s.ops[1].item = 77; }), HasSubstr("op 1 (77F0) speaks of segment 77"));
+  EXPECT_THAT(with([](Sequence& s) { s.ops[1].micro = 2; }),
+              HasSubstr("micro-batch 2, but there are only 2"));
+  EXPECT_THAT(with([](Sequence& s) { s.ops[1].micro = -1; }), HasSubstr("micro-batch -1"));
+  EXPECT_THAT(with([](Sequence& s) { s.ops[0].along = 9; }), HasSubstr("axis set 9"));
+  EXPECT_THAT(with([](Sequence& s) { s.ops[0].item = 9; }), HasSubstr("number 9"));
+  EXPECT_THAT(with([](Sequence& s) { s.ops[1].num_waits = 999; }), HasSubstr("outside the list of waits"));
+  EXPECT_THAT(with([](Sequence& s) { s.waits[0] = 500; }), HasSubstr("waits for op 500"));
+  EXPECT_THAT(with([](Sequence& s) { s.waits[0] = 29; }), HasSubstr("which is not issued before it"));
+}
+
+TEST(Check, RefusesALayoutWhoseRanksHaveNoClass) {
+  Program program = data_parallel(example_tables({.dp = 2}), {});
+  program.tables.class_of_rank.pop_back();
+  EXPECT_THAT(found(program), HasSubstr("the axes hold 2 ranks, but 1 have a class"));
+}
+
+TEST(Check, LetsShardGradientsAccumulateOverSeveralReductions) {
+  const Tables tables = example_tables({.num_blocks = 0, .num_micro = 2, .tied = true});
+  Program program = parse(R"(
+    class 0
+      0: +tokens @compute over dp
+      1: 0F0 @compute
+      2: 1F0 @compute
+      3: 1B0 @compute
+      4: 0B0 @compute
+      5: r0! @compute over dp
+      6: r1 @compute over dp
+      7: 0F1 @compute
+      8: 1F1 @compute
+      9: 1B1 @compute
+      10: 0B1 @compute
+      11: r0! @compute over dp
+      12: r1! @compute over dp
+      13: +loss @compute over dp
+      14: +norm @compute over dp
+      15: +finite @compute over dp
+      16: s0 @compute
+      17: s1 @compute
+  )",
+                          tables);
+  EXPECT_EQ(found(program), "");
+  std::swap(program.classes[0].ops[12], program.classes[0].ops[14]);
+  EXPECT_THAT(found(program),
+              HasSubstr("op 12 (+norm) uses the gradient of bucket norms before the part made by op 9 "
+                        "(1B1) is reduced"));
+  EXPECT_THAT(found(program),
+              HasSubstr("op 14 (r1!) changes ShardGrad(norms) after op 12 (+norm) has used it"));
+}
+
+TEST(Check, AStateMayLiveOnTheHostBetweenSteps) {
+  const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true});
+  Program program = data_parallel(tables, {});
+  Sequence& sequence = program.classes[0];
+  const auto state = static_cast<std::uint16_t>(CellKind::state);
+  sequence.ops.insert(sequence.ops.end() - 2,
+                      Op{.what = What::fetch, .lane = kCopy, .item = 0, .flags = state});
+  sequence.ops.push_back(Op{.what = What::offload, .lane = kCopy, .item = 0, .flags = state});
+  build_waits(sequence, tables);
+  EXPECT_EQ(found(program), "");
+  sequence.ops.pop_back();
+  build_waits(sequence, tables);
+  EXPECT_THAT(found(program), HasSubstr("leaves State(embedding) elsewhere than at the start of the step"));
+}
+
+TEST(Check, FindsARaceWithTheStepBefore) {
+  const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true, .resident = false});
+  Program program = data_parallel(tables, {});
+  Sequence& sequence = program.classes[0];
+  for (Op& op : sequence.ops)
+    if (op.what == What::gather) op.lane = kCopy;
+  build_waits(sequence, tables);
+  ASSERT_EQ(found(program), "");
+  ASSERT_EQ(word(sequence.ops[1], tables), "g0");
+  sequence.ops[1].num_waits = 0;
+  EXPECT_THAT(found(program),
+              HasSubstr("op 1 (g0) does not wait for op 14 (s0) of the step before, though both touch "
+                        "Shard(embedding) on different lanes"));
+}
+
+TEST(Check, RefusesARecomputationWithoutItsInputs) {
+  const Tables tables = example_tables({.num_blocks = 1, .num_micro = 1});
+  Program program = data_parallel(tables, {.overlap = false});
+  Sequence& sequence = program.classes[0];
+  sequence.ops[2].flags |= kNoTape;
+  EXPECT_THAT(found(program),
+              HasSubstr("op 6 (1B0) reads Tape(segment 1, micro-batch 0), which is not made yet"));
+  sequence.ops.insert(sequence.ops.begin() + 6, Op{.what = What::recompute, .item = 1, .micro = 0});
+  EXPECT_EQ(found(program), "");
+}
+
+TEST(Check, HoldsTheMemoryBudget) {
+  const Program program = data_parallel(example_tables({.num_blocks = 0, .num_micro = 1, .tied = true}), {});
+  EXPECT_EQ(found(program, {.budget_bytes = 4264}), "");
+  EXPECT_THAT(found(program, {.budget_bytes = 4263}),
+              HasSubstr("op 3 (1B0) holds 4.2 KiB, more than the budget"));
+}
+
+TEST(Check, TakesWellUnderASecondForAHundredThousandOps) {
+  const Program program = data_parallel(example_tables({.num_blocks = 98, .num_micro = 500}), {});
+  ASSERT_GE(program.classes[0].ops.size(), 100'000u);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(found(program), "");
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  RecordProperty("milliseconds", static_cast<int>(seconds * 1000));
+  EXPECT_LT(seconds, 1.0);
+}
+
+}  // namespace
+}  // namespace tessera::program

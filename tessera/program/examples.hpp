@@ -1,0 +1,21 @@
+// Small tables for tests: a chain of embedding, blocks and head with round numbers of bytes.
+#pragma once
+
+#include "tessera/program/tables.hpp"
+
+namespace tessera::program {
+
+struct Example {
+  std::uint32_t num_blocks = 2;
+  std::int32_t num_micro = 2;
+  std::int64_t dp = 2;
+  bool tied = false;
+  bool resident = true;  // false: computed with in bf16, so there are gathers
+};
+
+// Segments embedding, blocks, head, one bucket each (tied: the head reads the embedding's), then a bucket of
+// norms that all but the embedding read. Value i lies between segments i and i + 1. Each value holds 1000
+// bytes, each tape 100, weight work 10; each bucket has 64 elements.
+Tables example_tables(const Example& example);
+
+}  // namespace tessera::program

@@ -1,0 +1,80 @@
+#include "tessera/program/memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tessera/program/effects.hpp"
+#include "tessera/program/examples.hpp"
+#include "tessera/program/generate.hpp"
+#include "tessera/program/text.hpp"
+
+namespace tessera::program {
+namespace {
+
+// Two segments, two buckets (embedding, norms) of 64 elements: Shard 256, State 512, gradients 256 bytes each.
+// Value 1000, its gradient 1000, tapes 100, numbers 8.
+TEST(Memory, OfTheSmallestProgramIsAsComputedByHand) {
+  const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true});
+  const Program program = data_parallel(tables, {});
+  ASSERT_EQ(words(program.classes[0], tables), "+tokens 0F0 1F0 1B0 r1! 0B0 r0! +loss +norm +finite s0 s1");
+  const Memory memory = replay_memory(program.classes[0], tables);
+  const std::int64_t durable = 2 * (256 + 512);
+  const std::int64_t backward =
+      durable + 16 + 1000 + 200 + 1000 + 512;  // 1B0: value, two tapes, gradient, two WeightGrads
+  EXPECT_EQ(memory.during, (std::vector<std::int64_t>{
+                               durable + 8,                // +tokens
+                               durable + 8 + 1000 + 100,   // 0F0: value and tape
+                               durable + 16 + 1000 + 200,  // 1F0: tape, and the loss
+                               backward,                   // 1B0
+                               backward - 1000 - 100,      // r1, in place; value and tape of 1 are gone
+                               backward - 1000 - 100,      // 0B0
+                               durable + 16 + 512,         // r0
+                               durable + 16 + 512,         // +loss
+                               durable + 24 + 512,         // +norm
+                               durable + 32 + 512,         // +finite
+                               durable + 32 + 512,         // s0
+                               durable + 32 + 256,         // s1
+                           }));
+  EXPECT_EQ(memory.peak_bytes, backward);
+  EXPECT_EQ(memory.peak_op, 3u);
+  EXPECT_EQ(memory.at_peak[static_cast<std::size_t>(CellKind::tape)], 200);
+  EXPECT_EQ(memory.at_peak[static_cast<std::size_t>(CellKind::weight_grad)], 512);
+  EXPECT_EQ(memory.end_bytes, durable);
+}
+
+TEST(Memory, CountsGatheredWeightsFromGatherToFree) {
+  const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true, .resident = false});
+  const Program program = data_parallel(tables, {});
+  ASSERT_EQ(words(program.classes[0], tables),
+            "+tokens g0 g1 0F0 1F0 1B0 r1! dU1 0B0 r0! dU0 +loss +norm +finite s0 s1");
+  const Memory memory = replay_memory(program.classes[0], tables);
+  const std::int64_t durable = 2 * (256 + 512);
+  EXPECT_EQ(memory.during[2], durable + 8 + 2 * 128);
+  EXPECT_EQ(memory.during[11], durable + 16 + 2 * 256);
+}
+
+TEST(Memory, ShardedBucketsHoldTheirSliceAndReduceOutOfPlace) {
+  Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .dp = 4, .tied = true, .resident = false});
+  for (Bucket& bucket : tables.buckets) bucket.sharded_over = 0;
+  EXPECT_EQ(bytes_of({CellKind::shard, 0}, tables), 64);
+  EXPECT_EQ(bytes_of({CellKind::state, 0}, tables), 128);
+  EXPECT_EQ(bytes_of({CellKind::weight_grad, 0}, tables), 256);
+  EXPECT_EQ(bytes_of({CellKind::shard_grad, 0}, tables), 64);
+  const Memory memory = replay_memory(data_parallel(tables, {}).classes[0], tables);
+  EXPECT_EQ(memory.end_bytes, 2 * (64 + 128));
+  EXPECT_EQ(memory.during[6], memory.during[5] - 1000 - 100 + 64);  // r1: ShardGrad beside the WeightGrad
+}
+
+TEST(Memory, StateFetchedBeforeUseStartsOnTheHost) {
+  const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true});
+  Program program = data_parallel(tables, {});
+  auto& ops = program.classes[0].ops;
+  const auto state = static_cast<std::uint16_t>(CellKind::state);
+  ops.insert(ops.end() - 2, Op{.what = What::fetch, .lane = kCopy, .item = 0, .flags = state});
+  ops.push_back(Op{.what = What::offload, .lane = kCopy, .item = 0, .flags = state});
+  const Memory memory = replay_memory(program.classes[0], tables);
+  EXPECT_EQ(memory.during[0], 2 * 256 + 512 + 8);
+  EXPECT_EQ(memory.end_bytes, 2 * 256 + 512);
+}
+
+}  // namespace
+}  // namespace tessera::program

@@ -1,0 +1,70 @@
+#include "tessera/program/mutate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tessera/base/text.hpp"
+#include "tessera/program/check.hpp"
+#include "tessera/program/examples.hpp"
+#include "tessera/program/generate.hpp"
+#include "tessera/program/text.hpp"
+
+namespace tessera::program {
+namespace {
+
+std::vector<Program> programs() {
+  std::vector<Program> out;
+  for (const std::int32_t num_micro : {1, 3})
+    for (const bool resident : {true, false})
+      for (const bool overlap : {true, false})
+        for (const bool split : {true, false})
+          out.push_back(data_parallel(
+              example_tables({.num_micro = num_micro, .tied = num_micro == 1, .resident = resident}),
+              {overlap, split}));
+  return out;
+}
+
+TEST(Checker, AcceptsLegalReorderings) {
+  std::set<std::string> orders;
+  for (const Program& program : programs()) {
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+      const Program other = legal_reordering(program, seed);
+      ASSERT_EQ(to_text(check(other)), "") << "seed " << seed << "\n" << to_text(other);
+      ASSERT_EQ(other.classes[0].ops.size(), program.classes[0].ops.size());
+      orders.insert(to_text(other));
+    }
+  }
+  EXPECT_GE(orders.size(), 600u);  // of 800: they are not the same program again and again
+}
+
+TEST(Checker, RefusesIllegalEditsAndNamesTheOp) {
+  std::set<std::string> verbs;
+  for (const Program& program : programs()) {
+    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+      const IllegalEdit edit = illegal_edit(program, seed);
+      const std::string problems = to_text(check(edit.program));
+      ASSERT_NE(problems, "") << edit.what << ", seed " << seed << "\n" << to_text(edit.program);
+      const bool names_one = std::ranges::any_of(edit.blamed, [&](const std::string& blamed) {
+        return problems.find(cat("(", blamed, ")")) != std::string::npos;
+      });
+      ASSERT_TRUE(names_one) << edit.what << ", seed " << seed << "\n" << problems;
+      verbs.insert(edit.what.substr(0, edit.what.find(' ')));
+    }
+  }
+  EXPECT_EQ(verbs, (std::set<std::string>{"dropped", "repeated", "moved", "removed", "made", "let"}));
+}
+
+TEST(Checker, RefusesIllegalEditsOfReorderedPrograms) {
+  const std::vector<Program> all = programs();
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const Program program = legal_reordering(all[seed % all.size()], seed);
+    const IllegalEdit edit = illegal_edit(program, seed);
+    ASSERT_FALSE(check(edit.program).empty()) << edit.what << ", seed " << seed << "\n"
+                                              << to_text(edit.program);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::program
