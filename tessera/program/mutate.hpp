@@ -10,8 +10,8 @@
 
 namespace tessera::program {
 
-// The same ops in another order that respects every dependency: a random topological order, with new waits.
-// Adds to one cell keep their order, and group ops of an axis set keep theirs, so results are bit-equal.
+// The same ops in another order that respects every dependency: a random topological order, with new waits. Adds to
+// one cell keep their order, so results are bit-equal. Between several classes all communication keeps its order.
 Program legal_reordering(const Program& program, std::uint64_t seed);
 
 struct IllegalEdit {

@@ -1,0 +1,22 @@
+// What does a run consist of? Units, parameters in buckets, values and axes of a model under a layout, as the tables
+// that programs speak about. No tensor is made.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/program/tables.hpp"
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::plan {
+
+// Tables of a Llama model under data parallelism; parameters carry the names Hugging Face gives them. FLOPs are those of
+// matrix products (attention over the full square); elementwise work is priced by the bytes it moves.
+program::Tables describe(const spec::Run& run);
+
+// Parameters of the model, without padding.
+std::int64_t num_parameters(const program::Tables& tables);
+
+// Micro-batches each data-parallel rank runs in a step; the last ones may be short or empty.
+std::int64_t num_micro_batches(const spec::Run& run);
+
+}  // namespace tessera::plan

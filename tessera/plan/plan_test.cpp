@@ -1,0 +1,245 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "tessera/base/golden.hpp"
+#include "tessera/base/text.hpp"
+#include "tessera/plan/compile.hpp"
+#include "tessera/plan/describe.hpp"
+#include "tessera/program/check.hpp"
+#include "tessera/program/effects.hpp"
+#include "tessera/program/generate.hpp"
+#include "tessera/program/memory.hpp"
+#include "tessera/program/text.hpp"
+
+namespace tessera::plan {
+namespace {
+
+using program::Bucket;
+using program::Dtype;
+using program::Tables;
+
+spec::Run ten_million() {
+  spec::Run run;
+  run.model = {
+      .layers = 8, .hidden = 320, .heads = 5, .kv_heads = 5, .ffn = 864, .vocab = 256, .sequence = 256};
+  return run;
+}
+
+// Two layers, grouped queries, four samples a step on two ranks.
+spec::Run small() {
+  spec::Run run;
+  run.model = {.layers = 2, .hidden = 48, .heads = 6, .kv_heads = 2, .ffn = 100, .vocab = 30, .sequence = 16};
+  run.training.global_batch = 4;
+  run.layout.dp_replicate = 2;
+  return run;
+}
+
+// L(2h² + 2hk + 3hf + 2h) + h + Vh, and Vh once more untied.
+std::int64_t count_by_formula(const spec::Model& m) {
+  const std::int64_t h = m.hidden, k = m.kv_heads * (h / m.heads);
+  return m.layers * (2 * h * h + 2 * h * k + 3 * h * m.ffn + 2 * h) + h +
+         (m.tied_embeddings ? 1 : 2) * m.vocab * h;
+}
+
+TEST(Describe, CountsParametersAsTheFormula) {
+  spec::Run llama3_8b;
+  llama3_8b.model = {.layers = 32,
+                     .hidden = 4096,
+                     .heads = 32,
+                     .kv_heads = 8,
+                     .ffn = 14336,
+                     .vocab = 128256,
+                     .sequence = 8192};
+  EXPECT_EQ(num_parameters(describe(llama3_8b)), 8'030'261'248);
+  EXPECT_EQ(num_parameters(describe(ten_million())), 10'081'600);
+  for (spec::Run run : {small(), ten_million(), llama3_8b})
+    for (const bool tied : {false, true}) {
+      run.model.tied_embeddings = tied;
+      EXPECT_EQ(num_parameters(describe(run)), count_by_formula(run.model));
+    }
+}
+
+TEST(Describe, NamesParametersAsHuggingFaceDoes) {
+  const Tables tables = describe(small());
+  std::vector<std::string> buckets, block, norms;
+  for (const Bucket& bucket : tables.buckets) buckets.push_back(bucket.name);
+  EXPECT_EQ(buckets, (std::vector<std::string>{"embedding", "block.0", "block.1", "head", "norms"}));
+  for (const auto& parameter : tables.buckets[2].parameters) block.push_back(parameter.name);
+  EXPECT_EQ(block, (std::vector<std::string>{
+                       "model.layers.1.self_attn.q_proj.weight", "model.layers.1.self_attn.k_proj.weight",
+                       "model.layers.1.self_attn.v_proj.weight", "model.layers.1.self_attn.o_proj.weight",
+                       "model.layers.1.mlp.gate_proj.weight", "model.layers.1.mlp.up_proj.weight",
+                       "model.layers.1.mlp.down_proj.weight"}));
+  for (const auto& parameter : tables.buckets[4].parameters) norms.push_back(parameter.name);
+  EXPECT_EQ(norms,
+            (std::vector<std::string>{
+                "model.layers.0.input_layernorm.weight", "model.layers.0.post_attention_layernorm.weight",
+                "model.layers.1.input_layernorm.weight", "model.layers.1.post_attention_layernorm.weight",
+                "model.norm.weight"}));
+  EXPECT_EQ(tables.buckets[0].parameters[0].name, "model.embed_tokens.weight");
+  EXPECT_EQ(tables.buckets[3].parameters[0].name, "lm_head.weight");
+}
+
+TEST(Describe, PutsFusedMatricesSideBySideAndPadsTheBucket) {
+  const Bucket block = describe(small()).buckets[1];
+  std::vector<std::int64_t> offsets;
+  for (const auto& parameter : block.parameters) offsets.push_back(parameter.offset);
+  EXPECT_EQ(offsets, (std::vector<std::int64_t>{0, 2304, 3072, 3840, 6144, 10944, 15744}));
+  EXPECT_EQ(block.parameters[1].shape, (std::vector<std::int64_t>{16, 48}));
+  EXPECT_EQ(block.elements, 20544);                       // 15744 + 4800, a multiple of 64 already
+  EXPECT_EQ(describe(small()).buckets[4].elements, 256);  // 5 norms of 48
+}
+
+TEST(Describe, InitialisesResidualProjectionsSmallerAndNormsWithOnes) {
+  const Tables tables = describe(small());
+  for (const Bucket& bucket : tables.buckets) {
+    EXPECT_EQ(bucket.weight_decay, bucket.name != "norms");
+    for (const auto& parameter : bucket.parameters) {
+      const bool is_residual = parameter.name.find("o_proj") != std::string::npos ||
+                               parameter.name.find("down_proj") != std::string::npos;
+      if (bucket.name == "norms") {
+        EXPECT_EQ(parameter.init.kind, program::Init::Kind::ones);
+      } else {
+        EXPECT_DOUBLE_EQ(parameter.init.std, is_residual ? 0.02 / 2.0 : 0.02) << parameter.name;
+      }
+    }
+  }
+}
+
+TEST(Describe, TiedHeadReadsTheEmbeddingsBucket) {
+  spec::Run run = small();
+  run.model.tied_embeddings = true;
+  const Tables tables = describe(run);
+  EXPECT_EQ(tables.buckets.size(), 4u);
+  EXPECT_EQ(tables.segments.front().buckets, std::vector<std::uint32_t>{0});
+  EXPECT_EQ(tables.segments.back().buckets, (std::vector<std::uint32_t>{0, 3}));
+}
+
+TEST(Describe, TakesDtypesFromThePrecision) {
+  spec::Run run = small();
+  const auto bucket = [&](spec::Precision precision) {
+    run.layout.precision = precision;
+    return describe(run).buckets[1];
+  };
+  const Bucket bf16 = bucket(spec::Precision::bf16), fp64 = bucket(spec::Precision::fp64),
+               fp32 = bucket(spec::Precision::fp32);
+  EXPECT_EQ(std::tuple(bf16.storage, bf16.compute, bf16.gradient, bf16.full_resident, bf16.state_bytes),
+            std::tuple(Dtype::fp32, Dtype::bf16, Dtype::fp32, false, 8));
+  EXPECT_EQ(std::tuple(fp64.storage, fp64.compute, fp64.gradient, fp64.full_resident, fp64.state_bytes),
+            std::tuple(Dtype::fp64, Dtype::fp64, Dtype::fp64, true, 16));
+  EXPECT_TRUE(fp32.full_resident);
+}
+
+TEST(Describe, CountsMicroBatchesUpwards) {
+  spec::Run run = small();
+  const std::pair<std::int64_t, std::int64_t> table[] = {{1, 1}, {2, 1}, {3, 2}, {4, 2}, {9, 5}};
+  for (const auto& [batch, expected] : table) {
+    run.training.global_batch = batch;
+    EXPECT_EQ(describe(run).num_micro, expected) << batch;
+  }
+}
+
+TEST(Describe, HiddenValuesHoldAMicroBatch) {
+  spec::Run run = small();
+  run.layout.micro_batch = 3;
+  const Tables tables = describe(run);
+  EXPECT_EQ(tables.values.size(), 3u);
+  for (const auto& value : tables.values) EXPECT_EQ(value.bytes, 3 * 16 * 48 * 4);
+}
+
+// The published count of a training step's FLOPs: 12 B s L h² [(1 + g/a + s/h) q/h + 3f/2h + V/2Lh].
+TEST(Describe, CountsFlopsAsThePublishedFormula) {
+  const spec::Run run = small();
+  const spec::Model& m = run.model;
+  double forward = 0;
+  for (const auto& unit : describe(run).units)
+    for (const auto& piece : unit.pieces) forward += piece.flops;
+  const double h = m.hidden, s = m.sequence, layers = m.layers;
+  const double training =
+      12 * s * layers * h * h *
+      (1 + double(m.kv_heads) / m.heads + s / h + m.ffn / h * 1.5 + m.vocab / (2 * layers * h));
+  EXPECT_NEAR(3 * forward, training, 1e-9 * training);
+}
+
+// Forward, per token and layer with fp32: 2 normalised inputs, q and its output, middle (5h), k and v (2k), gate, up
+// and product (3f), two norm statistics and a row sum per head.
+TEST(Describe, TapeOfABlockIsAsComputedByHand) {
+  const Tables tables = describe(small());
+  EXPECT_EQ(bytes_of(program::Cell{program::CellKind::tape, 1, 0}, tables),
+            16 * 4 * (5 * 48 + 2 * 16 + 3 * 100 + 2 + 6));
+}
+
+TEST(Describe, HoldsATrillionParametersWithoutOverflow) {
+  spec::Run run;
+  run.model = {.layers = 128,
+               .hidden = 25600,
+               .heads = 160,
+               .kv_heads = 160,
+               .ffn = 68266,
+               .vocab = 51200,
+               .sequence = 2048};
+  const Tables tables = describe(run);
+  EXPECT_GT(num_parameters(tables), 1'000'000'000'000);
+  EXPECT_EQ(num_parameters(tables), count_by_formula(run.model));
+}
+
+TEST(Compile, ReadsAsReviewedForOneTwoAndFiveMicroBatches) {
+  std::string text;
+  for (const std::int64_t num_micro : {1, 2, 5}) {
+    spec::Run run = small();
+    run.training.global_batch = 2 * num_micro;
+    text += cat("# ", num_micro, " micro-batches\n", to_text(compile(run)));
+  }
+  EXPECT_EQ(golden("tessera/plan/golden/micro_batches.txt", text), text);
+}
+
+TEST(Compile, OfBf16ReadsAsReviewed) {
+  spec::Run run = small();
+  run.training.global_batch = 2;
+  run.layout.precision = spec::Precision::bf16;
+  const std::string text = to_text(compile(run));
+  EXPECT_EQ(golden("tessera/plan/golden/bf16.txt", text), text);
+}
+
+TEST(Compile, PassesTheCheckerForEveryVariant) {
+  for (const std::int64_t dp : {1, 2, 3})
+    for (const bool tied : {false, true})
+      for (const bool overlap : {false, true})
+        for (const auto precision : {spec::Precision::fp32, spec::Precision::fp64, spec::Precision::bf16}) {
+          spec::Run run = small();
+          run.layout.dp_replicate = dp;
+          run.layout.overlap = overlap;
+          run.layout.precision = precision;
+          run.model.tied_embeddings = tied;
+          run.training.global_batch = 7;
+          EXPECT_EQ(to_text(program::check(compile(run))), "");
+        }
+}
+
+TEST(Compile, MemoryOfTenMillionParametersIsSixteenBytesEachAndTapes) {
+  spec::Run run = ten_million();
+  run.training.global_batch = 1;
+  const program::Program program = compile(run);
+  const program::Memory memory = program::replay_memory(program.classes[0], program.tables);
+  std::int64_t elements = 0;
+  for (const Bucket& bucket : program.tables.buckets) elements += bucket.elements;
+  EXPECT_EQ(elements, 10'081'600);  // every bucket is a multiple of 64 here
+  EXPECT_EQ(memory.end_bytes, 12 * elements);
+  EXPECT_GT(memory.peak_bytes, 16 * elements);
+}
+
+TEST(Compile, EqualRanksOfManyAreOneClass) {
+  spec::Run run = small();
+  run.layout.dp_replicate = 16384;
+  run.training.global_batch = 16384;
+  const program::Program program = compile(run);
+  EXPECT_EQ(program.classes.size(), 1u);
+  EXPECT_EQ(program.tables.class_of_rank.size(), 16384u);
+  EXPECT_EQ(program.tables.size_of(0), 16384);
+}
+
+}  // namespace
+}  // namespace tessera::plan
