@@ -1,0 +1,46 @@
+// What does the launcher know of one rank? Its process, its kept stderr and how it ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/launch/unix_socket.hpp"
+
+namespace tessera::launch {
+
+struct Ending {
+  int code = 0;  // exit code, or 128 + signal
+  int signal = 0;
+};
+
+class Child {
+ public:
+  // Starts the process in a group of its own; it dies with the calling thread. Throws UserError when it can't fork.
+  Child(const std::vector<std::string>& command, const std::vector<std::string>& environment);
+  Child(Child&&) noexcept = default;
+
+  // -1 once its stderr is closed.
+  int errors_descriptor() const { return errors_.number(); }
+  // Reads what there is.
+  void collect_errors();
+  const std::string& errors() const { return tail_; }
+
+  // How it ended, if it has; whatever it left behind in its process group is killed.
+  const std::optional<Ending>& ending();
+  // To the whole process group.
+  void signal(int number) const;
+
+ private:
+  pid_t pid_ = -1;
+  Descriptor errors_;
+  std::string tail_;
+  std::optional<Ending> ending_;
+};
+
+// "exit code 2" or "signal 9 (Killed)".
+std::string to_text(const Ending& ending);
+
+}  // namespace tessera::launch

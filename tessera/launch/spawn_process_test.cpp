@@ -1,0 +1,205 @@
+#include "tessera/launch/spawn.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/error.hpp"
+
+namespace tessera::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string contents(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+class Spawn : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = (std::filesystem::temp_directory_path() / "spawn_XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    // Orphans of the ranks become children of this process, where they can be found.
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    setenv("SPAWN_TEST_FOLDER", folder.c_str(), 1);
+    // A launcher that is killed leaves its socket's folder: here it goes with the test's.
+    setenv("TMPDIR", folder.c_str(), 1);
+  }
+
+  void TearDown() override {
+    // A killed orphan may take a moment to become this process's to reap.
+    const double deadline_seconds = now_seconds() + 2;
+    pid_t reaped;
+    while ((reaped = waitpid(-1, nullptr, WNOHANG)) >= 0 && now_seconds() < deadline_seconds)
+      std::this_thread::sleep_for(1ms);
+    EXPECT_LT(reaped, 0) << "a process is left";
+    unsetenv("TMPDIR");
+    std::filesystem::remove_all(folder_);
+  }
+
+  SpawnOptions shell(int num_ranks, const std::string& script) {
+    SpawnOptions options;
+    options.num_ranks = num_ranks;
+    options.command = {"/bin/sh", "-c", script};
+    return options;
+  }
+
+  int run(SpawnOptions options) {
+    const int report = open((folder_ / "report").c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
+    options.report_descriptor = report;
+    const double start_seconds = now_seconds();
+    const int code = run_local_ranks(options);
+    seconds_ = now_seconds() - start_seconds;
+    close(report);
+    report_ = contents(folder_ / "report");
+    return code;
+  }
+
+  void wait_for_files(const std::vector<std::string>& names) {
+    for (const auto& name : names)
+      while (contents(folder_ / name).empty()) std::this_thread::sleep_for(5ms);
+  }
+
+  std::filesystem::path folder_;
+  std::string report_;
+  double seconds_ = 0;
+};
+
+TEST_F(Spawn, EveryRankKnowsItsPlaceAndSeesTheRendezvous) {
+  auto options = shell(
+      3,
+      "test -S \"$TESSERA_RENDEZVOUS\" || exit 9; echo \"$TESSERA_RENDEZVOUS\" > $SPAWN_TEST_FOLDER/socket; "
+      "echo $TESSERA_RANK/$TESSERA_WORLD_SIZE $TESSERA_JOB $TESSERA_GENERATION > "
+      "$SPAWN_TEST_FOLDER/rank$TESSERA_RANK");
+  options.job = "night";
+  options.generation = 4;
+  setenv("TESSERA_RANK", "77", 1);  // a launcher may itself be started by one
+  EXPECT_EQ(run(options), 0);
+  unsetenv("TESSERA_RANK");
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(contents(folder_ / cat("rank", rank)), cat(rank, "/3 night 4\n"));
+  EXPECT_EQ(report_, "");
+  std::string socket = contents(folder_ / "socket");
+  socket.pop_back();
+  EXPECT_FALSE(std::filesystem::exists(socket));
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(socket).parent_path()));
+}
+
+TEST_F(Spawn, StdoutOfAllRanksPassesThrough) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run(shell(2, "sleep 0.$TESSERA_RANK; echo out of $TESSERA_RANK")), 0);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "out of 0\nout of 1\n");
+}
+
+TEST_F(Spawn, TheFirstFailureIsToldFirstAndEndsTheOthers) {
+  EXPECT_EQ(
+      run(shell(3,
+                "if [ $TESSERA_RANK = 1 ]; then sleep 0.1; echo bad key >&2; echo in line 3 >&2; exit 2; fi; "
+                "echo started >&2; echo waiting >&2; exec sleep 60")),
+      2);
+  EXPECT_EQ(report_,
+            "rank 1 failed first (exit code 2): bad key\nin line 3\n"
+            "rank 0: signal 15 (Terminated): waiting\n"
+            "rank 2: signal 15 (Terminated): waiting\n");
+  EXPECT_LT(seconds_, 10);
+}
+
+TEST_F(Spawn, ARankThatLostAPeerIsNotTheCause) {
+  EXPECT_EQ(run(shell(2,
+                      "if [ $TESSERA_RANK = 0 ]; then echo rank 1 is gone >&2; exit 75; fi; "
+                      "sleep 0.2; echo out of memory >&2; exit 70")),
+            70);
+  EXPECT_EQ(report_,
+            "rank 1 failed first (exit code 70): out of memory\nrank 0: exit code 75: rank 1 is gone\n");
+  EXPECT_EQ(run(shell(2, "test $TESSERA_RANK = 0 && exit 75; exec sleep 60")), 75);
+  EXPECT_LT(seconds_, 10);
+}
+
+TEST_F(Spawn, ASignalThatKillsARankBecomesTheExitCode) {
+  EXPECT_EQ(run(shell(2, "test $TESSERA_RANK = 1 && kill -9 $$; exec sleep 60")), 128 + SIGKILL);
+  EXPECT_TRUE(report_.starts_with("rank 1 failed first (signal 9 (Killed)): \n")) << report_;
+}
+
+TEST_F(Spawn, RanksThatIgnoreSigtermAreKilled) {
+  auto options =
+      shell(2, "test $TESSERA_RANK = 0 && { sleep 0.2; exit 3; }; trap '' TERM; sleep 60; sleep 60");
+  options.patience = 300ms;
+  EXPECT_EQ(run(options), 3);
+  EXPECT_NE(report_.find("rank 1: signal 9 (Killed)"), std::string::npos) << report_;
+  EXPECT_GE(seconds_, 0.3);
+  EXPECT_LT(seconds_, 10);
+}
+
+TEST_F(Spawn, WhatRanksLeaveBehindIsKilledToo) {
+  EXPECT_EQ(run(shell(2, "sleep 60 & exit 0")), 0);
+  EXPECT_LT(seconds_, 10);
+}
+
+TEST_F(Spawn, AProgramThatDoesNotExistIsNamed) {
+  SpawnOptions options;
+  options.command = {"/no/such/program"};
+  EXPECT_EQ(run(options), 127);
+  EXPECT_EQ(
+      report_,
+      "rank 0 failed first (exit code 127): cannot start /no/such/program: No such file or directory\n");
+  EXPECT_THROW(run_local_ranks(shell(0, "true")), UserError);
+}
+
+TEST_F(Spawn, OnlyTheTailOfALongStderrIsKept) {
+  EXPECT_EQ(
+      run(shell(
+          1,
+          "i=0; while [ $i -lt 5000 ]; do echo line $i of very many lines of text that nobody reads >&2; "
+          "i=$((i+1)); done; exit 4")),
+      4);
+  EXPECT_LT(report_.size(), 140u << 10);
+  EXPECT_NE(report_.find("line 4999 of"), std::string::npos);
+  EXPECT_EQ(report_.find("line 0 of"), std::string::npos);
+}
+
+TEST_F(Spawn, StderrOfASuccessIsToldAtTheEnd) {
+  EXPECT_EQ(run(shell(2, "test $TESSERA_RANK = 1 && echo a warning >&2; exit 0")), 0);
+  EXPECT_EQ(report_, "rank 1 said: a warning\n");
+}
+
+TEST_F(Spawn, AnInterruptEndsAllRanks) {
+  const pid_t launcher = fork();
+  if (launcher == 0) _exit(run(shell(2, "echo $$ > $SPAWN_TEST_FOLDER/pid$TESSERA_RANK; exec sleep 60")));
+  wait_for_files({"pid0", "pid1"});
+  kill(launcher, SIGINT);
+  int status = 0;
+  waitpid(launcher, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
+  EXPECT_TRUE(contents(folder_ / "report").starts_with("interrupted by signal 2: all ranks are ended\n"));
+}
+
+TEST_F(Spawn, RanksDieWithTheirLauncher) {
+  const pid_t launcher = fork();
+  if (launcher == 0) _exit(run(shell(2, "echo $$ > $SPAWN_TEST_FOLDER/pid$TESSERA_RANK; exec sleep 60")));
+  wait_for_files({"pid0", "pid1"});
+  kill(launcher, SIGKILL);
+  // Launcher and, through the subreaper, both ranks.
+  for (int i = 0; i < 3; ++i) {
+    int status = 0;
+    ASSERT_GT(waitpid(-1, &status, 0), 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::launch

@@ -1,0 +1,42 @@
+// How do processes of one user reach each other on one machine? Over Unix sockets, and both sides look at who the
+// other is.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+
+namespace tessera::launch {
+
+// A file descriptor with an owner.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() { reset(); }
+
+  int number() const { return number_; }
+  explicit operator bool() const { return number_ >= 0; }
+  void reset();
+
+ private:
+  int number_ = -1;
+};
+
+// Both throw UserError when the path is too long or the system refuses.
+Descriptor listen_at(const std::string& path);
+Descriptor connect_to(const std::string& path);
+
+// The user at the other end of a connected Unix socket.
+uid_t peer_user(const Descriptor& socket);
+
+// What the system says about errno, for messages.
+std::string system_reason();
+
+}  // namespace tessera::launch

@@ -1,0 +1,47 @@
+// What do a KeyClient and the KeyServer say to each other? A message is its length (4 bytes, little-endian) and a
+// body; a body that doesn't parse to its last byte is malformed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/key_store.hpp"
+
+namespace tessera::launch {
+
+inline constexpr std::uint32_t kMaxBodyBytes = 64u << 20;
+inline constexpr std::size_t kLengthBytes = 4;
+
+struct Request {
+  enum class Kind : std::uint8_t { exchange, add, exists, goodbye };
+  Kind kind = Kind::exchange;
+  std::int64_t number = 0;  // exchange: time limit in milliseconds; add: the amount
+  KeyValues puts;
+  std::vector<std::string> keys;
+  bool operator==(const Request&) const = default;
+};
+
+struct Reply {
+  // missing: the keys that did not come in time; lost, refused: words.
+  enum class Kind : std::uint8_t { values, sum, found, missing, lost, refused };
+  Kind kind = Kind::values;
+  std::int64_t number = 0;
+  std::vector<std::string> texts;
+  bool operator==(const Reply&) const = default;
+};
+
+// With the length in front; throws UserError when the body would be longer than kMaxBodyBytes.
+std::string encode(const Request& request);
+std::string encode(const Reply& reply);
+
+// Of a body, without its length; nothing if malformed.
+std::optional<Request> parse_request(std::string_view body);
+std::optional<Reply> parse_reply(std::string_view body);
+
+// The length in front of a message; `head` has kLengthBytes or more.
+std::uint32_t body_bytes(std::string_view head);
+
+}  // namespace tessera::launch
