@@ -74,6 +74,13 @@ void sum(const Op& op, const Tables& tables, Effects& out) {
 
 }  // namespace
 
+std::vector<Cell> Effects::writes() const {
+  std::vector<Cell> out;
+  for (const auto* list : {&makes, &adds, &ends, &leaves, &returns})
+    out.insert(out.end(), list->begin(), list->end());
+  return out;
+}
+
 void effects(const Op& op, const Tables& tables, Effects& out) {
   for (auto* list : {&out.reads, &out.makes, &out.adds, &out.ends, &out.leaves, &out.returns}) list->clear();
   const Cell work{CellKind::weight_work, op.item, op.micro};

@@ -26,6 +26,7 @@ namespace tessera::program {
 struct Effects {
   std::vector<Cell> reads, makes, adds, ends;
   std::vector<Cell> leaves, returns;  // to and from host memory: offload, fetch
+  std::vector<Cell> writes() const;   // all but the reads
   bool operator==(const Effects&) const = default;
 };
 

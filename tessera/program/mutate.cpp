@@ -5,63 +5,13 @@
 #include <optional>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/random.hpp"
+#include "tessera/program/dice.hpp"
 #include "tessera/program/effects.hpp"
 #include "tessera/program/text.hpp"
 #include "tessera/program/waits.hpp"
 
 namespace tessera::program {
 namespace {
-
-// Numbers below a bound, one after the other.
-class Dice {
- public:
-  Dice(std::uint64_t seed, const char* name) : seed_(seed), stream_(stream_of(name)) {}
-  std::uint32_t below(std::size_t bound) {
-    return static_cast<std::uint32_t>(random_bits(seed_, stream_, count_++) % bound);
-  }
-
- private:
-  std::uint64_t seed_, stream_, count_ = 0;
-};
-
-std::vector<Cell> written(const Effects& e) {
-  std::vector<Cell> out;
-  for (const auto* list : {&e.makes, &e.adds, &e.ends, &e.leaves, &e.returns})
-    out.insert(out.end(), list->begin(), list->end());
-  return out;
-}
-
-// For each op, the ops that must follow it: every hazard, since lanes may change their order too.
-std::vector<std::vector<std::uint32_t>> followers(const Program& program, const Sequence& sequence) {
-  const Tables& tables = program.tables;
-  const CellIndex index(tables);
-  std::vector<std::vector<std::uint32_t>> out(sequence.ops.size()), readers(index.size());
-  std::vector<std::optional<std::uint32_t>> writer(index.size());
-  std::optional<std::uint32_t> last_meeting;
-  for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
-    const auto follow = [&](std::optional<std::uint32_t> before) {
-      if (before && *before != at) out[*before].push_back(at);
-    };
-    const Effects e = effects(sequence.ops[at], tables);
-    for (const Cell& cell : e.reads) {
-      follow(writer[index(cell)]);
-      readers[index(cell)].push_back(at);
-    }
-    for (const Cell& cell : written(e)) {
-      follow(writer[index(cell)]);
-      for (const std::uint32_t reader : readers[index(cell)]) follow(reader);
-      readers[index(cell)].clear();
-      writer[index(cell)] = at;
-    }
-    // Equal ranks reorder alike; ranks of several classes keep the order in which they meet.
-    if (program.classes.size() > 1 && sequence.ops[at].along >= 0) {
-      follow(last_meeting);
-      last_meeting = at;
-    }
-  }
-  return out;
-}
 
 // One edit of one class; nothing if the program has no place for it.
 using Edit = std::optional<IllegalEdit> (*)(const Program&, std::uint32_t rank_class, Dice&);
@@ -90,7 +40,7 @@ class Editor {
 
   bool touches(std::uint32_t at, const Cell& cell) const {
     const Effects e = effects(ops()[at], tables_);
-    const std::vector<Cell> writes = written(e);
+    const std::vector<Cell> writes = e.writes();
     return std::ranges::count(e.reads, cell) + std::ranges::count(writes, cell) > 0;
   }
   bool adds(std::uint32_t at, const Cell& cell) const {
@@ -100,7 +50,7 @@ class Editor {
   // The words of all ops that share a cell with this one.
   std::vector<std::string> neighbours(std::uint32_t at) const {
     const Effects e = effects(ops()[at], tables_);
-    std::vector<Cell> cells = written(e);
+    std::vector<Cell> cells = e.writes();
     cells.insert(cells.end(), e.reads.begin(), e.reads.end());
     std::vector<std::string> out;
     for (std::uint32_t other = 0; other < ops().size(); ++other)
@@ -283,31 +233,6 @@ constexpr Edit kEdits[] = {drop,       repeat,     swap_dependent, remove_wait, 
                            step_early, free_early, loss_early,     keep_source, step_other,  other_lane};
 
 }  // namespace
-
-Program legal_reordering(const Program& program, std::uint64_t seed) {
-  Program out = program;
-  Dice dice(seed, "legal reordering");
-  for (std::size_t c = 0; c < program.classes.size(); ++c) {
-    const Sequence& sequence = program.classes[c];
-    const auto next = followers(program, sequence);
-    std::vector<std::uint32_t> missing(sequence.ops.size(), 0), ready;
-    for (const auto& list : next)
-      for (const std::uint32_t at : list) ++missing[at];
-    for (std::uint32_t at = 0; at < missing.size(); ++at)
-      if (missing[at] == 0) ready.push_back(at);
-    out.classes[c].ops.clear();
-    while (!ready.empty()) {
-      std::swap(ready[dice.below(ready.size())], ready.back());
-      const std::uint32_t at = ready.back();
-      ready.pop_back();
-      out.classes[c].ops.push_back(sequence.ops[at]);
-      for (const std::uint32_t follower : next[at])
-        if (--missing[follower] == 0) ready.push_back(follower);
-    }
-    build_waits(out.classes[c], out.tables);
-  }
-  return out;
-}
 
 IllegalEdit illegal_edit(const Program& program, std::uint64_t seed) {
   Dice dice(seed, "illegal edit");
