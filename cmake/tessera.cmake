@@ -40,7 +40,8 @@ if(TESSERA_RUN_STOREY)
   add_library(torch_engine INTERFACE)
   target_include_directories(torch_engine SYSTEM INTERFACE
     ${TESSERA_TORCH_DIR}/include ${TESSERA_TORCH_DIR}/include/torch/csrc/api/include)
-  target_compile_definitions(torch_engine INTERFACE USE_C10D_GLOO USE_DISTRIBUTED)
+  # NDEBUG as in the wheel's own build: some of its structs (RecordFunction) have other members without it.
+  target_compile_definitions(torch_engine INTERFACE USE_C10D_GLOO USE_DISTRIBUTED NDEBUG)
   target_link_libraries(torch_engine INTERFACE
     ${TESSERA_TORCH_DIR}/lib/libtorch_cpu.so ${TESSERA_TORCH_DIR}/lib/libc10.so)
   target_link_options(torch_engine INTERFACE -Wl,-rpath,${TESSERA_TORCH_DIR}/lib -Wl,--allow-shlib-undefined)

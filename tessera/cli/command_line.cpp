@@ -1,0 +1,71 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "tessera/base/error.hpp"
+#include "tessera/cli/commands.hpp"
+#include "tessera/spec/load.hpp"
+#include "tessera/spec/schema.hpp"
+
+namespace tessera::cli {
+
+namespace {
+
+CLI::App* add_command(CLI::App& parent, const char* name, const char* about, Options& options) {
+  auto* command = parent.add_subcommand(name, about);
+  command->add_option("file", options.file, "the run file (TOML)")->required();
+  command->add_option("overrides", options.overrides, "section.key=value, over what the file says");
+  command->add_flag("--json", options.json, "print one JSON object (docs/json.md)");
+  command->add_flag("--print-config", options.print_config, "print the whole resolved run file and stop");
+  command->footer("Keys of a run file:\n" + spec::schema_text());
+  return command;
+}
+
+int dispatch(int argc, char** argv) {
+  Options options;
+  options.argv.assign(argv, argv + argc);
+  CLI::App app{"tessera: trains transformer models on many devices, proven equal to one", "tessera"};
+  app.require_subcommand(1);
+  auto* train = add_command(app, "train", "train as the run file says", options);
+  train
+      ->add_option("--procs", options.procs,
+                   "start this many local ranks (default: as many as the layout has)")
+      ->check(CLI::Range(1, 4096));
+  train->add_option("--out", options.out, "folder of metrics.jsonl (default: runs/<name of the run file>)");
+  train->add_option("--trace", options.trace, "write a Chrome/Perfetto trace to this file");
+  auto* verify = add_command(app, "verify", "compare the layout with one device, in fp64", options);
+  verify->add_option("--procs", options.procs, "use this many local rank processes instead of threads")
+      ->check(CLI::Range(1, 4096));
+  auto* bench = app.add_subcommand("bench", "measure on this machine");
+  bench->require_subcommand(1);
+  auto* step =
+      add_command(*bench, "step", "the executor against a plain loop over the same kernels", options);
+  step->add_option("--rounds", options.rounds, "interleaved pairs of steps")->check(CLI::Range(3, 10000));
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    throw UserError(cat(error.what(), "\nSee tessera --help."));
+  }
+  if (options.print_config) {
+    std::cout << spec::to_text(load_run(options));
+    return 0;
+  }
+  if (train->parsed()) return train_command(options);
+  if (verify->parsed()) return verify_command(options);
+  return bench_step_command(options);
+}
+
+}  // namespace
+
+int run(int argc, char** argv) {
+  try {
+    return dispatch(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "tessera: " << error.what() << std::endl;
+    return exit_code(error);
+  }
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,45 @@
+// The subcommands: each takes parsed options, prints what a person or (--json) a machine reads, returns the exit code.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::collective {
+class Communicator;
+}
+
+namespace tessera::cli {
+
+struct Options {
+  std::string file;                    // the run file
+  std::vector<std::string> overrides;  // section.key=value
+  bool json = false;
+  bool print_config = false;
+  int procs = 0;  // local rank processes; 0: train as many as the layout has, verify none
+  std::string out;
+  std::string trace;
+  int rounds = 15;                // bench
+  std::vector<std::string> argv;  // of this process, to start ranks with
+};
+
+int train_command(const Options& options);
+int verify_command(const Options& options);
+int bench_step_command(const Options& options);
+
+// The run of the options, validated. --procs widens a layout of one rank to that many data-parallel ones; any other
+// disagreement is an error.
+spec::Run load_run(const Options& options);
+
+// Starts the ranks of the run and calls `body` on each, as processes, as threads, or here when there is one; in a process
+// that a launcher started, joins it. Returns the exit code.
+int on_ranks(const spec::Run& run, const Options& options,
+             const std::function<void(const collective::Communicator&)>& body);
+
+// Parses the command line and runs a subcommand; errors are printed and become exit codes.
+int run(int argc, char** argv);
+
+}  // namespace tessera::cli

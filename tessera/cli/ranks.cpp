@@ -1,0 +1,72 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "tessera/base/error.hpp"
+#include "tessera/cli/commands.hpp"
+#include "tessera/collective/gloo.hpp"
+#include "tessera/collective/threads.hpp"
+#include "tessera/launch/key_client.hpp"
+#include "tessera/launch/spawn.hpp"
+#include "tessera/spec/load.hpp"
+#include "tessera/spec/problems.hpp"
+#include "tessera/tensor/tensor.hpp"
+
+namespace tessera::cli {
+
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+bool started_by_launcher() { return !environment("TESSERA_RENDEZVOUS").empty(); }
+
+void join_launcher(const spec::Run& run, const std::function<void(const collective::Communicator&)>& body) {
+  tensor::set_threads(1);
+  launch::KeyClient keys(environment("TESSERA_RENDEZVOUS"));
+  collective::GlooOptions gloo;
+  gloo.prefix = cat(environment("TESSERA_JOB"), "/", environment("TESSERA_GENERATION"));
+  gloo.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(run.cluster.timeout_seconds * 1000));
+  const collective::GlooCommunicator communicator(keys, std::stoi(environment("TESSERA_RANK")),
+                                                  std::stoi(environment("TESSERA_WORLD_SIZE")), gloo);
+  body(communicator);
+}
+
+}  // namespace
+
+spec::Run load_run(const Options& options) {
+  spec::Run run = spec::load(options.file, options.overrides);
+  const std::int64_t ranks = run.layout.ranks();
+  if (options.procs > 0 && ranks == 1) run.layout.dp_replicate = options.procs;
+  if (options.procs > 0 && run.layout.ranks() != options.procs)
+    throw UserError(cat("--procs ", options.procs, " does not fit the layout of ", options.file, ", which has ", ranks,
+                        " ranks (pp ", run.layout.pp, ", dp ", run.layout.dp(), ", cp ", run.layout.cp, ", tp ", run.layout.tp,
+                        "). Leave --procs out, or change the layout, e.g. layout.dp_replicate=", options.procs, "."));
+  spec::validate(run);
+  return run;
+}
+
+int on_ranks(const spec::Run& run, const Options& options,
+             const std::function<void(const collective::Communicator&)>& body) {
+  tensor::keep_freed_memory();
+  if (started_by_launcher()) {
+    join_launcher(run, body);
+    return 0;
+  }
+  const int ranks = static_cast<int>(run.layout.ranks());
+  if (ranks == 1 || run.cluster.transport == spec::Transport::threads) {
+    collective::run_ranks(ranks, body);
+    return 0;
+  }
+  launch::SpawnOptions spawn;
+  spawn.num_ranks = ranks;
+  spawn.command = options.argv;
+  spawn.command.front() = "/proc/self/exe";
+  spawn.job = cat("local-", getpid());
+  return launch::run_local_ranks(spawn);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,51 @@
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "tessera/base/text.hpp"
+#include "tessera/cli/commands.hpp"
+#include "tessera/collective/group.hpp"
+#include "tessera/metrics/field.hpp"
+#include "tessera/train/loop.hpp"
+
+namespace tessera::cli {
+
+namespace {
+
+void print_summary(const train::Summary& s, const std::string& folder, bool json) {
+  if (json) {
+    const std::vector<metrics::Field> fields = {{"steps", s.steps},
+                                                {"parameters", s.parameters},
+                                                {"ranks", s.ranks},
+                                                {"first_loss", s.first_loss},
+                                                {"last_loss", s.last_loss},
+                                                {"mean_loss_of_last_ten", s.mean_loss_of_last_ten},
+                                                {"tokens_per_second", s.tokens_per_second},
+                                                {"step_seconds", s.step_seconds},
+                                                {"seconds", s.seconds},
+                                                {"steps_not_taken", s.steps_not_taken},
+                                                {"folder", folder}};
+    std::puts(metrics::json_object(fields).c_str());
+    return;
+  }
+  std::puts(cat("trained ", s.steps, " steps in ", duration_text(s.seconds), ": loss ",
+                fixed(s.first_loss, 4), " -> ", fixed(s.mean_loss_of_last_ten, 4),
+                " (mean of the last ten), ", count_text(s.tokens_per_second), " tokens/s; metrics in ",
+                folder, "/metrics.jsonl")
+                .c_str());
+}
+
+}  // namespace
+
+int train_command(const Options& options) {
+  const spec::Run run = load_run(options);
+  const std::string folder =
+      options.out.empty() ? cat("runs/", std::filesystem::path(options.file).stem().string()) : options.out;
+  return on_ranks(run, options, [&](const collective::Communicator& communicator) {
+    const auto summary =
+        train::train(run, communicator, {.folder = folder, .trace = options.trace, .lines = !options.json});
+    if (communicator.rank() == 0) print_summary(summary, folder, options.json);
+  });
+}
+
+}  // namespace tessera::cli

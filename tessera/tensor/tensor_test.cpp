@@ -1,0 +1,45 @@
+#include "tessera/tensor/tensor.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tessera/base/error.hpp"
+#include "tessera/tensor/flop_count.hpp"
+
+namespace tessera::tensor {
+namespace {
+
+TEST(Graph, DifferentiatesOnceAndHoldsNoOutput) {
+  const Tensor x = empty({3}, at::kDouble).fill_(2).requires_grad_(true);
+  Graph graph;
+  c10::weak_intrusive_ptr<c10::TensorImpl> output{c10::intrusive_ptr<c10::TensorImpl>()};
+  {
+    const Tensor y = x.mul(x);
+    output = c10::weak_intrusive_ptr<c10::TensorImpl>(y.getIntrusivePtr());
+    graph = Graph(std::vector{y});
+  }
+  EXPECT_TRUE(output.expired());
+  const std::vector<Tensor> dy = {empty({3}, at::kDouble).fill_(1)}, leaves = {x};
+  EXPECT_DOUBLE_EQ(graph.run(dy, leaves).front().sum().item<double>(), 12.0);
+  EXPECT_THROW(graph.run(dy, leaves), Bug);
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(BitEqual, TellsZeroFromMinusZero) {
+  const Tensor zero = zeros({1}, at::kFloat);
+  EXPECT_TRUE(bit_equal(zero, zero.clone()));
+  EXPECT_FALSE(bit_equal(zero, zero.neg()));
+}
+
+TEST(FlopCount, CountsProductsOfThisThread) {
+  const Tensor a = zeros({2, 3}, at::kFloat), b = zeros({3, 5}, at::kFloat), out = zeros({2, 5}, at::kFloat);
+  FlopCount count;
+  a.mm(b);
+  out.addmm_(a, b);
+  EXPECT_EQ(count.products(), 2 * (2 * 2 * 3 * 5));
+  const Tensor q = zeros({1, 2, 4, 8}, at::kFloat);
+  causal_attention(q, q, q);
+  EXPECT_EQ(count.attention(), 4 * 2 * 4 * 4 * 8);
+}
+
+}  // namespace
+}  // namespace tessera::tensor

@@ -1,0 +1,129 @@
+#include "tessera/train/session.hpp"
+
+#include <algorithm>
+
+#include "tessera/base/error.hpp"
+#include "tessera/base/random.hpp"
+#include "tessera/data/batch_plan.hpp"
+#include "tessera/data/byte_corpus.hpp"
+#include "tessera/mesh/mesh.hpp"
+#include "tessera/model/llama.hpp"
+#include "tessera/plan/compile.hpp"
+
+namespace tessera::train {
+
+namespace {
+
+mesh::Mesh mesh_of(const program::Tables& tables) {
+  std::vector<mesh::Axis> axes;
+  for (const auto& axis : tables.axes) axes.emplace_back(axis.name, axis.size);
+  return mesh::Mesh(std::move(axes));
+}
+
+mesh::AxisSet along(const mesh::Mesh& mesh, const program::Tables& tables, std::size_t axis_set) {
+  std::vector<std::string> names;
+  for (const auto axis : tables.axis_sets[axis_set].axes)
+    names.push_back(tables.axes[static_cast<std::size_t>(axis)].name);
+  return mesh.along(names);
+}
+
+// The group of this rank along each axis set, in the order of the tables.
+std::vector<collective::Group> make_groups(const collective::Communicator& communicator,
+                                           const program::Tables& tables) {
+  const mesh::Mesh mesh = mesh_of(tables);
+  CHECK(mesh.size() == communicator.size(), "the layout has ", mesh.size(), " ranks, the job ",
+        communicator.size());
+  std::vector<std::vector<int>> lists;
+  for (std::size_t set = 0; set < tables.axis_sets.size(); ++set) {
+    const auto peers = along(mesh, tables, set).peers(communicator.rank());
+    lists.emplace_back(peers.begin(), peers.end());
+  }
+  return collective::make_groups(communicator, lists);
+}
+
+std::int64_t data_rank(int rank, const program::Tables& tables) {
+  const mesh::Mesh mesh = mesh_of(tables);
+  return mesh.along("dp_replicate", "dp_shard").coordinate(rank);
+}
+
+}  // namespace
+
+Source corpus_source(const spec::Run& run) {
+  if (run.data.path.empty())
+    throw UserError("data.path is empty: name a text file to train on, e.g. data.path=corpus/kjv.txt");
+  auto corpus = std::make_shared<data::ByteCorpus>(run.data.path, run.model.sequence, run.data.seed);
+  return [corpus](auto samples, auto tokens, auto targets) { corpus->fill(samples, tokens, targets); };
+}
+
+Source random_source(const spec::Model& model) {
+  return [model](std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,
+                 std::span<std::int64_t> targets) {
+    const auto sequence = static_cast<std::uint64_t>(model.sequence);
+    const auto token = [&](std::uint64_t sample, std::uint64_t position) {
+      return static_cast<std::int64_t>(random_bits(17, sample, position) %
+                                       static_cast<std::uint64_t>(model.vocab));
+    };
+    for (std::size_t row = 0; row < samples.size(); ++row)
+      for (std::uint64_t p = 0; p < sequence; ++p) {
+        tokens[row * sequence + p] = token(samples[row], p);
+        targets[row * sequence + p] = token(samples[row], p + 1);
+      }
+  };
+}
+
+Session::Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
+                 const program::Program* program)
+    : run_(run),
+      program_(program ? *program : plan::compile(run)),
+      source_(std::move(source)),
+      groups_(make_groups(communicator, program_.tables)),
+      data_rank_(data_rank(communicator.rank(), program_.tables)) {
+  const auto& tables = program_.tables;
+  for (const auto& bucket : tables.buckets) buckets_.emplace_back(bucket, run.training.seed);
+  if (!run.model.weights.empty()) read_weights(run.model.weights, buckets_);
+  model_ = model::make_llama(run_.model, tables, buckets_);
+  for (auto& bucket : buckets_) optimizers_.emplace_back(run.training, bucket);
+  executor_ = std::make_unique<engine::Executor>(
+      engine::Parts{program_, tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank())), groups_,
+                    model_, buckets_, optimizers_, run.training.clip_norm});
+}
+
+std::int64_t Session::num_parameters() const {
+  std::int64_t total = 0;
+  for (const auto& bucket : program_.tables.buckets)
+    for (const auto& parameter : bucket.parameters) total += parameter.elements();
+  return total;
+}
+
+engine::StepInput Session::next_input() {
+  engine::StepInput input;
+  const std::int64_t sequence = run_.model.sequence;
+  for (std::int64_t micro = 0; micro < program_.tables.num_micro; ++micro) {
+    const auto samples = data::samples_of(cursor_, run_.training.global_batch, data_rank_, run_.layout.dp(),
+                                          run_.layout.micro_batch, micro);
+    model::Batch batch;
+    batch.samples = static_cast<std::int64_t>(samples.size());
+    batch.tokens_T = tensor::empty({batch.samples * sequence}, at::kLong);
+    batch.targets_T = tensor::empty({batch.samples * sequence}, at::kLong);
+    const auto elements = static_cast<std::size_t>(batch.samples * sequence);
+    const std::span targets(batch.targets_T.mutable_data_ptr<std::int64_t>(), elements);
+    source_(samples, std::span(batch.tokens_T.mutable_data_ptr<std::int64_t>(), elements), targets);
+    input.valid_tokens +=
+        static_cast<double>(std::count_if(targets.begin(), targets.end(), [](auto t) { return t >= 0; }));
+    input.micro_batches.push_back(std::move(batch));
+  }
+  cursor_ += static_cast<std::uint64_t>(run_.training.global_batch);
+  return input;
+}
+
+engine::StepReport Session::step() {
+  engine::StepInput input = next_input();
+  learning_rate_ = optim::learning_rate(run_.training, updates_);
+  input.learning_rate = learning_rate_;
+  input.count = updates_ + 1;
+  auto report = executor_->step(input);
+  if (report.taken) ++updates_;
+  return report;
+}
+
+}  // namespace tessera::train

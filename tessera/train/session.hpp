@@ -1,0 +1,68 @@
+// What does one rank need to train? Program, groups, buckets, model, optimizer and samples, joined from one
+// run file.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tessera/collective/group.hpp"
+#include "tessera/engine/executor.hpp"
+#include "tessera/program/types.hpp"
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::train {
+
+// Fills rows [samples, sequence] of tokens and targets for the global sample indices; targets below 0 don't
+// count.
+using Source = std::function<void(std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,
+                                  std::span<std::int64_t> targets)>;
+
+// The bytes of data.path in the order of data.seed.
+Source corpus_source(const spec::Run& run);
+
+// Tokens as a function of (sample, position), for runs that need no data.
+Source random_source(const spec::Model& model);
+
+class Session {
+ public:
+  // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights. The
+  // program may be replaced by an equivalent one (tests of reorderings).
+  Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
+          const program::Program* program = nullptr);
+
+  // One step on the next global batch. A step that isn't taken moves the sample cursor, not the update count.
+  engine::StepReport step();
+
+  const program::Program& program() const { return program_; }
+  std::span<shard::FlatBucket> buckets() { return buckets_; }
+  model::Model& model() { return model_; }
+  const collective::Group& data_group() const { return groups_.at(0); }
+  std::int64_t updates() const { return updates_; }
+  double learning_rate() const { return learning_rate_; }
+  std::int64_t num_parameters() const;
+
+ private:
+  engine::StepInput next_input();
+
+  spec::Run run_;
+  program::Program program_;
+  Source source_;
+  std::vector<collective::Group> groups_;  // by axis set
+  std::vector<shard::FlatBucket> buckets_;
+  std::vector<optim::BucketOptimizer> optimizers_;
+  model::Model model_;
+  std::unique_ptr<engine::Executor> executor_;
+  std::int64_t data_rank_ = 0;
+  std::uint64_t cursor_ = 0;
+  std::int64_t updates_ = 0;
+  double learning_rate_ = 0;
+};
+
+// Copies the tensors of a safetensors file into the parameters of the same names. Throws UserError naming
+// what is missing or has another shape.
+void read_weights(const std::string& path, std::span<shard::FlatBucket> buckets);
+
+}  // namespace tessera::train

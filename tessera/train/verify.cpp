@@ -1,0 +1,203 @@
+#include "tessera/train/verify.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/base/error.hpp"
+#include "tessera/collective/threads.hpp"
+#include "tessera/data/byte_corpus.hpp"
+#include "tessera/train/session.hpp"
+
+namespace tessera::train {
+
+namespace {
+
+using tensor::Tensor;
+
+constexpr std::int64_t kMaskPeriod = 5;
+
+// Random tokens, with samples that differ in how many targets count.
+Source uneven_source(const spec::Model& model) {
+  return [random = random_source(model)](std::span<const std::uint64_t> samples,
+                                         std::span<std::int64_t> tokens, std::span<std::int64_t> targets) {
+    random(samples, tokens, targets);
+    data::mask_every(kMaskPeriod, samples, targets);
+  };
+}
+
+spec::Run one_device(spec::Run run) {
+  run.layout = spec::Layout{.micro_batch = run.training.global_batch, .precision = run.layout.precision};
+  return run;
+}
+
+struct Snapshot {
+  std::vector<double> losses, norms;
+  std::vector<Tensor> gradients;   // per bucket, of the first step
+  std::vector<Tensor> parameters;  // per bucket, after the last
+};
+
+Snapshot run_steps(Session& session) {
+  Snapshot snapshot;
+  for (int i = 0; i < kVerifySteps; ++i) {
+    const auto report = session.step();
+    snapshot.losses.push_back(report.loss);
+    snapshot.norms.push_back(report.gradient_norm);
+    if (i > 0) continue;
+    for (auto& bucket : session.buckets()) snapshot.gradients.push_back(bucket.gradient().clone());
+  }
+  for (auto& bucket : session.buckets()) snapshot.parameters.push_back(bucket.shard().clone());
+  return snapshot;
+}
+
+// Bitwise the same parameters and gradients on all replicas of this rank.
+bool replicas_equal(Session& session) {
+  const auto& group = session.data_group();
+  double differing = 0;
+  for (auto& bucket : session.buckets())
+    for (const Tensor& mine : {bucket.shard(), bucket.gradient()}) {
+      Tensor first = mine.clone();
+      group.broadcast(first, 0);
+      differing += tensor::bit_equal(first, mine) ? 0 : 1;
+    }
+  Tensor cell = tensor::view_of(&differing, {1}, at::kDouble);
+  group.all_reduce_sum(cell);
+  return differing == 0;
+}
+
+double largest(const Tensor& t) { return t.numel() ? t.abs().max().item<double>() : 0.0; }
+
+double rms(const std::vector<Tensor>& flats, const program::Tables& tables) {
+  double squares = 0, count = 0;
+  for (std::size_t b = 0; b < flats.size(); ++b) {
+    squares += optim::squared_norm(flats[b]);
+    for (const auto& parameter : tables.buckets[b].parameters)
+      count += static_cast<double>(parameter.elements());
+  }
+  return std::sqrt(squares / count);
+}
+
+void compare_tensors(Verification& out, const char* kind, const std::vector<Tensor>& found,
+                     const std::vector<Tensor>& expected, const program::Tables& tables) {
+  const double floor = rms(expected, tables);
+  for (std::size_t b = 0; b < found.size(); ++b)
+    for (const auto& parameter : tables.buckets[b].parameters) {
+      const Tensor a = found[b].narrow(0, parameter.offset, parameter.elements());
+      const Tensor e = expected[b].narrow(0, parameter.offset, parameter.elements());
+      const double scale = largest(e);
+      const double error = largest(a.sub(e)) / std::max(scale, floor);
+      out.comparisons.push_back({parameter.name, kind, error, scale < 1e-6 * floor});
+    }
+}
+
+void compare(Verification& out, const Snapshot& found, const Snapshot& expected,
+             const program::Tables& tables) {
+  for (int i = 0; i < kVerifySteps; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const auto relative = [](double a, double b) { return std::abs(a - b) / std::abs(b); };
+    out.comparisons.push_back(
+        {cat("loss of step ", i + 1), "number", relative(found.losses[at], expected.losses[at]), false});
+    out.comparisons.push_back(
+        {cat("norm of step ", i + 1), "number", relative(found.norms[at], expected.norms[at]), false});
+  }
+  compare_tensors(out, "gradient", found.gradients, expected.gradients, tables);
+  compare_tensors(out, "parameter", found.parameters, expected.parameters, tables);
+  for (const auto& c : out.comparisons) {
+    if (c.zero_in_theory) continue;
+    // A comparison that isn't a number is worse than any error.
+    out.worst_relative_error = std::isnan(c.error) ? INFINITY : std::max(out.worst_relative_error, c.error);
+    if (std::isinf(out.worst_relative_error)) break;
+  }
+}
+
+}  // namespace
+
+spec::Run shrunk_for_verification(const spec::Run& run, std::string& note) {
+  spec::Run small = run;
+  small.layout.precision = spec::Precision::fp64;
+  small.model.weights.clear();
+  small.training.warmup_steps = 0;
+  std::vector<std::string> changes;
+  const auto cut = [&](const char* name, std::int64_t& value, std::int64_t most) {
+    if (value <= most) return;
+    changes.push_back(cat(name, " ", value, " -> ", most));
+    value = most;
+  };
+  auto& m = small.model;
+  const std::int64_t head_dim = std::min<std::int64_t>(m.head_dim(), 16), queries = m.heads / m.kv_heads;
+  cut("kv_heads", m.kv_heads, std::max<std::int64_t>(1, 8 / queries));
+  m.heads = m.kv_heads * queries;
+  cut("hidden", m.hidden, m.heads * head_dim);
+  cut("ffn", m.ffn, 3 * m.hidden);
+  cut("layers", m.layers, 3);
+  cut("vocab", m.vocab, 300);
+  cut("sequence", m.sequence, 32);
+  const std::int64_t micro_batch = std::min<std::int64_t>(small.layout.micro_batch, 4);
+  if (micro_batch != small.layout.micro_batch) {
+    const std::int64_t batch = small.training.global_batch;
+    small.training.global_batch =
+        (batch * micro_batch + small.layout.micro_batch - 1) / small.layout.micro_batch;
+    changes.push_back(cat("micro_batch ", small.layout.micro_batch, " -> ", micro_batch, ", global_batch ",
+                          batch, " -> ", small.training.global_batch));
+    small.layout.micro_batch = micro_batch;
+  }
+  note = join(changes, ", ");
+  return small;
+}
+
+Verification verify(const spec::Run& run, const collective::Communicator& communicator) {
+  Verification out;
+  const spec::Run small = shrunk_for_verification(run, out.shrunk);
+  Session session(small, communicator, uneven_source(small.model));
+  const Snapshot found = run_steps(session);
+  out.num_ranks = communicator.size();
+  out.num_micro = session.program().tables.num_micro;
+  out.replicas_equal = replicas_equal(session);
+  if (communicator.rank() != 0) return out;
+  collective::run_ranks(1, [&](const collective::Communicator& alone) {
+    Session reference(one_device(small), alone, uneven_source(small.model));
+    compare(out, found, run_steps(reference), session.program().tables);
+  });
+  return out;
+}
+
+Verification verify_on_threads(const spec::Run& run) {
+  Verification out;
+  collective::run_ranks(static_cast<int>(run.layout.ranks()),
+                        [&](const collective::Communicator& communicator) {
+                          Verification mine = verify(run, communicator);
+                          if (communicator.rank() == 0) out = std::move(mine);
+                        });
+  return out;
+}
+
+std::string to_text(const Verification& verification) {
+  constexpr std::size_t kShown = 12;
+  auto rows = verification.comparisons;
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+    if ((a.kind == "number") != (b.kind == "number")) return a.kind == "number";
+    return a.error > b.error;
+  });
+  std::vector<std::vector<std::string>> cells = {{"what", "kind", "relative error", ""}};
+  for (const auto& row : rows) {
+    if (cells.size() > kShown) break;
+    const bool bad = !(row.error <= verification.tolerance) && !row.zero_in_theory;
+    cells.push_back({row.what, row.kind, scientific(row.error),
+                     bad                  ? "WRONG"
+                     : row.zero_in_theory ? "zero in theory"
+                                          : "ok"});
+  }
+  std::string text =
+      verification.shrunk.empty() ? "" : cat("made smaller to verify: ", verification.shrunk, "\n");
+  text += table(cells);
+  if (rows.size() + 1 > cells.size())
+    text += cat("... and ", rows.size() + 1 - cells.size(), " more, none worse\n");
+  text +=
+      cat(verification.num_ranks, " rank(s), ", verification.num_micro, " micro-batch(es), ", kVerifySteps,
+          " steps in fp64 against one device: worst relative error ",
+          scientific(verification.worst_relative_error), " (allowed ", scientific(verification.tolerance, 0),
+          "), replicas ", verification.replicas_equal ? "bit-equal" : "DIFFER", ": ",
+          verification.passed() ? "equal" : "NOT EQUAL", "\n");
+  return text;
+}
+
+}  // namespace tessera::train

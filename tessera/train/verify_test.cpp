@@ -1,0 +1,87 @@
+#include "tessera/train/verify.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tessera/base/text.hpp"
+#include "tessera/collective/threads.hpp"
+#include "tessera/train/session.hpp"
+
+namespace tessera::train {
+namespace {
+
+spec::Run small_run() {
+  spec::Run run;
+  run.model = {.layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .ffn = 48, .vocab = 61, .sequence = 12};
+  run.training.global_batch = 8;
+  return run;
+}
+
+void expect_equal_to_one_device(const spec::Run& run, const std::string& name) {
+  const auto verification = verify_on_threads(run);
+  EXPECT_TRUE(verification.passed()) << name << "\n" << to_text(verification);
+}
+
+TEST(Verify, DataParallelismAndAccumulationEqualOneDevice) {
+  for (const bool tied : {false, true})
+    for (const std::int64_t dp : {1, 2, 3, 4, 8})
+      for (const std::int64_t accumulation : {1, 2, 5}) {
+        auto run = small_run();
+        run.model.tied_embeddings = tied;
+        run.layout.dp_replicate = dp;
+        run.layout.micro_batch = 2;
+        run.training.global_batch = dp * 2 * accumulation;
+        expect_equal_to_one_device(run, cat("dp ", dp, " accumulation ", accumulation, tied ? " tied" : ""));
+      }
+}
+
+TEST(Verify, ABatchThatDoesNotDivideLeavesEmptyAndShortMicroBatches) {
+  for (const bool tied : {false, true})
+    for (const std::int64_t batch : {1, 3, 7, 9}) {
+      auto run = small_run();
+      run.model.tied_embeddings = tied;
+      run.layout.dp_replicate = 4;
+      run.layout.micro_batch = 2;
+      run.training.global_batch = batch;
+      expect_equal_to_one_device(run, cat("dp 4 batch ", batch));
+    }
+}
+
+TEST(Verify, ReductionsOnTheComputeLaneAreTheSameNumbers) {
+  auto run = small_run();
+  run.layout.dp_replicate = 3;
+  run.layout.overlap = false;
+  expect_equal_to_one_device(run, "overlap off");
+}
+
+TEST(Verify, SgdAndGroupedQueriesOfOneHeadEqualOneDevice) {
+  auto run = small_run();
+  run.model.kv_heads = 1;
+  run.training.optimizer = spec::Optimizer::sgd;
+  run.training.momentum = 0.9;
+  run.layout.dp_replicate = 2;
+  expect_equal_to_one_device(run, "sgd");
+}
+
+TEST(Verify, ALargeModelIsMadeSmallerAndSaysHow) {
+  auto run = small_run();
+  run.model = {.layers = 40,
+               .hidden = 4096,
+               .heads = 32,
+               .kv_heads = 8,
+               .ffn = 14336,
+               .vocab = 128256,
+               .sequence = 8192};
+  run.layout.micro_batch = 16;
+  run.training.global_batch = 100;
+  std::string note;
+  const auto small = shrunk_for_verification(run, note);
+  EXPECT_EQ(small.model.heads / small.model.kv_heads, 4);
+  EXPECT_EQ(small.model.hidden, small.model.heads * 16);
+  EXPECT_EQ(small.layout.micro_batch, 4);
+  EXPECT_EQ(small.training.global_batch, 25);
+  EXPECT_NE(note.find("layers 40 -> 3"), std::string::npos) << note;
+  EXPECT_NE(note.find("vocab 128256 -> 300"), std::string::npos) << note;
+}
+
+}  // namespace
+}  // namespace tessera::train

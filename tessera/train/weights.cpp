@@ -1,0 +1,38 @@
+#include "tessera/base/error.hpp"
+#include "tessera/checkpoint/safetensors.hpp"
+#include "tessera/train/session.hpp"
+
+namespace tessera::train {
+
+namespace {
+at::ScalarType dtype_of(const std::string& word, const std::string& where) {
+  if (word == "F32") return at::kFloat;
+  if (word == "F64") return at::kDouble;
+  if (word == "BF16") return at::kBFloat16;
+  if (word == "F16") return at::kHalf;
+  throw UserError(cat(where, " is stored as ", word, "; weights may be F64, F32, BF16 or F16"));
+}
+}  // namespace
+
+void read_weights(const std::string& path, std::span<shard::FlatBucket> buckets) {
+  const checkpoint::Safetensors file(path);
+  for (auto& bucket : buckets)
+    for (const auto& parameter : bucket.table().parameters) {
+      const auto& found = file.tensor(parameter.name);
+      const std::string where = cat(parameter.name, " in ", path);
+      if (found.shape != parameter.shape) {
+        const auto words = [](const std::vector<std::int64_t>& shape) {
+          std::string text;
+          for (const auto size : shape) text += cat(text.empty() ? "" : " x ", size);
+          return text;
+        };
+        throw UserError(cat(where, " is ", words(found.shape), "; the model of this run needs ",
+                            words(parameter.shape), ". Make [model] match the file."));
+      }
+      // The bytes are only read: the copy below is what the model keeps.
+      auto* bytes = const_cast<std::byte*>(found.bytes.data());
+      bucket.value_of(parameter).copy_(tensor::view_of(bytes, found.shape, dtype_of(found.dtype, where)));
+    }
+}
+
+}  // namespace tessera::train
