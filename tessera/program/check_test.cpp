@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "tessera/program/examples.hpp"
@@ -78,6 +79,12 @@ TEST(Check, LetsShardGradientsAccumulateOverSeveralReductions) {
   )",
                           tables);
   EXPECT_EQ(found(program), "");
+  Program doubled = program;
+  doubled.classes[0].ops.insert(doubled.classes[0].ops.begin() + 7, program.classes[0].ops[6]);
+  EXPECT_EQ(
+      found(doubled),
+      "class 0, op 7 (r1) reduces the gradient of bucket norms, to which nothing was added since its last "
+      "reduction\n");
   std::swap(program.classes[0].ops[12], program.classes[0].ops[14]);
   EXPECT_THAT(found(program),
               HasSubstr("op 12 (+norm) uses the gradient of bucket norms before the part made by op 9 "
@@ -125,6 +132,22 @@ TEST(Check, RefusesARecomputationWithoutItsInputs) {
               HasSubstr("op 6 (1B0) reads Tape(segment 1, micro-batch 0), which is not made yet"));
   sequence.ops.insert(sequence.ops.begin() + 6, Op{.what = What::recompute, .item = 1, .micro = 0});
   EXPECT_EQ(found(program), "");
+}
+
+TEST(Check, MissesAWholeMicroBatch) {
+  Program program = data_parallel(example_tables({}), {.overlap = false});
+  std::erase_if(program.classes[0].ops, [](const Op& op) { return op.micro == 1; });
+  EXPECT_THAT(found(program), HasSubstr("segment 0 runs forward for 1 of 2 micro-batches"));
+}
+
+TEST(Check, RefusesALossMadeAfterItsSum) {
+  Program program = data_parallel(example_tables({.num_blocks = 0, .num_micro = 2}), {.overlap = false});
+  auto& ops = program.classes[0].ops;
+  const auto sum =
+      std::ranges::find_if(ops, [](const Op& op) { return op.what == What::sum && op.item == 1; });
+  ASSERT_EQ(word(ops[6], program.tables), "1F1");
+  std::rotate(ops.begin() + 6, sum, sum + 1);
+  EXPECT_THAT(found(program), HasSubstr("op 7 (1F1) adds to Number(loss) after its sum"));
 }
 
 TEST(Check, HoldsTheMemoryBudget) {
