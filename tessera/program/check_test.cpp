@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 
 #include "tessera/program/examples.hpp"
 #include "tessera/program/generate.hpp"
@@ -160,11 +160,14 @@ TEST(Check, HoldsTheMemoryBudget) {
 TEST(Check, TakesWellUnderASecondForAHundredThousandOps) {
   const Program program = data_parallel(example_tables({.num_blocks = 98, .num_micro = 500}), {});
   ASSERT_GE(program.classes[0].ops.size(), 100'000u);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // processor time: other work on the machine does not count
   EXPECT_EQ(found(program), "");
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  RecordProperty("milliseconds", static_cast<int>(seconds * 1000));
-  EXPECT_LT(seconds, 1.0);
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+#ifdef __SANITIZE_ADDRESS__
+  EXPECT_LT(seconds, 5.0);
+#else
+  EXPECT_LT(seconds, 0.5);
+#endif
 }
 
 }  // namespace
