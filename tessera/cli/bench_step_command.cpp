@@ -7,6 +7,7 @@
 #include "tessera/cli/commands.hpp"
 #include "tessera/collective/threads.hpp"
 #include "tessera/metrics/field.hpp"
+#include "tessera/plan/describe.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::cli {
@@ -129,8 +130,8 @@ int bench_step_command(const Options& options) {
     std::vector<std::int64_t> tokens(samples.size() * static_cast<std::size_t>(run.model.sequence)),
         targets(tokens);
     source(samples, tokens, targets);
-    print(measure(session, bare, tokens, targets, options.rounds), run, session.num_parameters(),
-          options.json);
+    print(measure(session, bare, tokens, targets, options.rounds), run,
+          plan::num_parameters(session.program().tables), options.json);
   });
   return 0;
 }

@@ -42,9 +42,11 @@ spec::Run load_run(const Options& options) {
   const std::int64_t ranks = run.layout.ranks();
   if (options.procs > 0 && ranks == 1) run.layout.dp_replicate = options.procs;
   if (options.procs > 0 && run.layout.ranks() != options.procs)
-    throw UserError(cat("--procs ", options.procs, " does not fit the layout of ", options.file, ", which has ", ranks,
-                        " ranks (pp ", run.layout.pp, ", dp ", run.layout.dp(), ", cp ", run.layout.cp, ", tp ", run.layout.tp,
-                        "). Leave --procs out, or change the layout, e.g. layout.dp_replicate=", options.procs, "."));
+    throw UserError(
+        cat("--procs ", options.procs, " does not fit the layout of ", options.file, ", which has ", ranks,
+            " ranks (pp ", run.layout.pp, ", dp ", run.layout.dp(), ", cp ", run.layout.cp, ", tp ",
+            run.layout.tp,
+            "). Leave --procs out, or change the layout, e.g. layout.dp_replicate=", options.procs, "."));
   spec::validate(run);
   return run;
 }

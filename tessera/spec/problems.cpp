@@ -60,8 +60,6 @@ void check_model(const Model& model, Findings& findings) {
 void check_training(const Training& training, Findings& findings) {
   findings.need(training.min_learning_rate <= training.learning_rate, "training.min_learning_rate",
                 cat("is above training.learning_rate = ", training.learning_rate));
-  findings.need(training.warmup_steps <= training.steps, "training.warmup_steps",
-                cat("is above training.steps = ", training.steps));
   findings.need(
       training.decay != Decay::wsd || training.decay_steps <= training.steps - training.warmup_steps,
       "training.decay_steps",

@@ -52,8 +52,8 @@ TEST(Problems, SizesMustDivide) {
 TEST(Problems, TheLearningRateCurveMustFitTheSteps) {
   EXPECT_THAT(texts([](spec::Run& run) { run.training.min_learning_rate = 0.01; }),
               ElementsAre("training.min_learning_rate = 0.01 is above training.learning_rate = 0.001"));
-  EXPECT_THAT(texts([](spec::Run& run) { run.training.steps = 5; }),
-              ElementsAre("training.warmup_steps = 10 is above training.steps = 5"));
+  EXPECT_THAT(texts([](spec::Run& run) { run.training.steps = 5; }), ElementsAre())
+      << "a short trial of a long run";
   EXPECT_THAT(texts([](spec::Run& run) {
                 run.training.decay = Decay::wsd;
                 run.training.decay_steps = 91;

@@ -11,6 +11,7 @@
 #include "tessera/metrics/json_lines.hpp"
 #include "tessera/metrics/step_line.hpp"
 #include "tessera/metrics/trace.hpp"
+#include "tessera/plan/describe.hpp"
 #include "tessera/program/text.hpp"
 #include "tessera/train/session.hpp"
 
@@ -32,9 +33,10 @@ void print_line(const std::string& line) {
 
 std::string headline(const spec::Run& run, const Session& session) {
   const auto& layout = run.layout;
-  return cat(count_text(static_cast<double>(session.num_parameters())), " parameters, ", layout.ranks(),
-             " rank(s): dp ", layout.dp(), ", ", session.program().tables.num_micro, " micro-batch(es) of ",
-             layout.micro_batch, " x ", run.model.sequence, " tokens, ", run.training.steps, " steps");
+  return cat(count_text(static_cast<double>(plan::num_parameters(session.program().tables))), " parameters, ",
+             layout.ranks(), " rank(s): dp ", layout.dp(), ", ", session.program().tables.num_micro,
+             " micro-batch(es) of ", layout.micro_batch, " x ", run.model.sequence, " tokens, ",
+             run.training.steps, " steps");
 }
 
 std::string row_of(const program::Lane& lane, const program::Tables& tables) {
@@ -108,8 +110,9 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   }
   if (tells && options.lines) print_line(headline(run, session));
 
-  Summary summary{
-      .steps = run.training.steps, .parameters = session.num_parameters(), .ranks = communicator.size()};
+  Summary summary{.steps = run.training.steps,
+                  .parameters = plan::num_parameters(session.program().tables),
+                  .ranks = communicator.size()};
   std::vector<double> step_seconds, token_rates;
   std::deque<double> last_losses;
   const double begin = now_seconds();

@@ -88,13 +88,6 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
                     model_, buckets_, optimizers_, run.training.clip_norm});
 }
 
-std::int64_t Session::num_parameters() const {
-  std::int64_t total = 0;
-  for (const auto& bucket : program_.tables.buckets)
-    for (const auto& parameter : bucket.parameters) total += parameter.elements();
-  return total;
-}
-
 engine::StepInput Session::next_input() {
   engine::StepInput input;
   const std::int64_t sequence = run_.model.sequence;

@@ -42,7 +42,6 @@ class Session {
   const collective::Group& data_group() const { return groups_.at(0); }
   std::int64_t updates() const { return updates_; }
   double learning_rate() const { return learning_rate_; }
-  std::int64_t num_parameters() const;
 
  private:
   engine::StepInput next_input();

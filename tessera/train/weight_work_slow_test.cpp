@@ -1,0 +1,72 @@
+// What does it cost to split a backward? Input half plus weight half against the whole, in kernel FLOPs and in time.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tessera/collective/threads.hpp"
+#include "tessera/plan/describe.hpp"
+#include "tessera/program/generate.hpp"
+#include "tessera/tensor/flop_count.hpp"
+#include "tessera/train/session.hpp"
+
+namespace tessera::train {
+namespace {
+
+spec::Run middle_run() {
+  spec::Run run;
+  run.model = {
+      .layers = 4, .hidden = 256, .heads = 4, .kv_heads = 2, .ffn = 688, .vocab = 512, .sequence = 128};
+  run.training.global_batch = 8;
+  run.layout.micro_batch = 4;
+  return run;
+}
+
+// Seconds of all backward ops of a step, whole or split.
+double backward_seconds(const program::Program& program, const engine::StepReport& report) {
+  double seconds = 0;
+  for (const auto& time : report.times) {
+    const auto what = program.classes[0].ops[time.op].what;
+    if (what == program::What::backward || what == program::What::backward_input ||
+        what == program::What::backward_weight)
+      seconds += time.end_seconds - time.start_seconds;
+  }
+  return seconds;
+}
+
+TEST(WeightWork, HalvesDoTheSameArithmeticAsTheWholeInTheSameTime) {
+  const auto run = middle_run();
+  const auto tables = plan::describe(run);
+  const auto whole = program::data_parallel(tables, {.overlap = false});
+  const auto split = program::data_parallel(tables, {.overlap = false, .split_backward = true});
+  collective::run_ranks(1, [&](const collective::Communicator& alone) {
+    Session a(run, alone, random_source(run.model), &whole), b(run, alone, random_source(run.model), &split);
+    const auto flops = [](Session& session) {
+      const tensor::FlopCount count;
+      session.step();
+      return std::pair(count.products(), count.attention());
+    };
+    const auto whole_flops = flops(a), split_flops = flops(b);
+    EXPECT_EQ(whole_flops, split_flops);
+    EXPECT_GT(whole_flops.first, 0);
+    EXPECT_GT(whole_flops.second, 0);
+
+    std::vector<double> ratios;
+    for (int round = 0; round < 31; ++round) {
+      double seconds[2] = {};
+      for (const int side : {round % 2, 1 - round % 2})
+        seconds[side] = side ? backward_seconds(split, b.step()) : backward_seconds(whole, a.step());
+      ratios.push_back(seconds[1] / seconds[0]);
+    }
+    std::nth_element(ratios.begin(), ratios.begin() + 15, ratios.end());
+    std::printf(
+        "input half + weight half: %.3f of a whole backward (median of 31); %.2f GFLOP of products in both\n",
+        ratios[15], static_cast<double>(whole_flops.first) * 1e-9);
+    EXPECT_LE(ratios[15], 1.03);
+
+    for (std::size_t i = 0; i < a.buckets().size(); ++i)
+      EXPECT_TRUE(tensor::bit_equal(a.buckets()[i].shard(), b.buckets()[i].shard()));
+  });
+}
+
+}  // namespace
+}  // namespace tessera::train
