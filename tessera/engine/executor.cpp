@@ -187,7 +187,7 @@ double Executor::partial(Role role) const {
       return total;
     }
     case Role::finite:
-      return std::isfinite(number(Role::norm)) && std::isfinite(number(Role::loss)) ? 0.0 : 1.0;
+      return std::isfinite(number(Role::norm)) ? 0.0 : 1.0;
   }
   throw Bug("a number outside its roles");
 }

@@ -63,8 +63,12 @@ void sum(const Op& op, const Tables& tables, Effects& out) {
     case Role::loss:
       out.reads.push_back(number);
       break;
+    case Role::
+        finite:  // a verdict on the norm, once it is whole: what isn't finite in any gradient is not finite there
+      for (std::uint32_t other = 0; other < tables.numbers.size(); ++other)
+        if (tables.numbers[other].role == Role::norm) out.reads.push_back({CellKind::number, other, kOfStep});
+      break;
     case Role::norm:
-    case Role::finite:
       for (std::uint32_t bucket = 0; bucket < tables.buckets.size(); ++bucket)
         if (tables.buckets[bucket].trainable) out.reads.push_back({CellKind::shard_grad, bucket, kOfStep});
       break;
