@@ -16,7 +16,7 @@ using at::Tensor;
 using Tensors = std::vector<Tensor>;
 
 struct Layer {
-  Tensor norm1, qkv, out, norm2, gate_up, down;
+  Tensor norm1, qkv, out, norm2, gate, up, down;
 };
 
 // cos and sin of position times frequency, [sequence, 1, head_dim], both halves equal.
@@ -51,7 +51,8 @@ struct BareStep::State {
       layer.qkv = weight({(c.heads + 2 * c.kv_heads) * head_dim, d}, deviation);
       layer.out = weight({d, d}, residual);
       layer.norm2 = ones();
-      layer.gate_up = weight({2 * c.ffn, d}, deviation);
+      layer.gate = weight({c.ffn, d}, deviation);
+      layer.up = weight({c.ffn, d}, deviation);
       layer.down = weight({d, c.ffn}, residual);
       layers.push_back(layer);
     }
@@ -95,9 +96,10 @@ struct BareStep::State {
     return at::linear(out_NHTD.transpose(1, 2).reshape({-1, c.hidden}), layer.out);
   }
 
+  // Two products: fused into one, autograd joins the halves' gradients by a copy, and forward plus backward of
+  // this function took 1.03 to 1.16 of the time in bf16 (fp32: equal).
   Tensor feed_forward(const Tensor& x, const Layer& layer) const {
-    const auto gate_up = at::linear(x, layer.gate_up).chunk(2, -1);
-    return at::linear(at::silu(gate_up[0]) * gate_up[1], layer.down);
+    return at::linear(at::silu(at::linear(x, layer.gate)) * at::linear(x, layer.up), layer.down);
   }
 
   // Sum of the cross entropies of one micro-batch.

@@ -111,7 +111,7 @@ def initialize(model, c):
     for b in model.blocks:
         a, f = b.attention, b.feed_forward
         fused += [([b.norm1], None), ([a.q, a.k, a.v], 0.02), ([a.out], residual)]
-        fused += [([b.norm2], None), ([f.gate, f.up], 0.02), ([f.down], residual)]
+        fused += [([b.norm2], None), ([f.gate], 0.02), ([f.up], 0.02), ([f.down], residual)]
     fused += [([model.norm], None), ([model.head], 0.02)]
     for index, (modules, deviation) in enumerate(fused):
         if deviation is None:
