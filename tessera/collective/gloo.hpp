@@ -18,7 +18,8 @@ struct GlooOptions {
 
 class GlooCommunicator final : public Communicator {
  public:
-  // The store must outlive the communicator; groups need it only while they are made.
+  // The store must outlive the communicator; groups need it only while they are made. Makes this process ignore SIGPIPE
+  // unless it has a handler: Gloo writes to sockets that a lost peer has closed.
   GlooCommunicator(KeyStore& store, int rank, int size, GlooOptions options = {});
   // How many exchanges with the store all make_groups calls have cost so far.
   int num_exchanges() const { return num_exchanges_; }

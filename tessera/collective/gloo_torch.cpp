@@ -1,3 +1,4 @@
+#include <csignal>
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
@@ -85,7 +86,11 @@ c10::intrusive_ptr<c10d::Backend> connected(const Link& link, c10::intrusive_ptr
 }  // namespace
 
 GlooCommunicator::GlooCommunicator(KeyStore& store, int rank, int size, GlooOptions options)
-    : Communicator(rank, size), store_(store), options_(std::move(options)) {}
+    : Communicator(rank, size), store_(store), options_(std::move(options)) {
+  struct sigaction current {};
+  if (sigaction(SIGPIPE, nullptr, &current) == 0 && current.sa_handler == SIG_DFL)
+    std::signal(SIGPIPE, SIG_IGN);
+}
 
 std::vector<std::shared_ptr<Link>> GlooCommunicator::connect(
     const std::vector<std::vector<int>>& rank_lists) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tessera/collective/group.hpp"
 #include "tessera/collective/link.hpp"

@@ -1,5 +1,5 @@
-// What does a Group hold? Its members and a c10d backend. Heavy: only transports and group_torch.cpp include
-// it.
+// What does a Group hold? Its members and a c10d backend. Only the heavy files of this module include it, after c10d's
+// Backend.hpp.
 #pragma once
 
 #include <condition_variable>
@@ -7,8 +7,14 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
+
+#include "tessera/tensor/tensor.hpp"
+
+namespace c10d {
+class Backend;
+class Work;
+}  // namespace c10d
 
 namespace tessera::collective {
 

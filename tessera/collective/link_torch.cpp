@@ -1,3 +1,5 @@
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
 #include "tessera/collective/link.hpp"
 
 #include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own

@@ -1,4 +1,5 @@
 #include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tessera/collective/hub.hpp"
 #include "tessera/collective/link.hpp"
