@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <limits>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"

@@ -1,6 +1,5 @@
 #include "tessera/launch/key_server.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>

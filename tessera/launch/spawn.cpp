@@ -87,7 +87,7 @@ class Job {
   int run() {
     for (int rank = 0; rank < options_.num_ranks; ++rank)
       children_.emplace_back(options_.command, environment_of(rank, options_, server_.path()));
-    while (num_running_ = count_running(), num_running_ > 0) {
+    while (count_running() > 0) {
       look_for_failure();
       end_if_due();
       wait_for_news();
@@ -168,7 +168,6 @@ class Job {
   SignalMailbox signals_;  // before the server, whose thread must not take the signals
   KeyServer server_;
   std::vector<Child> children_;
-  int num_running_ = 0;
   int request_ = 0;                   // a signal to the launcher
   std::optional<std::size_t> first_;  // the rank that failed first
   double failed_since_seconds_ = -1;
