@@ -72,13 +72,15 @@ Source random_source(const spec::Model& model) {
 }
 
 Session::Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
-                 const program::Program* program)
+                 const Variation& variation)
     : run_(run),
-      program_(program ? *program : plan::compile(run)),
+      program_(variation.program ? *variation.program : plan::compile(run)),
       source_(std::move(source)),
       groups_(make_groups(communicator, program_.tables)),
       data_rank_(data_rank(communicator.rank(), program_.tables)) {
   const auto& tables = program_.tables;
+  if (variation.muted)
+    for (auto& group : groups_) group = group.muted();
   for (const auto& bucket : tables.buckets) buckets_.emplace_back(bucket, run.training.seed);
   if (!run.model.weights.empty()) read_weights(run.model.weights, buckets_);
   model_ = model::make_llama(run_.model, tables, buckets_);

@@ -26,12 +26,17 @@ Source corpus_source(const spec::Run& run);
 // Tokens as a function of (sample, position), for runs that need no data.
 Source random_source(const spec::Model& model);
 
+// What tests of the proof itself change.
+struct Variation {
+  const program::Program* program = nullptr;  // instead of the compiled one
+  bool muted = false;                         // this rank's part is missing from every sum
+};
+
 class Session {
  public:
-  // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights. The
-  // program may be replaced by an equivalent one (tests of reorderings).
+  // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights.
   Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
-          const program::Program* program = nullptr);
+          const Variation& variation = {});
 
   // One step on the next global batch. A step that isn't taken moves the sample cursor, not the update count.
   engine::StepReport step();

@@ -144,10 +144,11 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note) {
   return small;
 }
 
-Verification verify(const spec::Run& run, const collective::Communicator& communicator) {
+Verification verify(const spec::Run& run, const collective::Communicator& communicator, int muted_rank) {
   Verification out;
   const spec::Run small = shrunk_for_verification(run, out.shrunk);
-  Session session(small, communicator, uneven_source(small.model));
+  Session session(small, communicator, uneven_source(small.model),
+                  {.muted = communicator.rank() == muted_rank});
   const Snapshot found = run_steps(session);
   out.num_ranks = communicator.size();
   out.num_micro = session.program().tables.num_micro;
@@ -160,11 +161,11 @@ Verification verify(const spec::Run& run, const collective::Communicator& commun
   return out;
 }
 
-Verification verify_on_threads(const spec::Run& run) {
+Verification verify_on_threads(const spec::Run& run, int muted_rank) {
   Verification out;
   collective::run_ranks(static_cast<int>(run.layout.ranks()),
                         [&](const collective::Communicator& communicator) {
-                          Verification mine = verify(run, communicator);
+                          Verification mine = verify(run, communicator, muted_rank);
                           if (communicator.rank() == 0) out = std::move(mine);
                         });
   return out;

@@ -32,12 +32,12 @@ inline constexpr int kVerifySteps = 3;
 // The run in fp64, cut down to what verifies in seconds; `note` says how.
 spec::Run shrunk_for_verification(const spec::Run& run, std::string& note);
 
-// Verifies on the ranks of a communicator, which are as many as the layout has; the result is whole on rank
-// 0.
-Verification verify(const spec::Run& run, const collective::Communicator& communicator);
+// Verifies on the ranks of a communicator, which are as many as the layout has; the result is whole on rank 0.
+// `muted_rank` loses its part of every sum: a proof that can't notice that proves nothing.
+Verification verify(const spec::Run& run, const collective::Communicator& communicator, int muted_rank = -1);
 
 // The same with threads as ranks.
-Verification verify_on_threads(const spec::Run& run);
+Verification verify_on_threads(const spec::Run& run, int muted_rank = -1);
 
 // A table of the worst tensors and a verdict.
 std::string to_text(const Verification& verification);

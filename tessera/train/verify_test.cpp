@@ -62,6 +62,15 @@ TEST(Verify, SgdAndGroupedQueriesOfOneHeadEqualOneDevice) {
   expect_equal_to_one_device(run, "sgd");
 }
 
+TEST(Verify, NoticesARankWhosePartIsLost) {
+  for (const std::int64_t dp : {2, 4})
+    for (const int muted : {0, 1}) {
+      auto run = small_run();
+      run.layout.dp_replicate = dp;
+      EXPECT_FALSE(verify_on_threads(run, muted).passed()) << "dp " << dp << ", rank " << muted << " muted";
+    }
+}
+
 TEST(Verify, ALargeModelIsMadeSmallerAndSaysHow) {
   auto run = small_run();
   run.model = {.layers = 40,

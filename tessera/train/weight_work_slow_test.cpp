@@ -39,7 +39,8 @@ TEST(WeightWork, HalvesDoTheSameArithmeticAsTheWholeInTheSameTime) {
   const auto whole = program::data_parallel(tables, {.overlap = false});
   const auto split = program::data_parallel(tables, {.overlap = false, .split_backward = true});
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session a(run, alone, random_source(run.model), &whole), b(run, alone, random_source(run.model), &split);
+    Session a(run, alone, random_source(run.model), {.program = &whole}),
+        b(run, alone, random_source(run.model), {.program = &split});
     const auto flops = [](Session& session) {
       const tensor::FlopCount count;
       session.step();
