@@ -1,9 +1,9 @@
-#include <algorithm>
 #include <cstdio>
 
 #include "bench/bare/bare_step.hpp"
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/statistics.hpp"
 #include "tessera/cli/commands.hpp"
 #include "tessera/collective/threads.hpp"
 #include "tessera/metrics/field.hpp"
@@ -50,11 +50,6 @@ void refuse_what_bare_lacks(const spec::Run& run) {
   if (run.training.global_batch % run.layout.micro_batch != 0)
     refuse("the batch doesn't divide into micro-batches",
            "Make training.global_batch a multiple of layout.micro_batch.");
-}
-
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
 template <typename Work>

@@ -7,19 +7,11 @@
 
 namespace tessera::data {
 
-std::int64_t num_micro_batches(std::int64_t global_batch, std::int64_t dp_size, std::int64_t micro_batch) {
-  CHECK(global_batch > 0 && dp_size > 0 && micro_batch > 0, "global batch ", global_batch, ", dp ", dp_size,
-        ", micro-batch ", micro_batch);
-  const std::int64_t round = dp_size * micro_batch;
-  return (global_batch + round - 1) / round;
-}
-
 std::vector<std::uint64_t> samples_of(std::uint64_t cursor, std::int64_t global_batch, std::int64_t dp_rank,
                                       std::int64_t dp_size, std::int64_t micro_batch,
                                       std::int64_t micro_index) {
   CHECK(0 <= dp_rank && dp_rank < dp_size, "data rank ", dp_rank, " of ", dp_size);
-  CHECK(0 <= micro_index && micro_index < num_micro_batches(global_batch, dp_size, micro_batch),
-        "micro-batch ", micro_index);
+  CHECK(micro_index >= 0 && micro_batch > 0, "micro-batch ", micro_index, " of ", micro_batch, " samples");
   const std::int64_t first = std::min(global_batch, (micro_index * dp_size + dp_rank) * micro_batch);
   const std::int64_t last = std::min(global_batch, first + micro_batch);
   std::vector<std::uint64_t> samples(static_cast<std::size_t>(last - first));

@@ -6,11 +6,8 @@
 
 namespace tessera::data {
 
-// Micro-batches each data rank runs in a step: enough for global_batch, equal on all ranks.
-std::int64_t num_micro_batches(std::int64_t global_batch, std::int64_t dp_size, std::int64_t micro_batch);
-
 // Global sample indices of one micro-batch: [(micro_index * dp_size + dp_rank) * micro_batch, + micro_batch)
-// cut at global_batch, from the cursor on. The last ones may be short or empty.
+// cut at global_batch, from the cursor on. The last ones may be short or empty, and so is any after them.
 std::vector<std::uint64_t> samples_of(std::uint64_t cursor, std::int64_t global_batch, std::int64_t dp_rank,
                                       std::int64_t dp_size, std::int64_t micro_batch,
                                       std::int64_t micro_index);

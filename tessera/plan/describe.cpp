@@ -73,11 +73,6 @@ void add_segment(program::Unit unit, std::vector<std::uint32_t> buckets, bool is
 
 }  // namespace
 
-std::int64_t num_micro_batches(const spec::Run& run) {
-  const std::int64_t samples = run.layout.dp() * run.layout.micro_batch;
-  return (run.training.global_batch + samples - 1) / samples;
-}
-
 Tables describe(const spec::Run& run) {
   const spec::Model& model = run.model;
   const spec::Layout& layout = run.layout;
@@ -86,7 +81,7 @@ Tables describe(const spec::Run& run) {
         "only pure data parallelism is described");
   Tables tables;
   add_mesh(layout, tables);
-  const std::int64_t num_micro = num_micro_batches(run);
+  const std::int64_t num_micro = run.num_micro_batches();
   CHECK(num_micro > 0 && num_micro <= std::numeric_limits<std::int32_t>::max(), num_micro, " micro-batches");
   tables.num_micro = static_cast<std::int32_t>(num_micro);
   tables.numbers = {{"tokens", program::Role::tokens},

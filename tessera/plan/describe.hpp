@@ -16,7 +16,4 @@ program::Tables describe(const spec::Run& run);
 // Parameters of the model, without padding.
 std::int64_t num_parameters(const program::Tables& tables);
 
-// Micro-batches each data-parallel rank runs in a step; the last ones may be short or empty.
-std::int64_t num_micro_batches(const spec::Run& run);
-
 }  // namespace tessera::plan

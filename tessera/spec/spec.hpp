@@ -93,6 +93,11 @@ struct Run {
   Training training;
   Layout layout;
   Cluster cluster;
+  // Micro-batches each data-parallel rank runs in a step; the last ones may be short or empty.
+  std::int64_t num_micro_batches() const {
+    const std::int64_t samples = layout.dp() * layout.micro_batch;
+    return (training.global_batch + samples - 1) / samples;
+  }
   bool operator==(const Run&) const = default;
 };
 

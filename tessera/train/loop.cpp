@@ -1,6 +1,5 @@
 #include "tessera/train/loop.hpp"
 
-#include <algorithm>
 #include <cstdio>
 #include <deque>
 #include <filesystem>
@@ -8,6 +7,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/statistics.hpp"
 #include "tessera/metrics/json_lines.hpp"
 #include "tessera/metrics/step_line.hpp"
 #include "tessera/metrics/trace.hpp"
@@ -18,13 +18,6 @@
 namespace tessera::train {
 
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
 
 void print_line(const std::string& line) {
   std::fputs((line + "\n").c_str(), stdout);
