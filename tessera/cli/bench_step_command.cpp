@@ -96,7 +96,11 @@ void print(const Rounds& rounds, const spec::Run& run, std::int64_t parameters, 
                                                 {"bare_step_seconds", theirs},
                                                 {"parameters", parameters},
                                                 {"rounds", static_cast<std::int64_t>(rounds.ratios.size())}};
-    std::puts(metrics::json_object(fields).c_str());
+    std::string steps;
+    for (const double seconds : rounds.executor_seconds) steps += cat(steps.empty() ? "" : ", ", seconds);
+    std::string object = metrics::json_object(fields);
+    object.pop_back();
+    std::puts(cat(object, ", \"seconds\": [", steps, "]}").c_str());
     return;
   }
   std::fputs(table({{"", "seconds a step", "tokens/s"},

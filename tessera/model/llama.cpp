@@ -39,6 +39,7 @@ class BlockUnit final : public Unit {
  public:
   BlockUnit(const spec::Model& spec, std::int64_t layer, std::span<FlatBucket> buckets, const Rotary& rotary)
       : spec_(spec),
+        layer_(static_cast<std::size_t>(layer)),
         rotary_(rotary),
         norm_1_(find(buckets, name(layer, "input_layernorm"))),
         qkv_(find(buckets, {name(layer, "self_attn.q_proj"), name(layer, "self_attn.k_proj"),
@@ -57,7 +58,7 @@ class BlockUnit final : public Unit {
           values = {x, parallel::linear(norm(x, norm_1_, tape), qkv_, tape.work)};
           break;
         case 1:
-          values = {x, attention(values.at(1), batch.samples)};
+          values = {x, attention(values.at(1), batch)};
           break;
         case 2:
           values = {x.add(parallel::linear(values.at(1), out_, tape.work))};
@@ -85,12 +86,32 @@ class BlockUnit final : public Unit {
   Tensor norm(const Tensor& x, Weight& weight, Tape& tape) const {
     return tensor::rms_norm(x, tape.leaf(weight), spec_.norm_epsilon);
   }
-  Tensor attention(const Tensor& qkv, std::int64_t samples) const {
-    const auto heads = parallel::split_and_rotate(qkv, rotary_, samples, spec_.heads, spec_.kv_heads);
-    return tensor::causal_attention(heads.q, heads.k, heads.v).transpose(1, 2).reshape({qkv.size(0), -1});
+  Tensor attention(const Tensor& qkv, const Batch& batch) const {
+    const std::int64_t positions = qkv.size(0) / batch.samples, before = seen(batch);
+    CHECK(before == 0 || positions == 1, "a cache is extended by one position at a time, not by ", positions);
+    const Rotary turn = {rotary_.cos_S1D.narrow(0, before, positions),
+                         rotary_.sin_S1D.narrow(0, before, positions)};
+    auto heads = parallel::split_and_rotate(qkv, turn, batch.samples, spec_.heads, spec_.kv_heads);
+    if (batch.cache) extend(*batch.cache, heads);
+    const Tensor out = tensor::attention(heads.q, heads.k, heads.v, /*causal=*/before == 0);
+    return out.transpose(1, 2).reshape({qkv.size(0), -1});
+  }
+  std::int64_t seen(const Batch& batch) const {
+    return batch.cache && layer_ < batch.cache->keys.size() ? batch.cache->keys[layer_].size(2) : 0;
+  }
+  void extend(Cache& cache, parallel::Heads& heads) const {
+    const auto append = [&](std::vector<Tensor>& kept, Tensor& fresh) {
+      if (layer_ == kept.size())
+        kept.push_back(fresh);
+      else
+        kept[layer_] = fresh = tensor::concatenate({kept[layer_], fresh}, 2);
+    };
+    append(cache.keys, heads.k);
+    append(cache.values, heads.v);
   }
 
   const spec::Model& spec_;
+  std::size_t layer_;
   Rotary rotary_;
   Weight &norm_1_, &qkv_, &out_, &norm_2_, &gate_up_, &down_;
 };

@@ -14,10 +14,16 @@ namespace tessera::model {
 
 using tensor::Tensor;
 
+// Keys and values [B,K,S,D] of the positions before, per layer: what generation carries from token to token.
+struct Cache {
+  std::vector<Tensor> keys, values;
+};
+
 // One micro-batch of one rank: constants of its forward. T = samples * positions.
 struct Batch {
   std::int64_t samples = 0;
   Tensor tokens_T, targets_T;  // targets below 0 don't count
+  Cache* cache = nullptr;      // generation: read and extended; after the first call one position at a time
 };
 
 // What one forward of a segment leaves behind for its backward, besides the graph.

@@ -27,8 +27,8 @@ Tensor concatenate(at::TensorList parts, std::int64_t dim);
 bool bit_equal(const Tensor& a, const Tensor& b);
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon);
-// Causal attention over [batch, head, position, channel]; heads of q are a multiple of heads of k and v.
-Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v);
+// Attention over [batch, head, position, channel]; heads of q are a multiple of heads of k and v.
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal);
 Tensor silu(const Tensor& x);
 
 // Threads of this calling thread's kernels: one per rank.

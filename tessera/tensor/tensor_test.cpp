@@ -37,7 +37,7 @@ TEST(FlopCount, CountsProductsOfThisThread) {
   out.addmm_(a, b);
   EXPECT_EQ(count.products(), 2 * (2 * 2 * 3 * 5));
   const Tensor q = zeros({1, 2, 4, 8}, at::kFloat);
-  causal_attention(q, q, q);
+  attention(q, q, q, /*causal=*/true);
   EXPECT_EQ(count.attention(), 4 * 2 * 4 * 4 * 8);
 }
 

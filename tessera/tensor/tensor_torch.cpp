@@ -40,9 +40,9 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
   return at::_ops::rms_norm::call(x, c10::fromIntArrayRefSlow(weight.sizes()), weight, epsilon);
 }
 
-Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
   const bool grouped = q.size(1) != k.size(1);
-  return at::_ops::scaled_dot_product_attention::call(q, k, v, std::nullopt, 0.0, true, std::nullopt,
+  return at::_ops::scaled_dot_product_attention::call(q, k, v, std::nullopt, 0.0, causal, std::nullopt,
                                                       grouped);
 }
 

@@ -7,6 +7,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/collective/threads.hpp"
+#include "tessera/model/llama.hpp"
 
 namespace tessera::train {
 namespace {
@@ -107,6 +108,31 @@ TEST(Session, AFailingSourceEndsAllRanksWithItsError) {
   } catch (const UserError& error) {
     EXPECT_STREQ(error.what(), "the disk is gone");
   }
+}
+
+TEST(Session, TheSameModelCodeServesGenerationWithACache) {
+  const auto run = small_run(1);
+  collective::run_ranks(1, [&](const collective::Communicator& alone) {
+    Session session(run, alone, random_source(run.model));
+    const auto& tables = session.program().tables;
+    const tensor::Tensor tokens = tensor::empty({2, 12}, at::kLong),
+                         targets = tensor::empty({2, 12}, at::kLong);
+    random_source(run.model)(std::vector<std::uint64_t>{4, 5}, {tokens.mutable_data_ptr<std::int64_t>(), 24},
+                             {targets.mutable_data_ptr<std::int64_t>(), 24});
+    const auto logits = [&](std::int64_t first, std::int64_t count, model::Cache* cache) {
+      const model::Batch batch{
+          .samples = 2, .tokens_T = tokens.narrow(1, first, count).flatten(), .cache = cache};
+      return model::llama_logits(session.model(), tables, batch).view({2, count, run.model.vocab});
+    };
+    const tensor::Tensor whole = logits(0, 12, nullptr);
+    model::Cache cache;
+    const auto error = [&](std::int64_t first, std::int64_t count) {
+      return logits(first, count, &cache).sub(whole.narrow(1, first, count)).abs().max().item<double>();
+    };
+    EXPECT_LT(error(0, 7), 1e-5) << "the prompt";
+    for (std::int64_t position = 7; position < 12; ++position)
+      EXPECT_LT(error(position, 1), 1e-5) << position;
+  });
 }
 
 TEST(ReadWeights, NamesWhatDoesNotFit) {

@@ -171,34 +171,35 @@ Verification verify_on_threads(const spec::Run& run, int muted_rank) {
   return out;
 }
 
+namespace {
+
+std::string judged(const Verification& verification, const Comparison& c) {
+  if (c.zero_in_theory) return "zero in theory";
+  return c.error <= verification.tolerance ? scientific(c.error) : scientific(c.error) + " WRONG";
+}
+
+}  // namespace
+
 std::string to_text(const Verification& verification) {
-  constexpr std::size_t kShown = 12;
-  auto rows = verification.comparisons;
-  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
-    if ((a.kind == "number") != (b.kind == "number")) return a.kind == "number";
-    return a.error > b.error;
-  });
-  std::vector<std::vector<std::string>> cells = {{"what", "kind", "relative error", ""}};
-  for (const auto& row : rows) {
-    if (cells.size() > kShown) break;
-    const bool bad = !(row.error <= verification.tolerance) && !row.zero_in_theory;
-    cells.push_back({row.what, row.kind, scientific(row.error),
-                     bad                  ? "WRONG"
-                     : row.zero_in_theory ? "zero in theory"
-                                          : "ok"});
+  std::vector<std::vector<std::string>> numbers = {{"", "relative error"}};
+  std::vector<std::vector<std::string>> tensors = {
+      {"tensor", "gradient", cat("after ", kVerifySteps, " steps")}};
+  for (const auto& c : verification.comparisons) {
+    if (c.kind == "number")
+      numbers.push_back({c.what, judged(verification, c)});
+    else if (c.kind == "gradient")
+      tensors.push_back({c.what, judged(verification, c)});
+    else
+      for (auto& row : tensors)
+        if (row[0] == c.what) row.push_back(judged(verification, c));
   }
-  std::string text =
-      verification.shrunk.empty() ? "" : cat("made smaller to verify: ", verification.shrunk, "\n");
-  text += table(cells);
-  if (rows.size() + 1 > cells.size())
-    text += cat("... and ", rows.size() + 1 - cells.size(), " more, none worse\n");
-  text +=
-      cat(verification.num_ranks, " rank(s), ", verification.num_micro, " micro-batch(es), ", kVerifySteps,
-          " steps in fp64 against one device: worst relative error ",
-          scientific(verification.worst_relative_error), " (allowed ", scientific(verification.tolerance, 0),
-          "), replicas ", verification.replicas_equal ? "bit-equal" : "DIFFER", ": ",
-          verification.passed() ? "equal" : "NOT EQUAL", "\n");
-  return text;
+  return cat(verification.shrunk.empty() ? "" : cat("made smaller to verify: ", verification.shrunk, "\n"),
+             table(numbers), "\n", table(tensors), "\n", verification.num_ranks, " rank(s), ",
+             verification.num_micro, " micro-batch(es), fp64, against one device: worst relative error ",
+             scientific(verification.worst_relative_error), " (allowed ",
+             scientific(verification.tolerance, 0), "), replicas ",
+             verification.replicas_equal ? "bit-equal" : "DIFFER", ": ",
+             verification.passed() ? "equal" : "NOT EQUAL", "\n");
 }
 
 }  // namespace tessera::train

@@ -39,7 +39,7 @@ Verification verify(const spec::Run& run, const collective::Communicator& commun
 // The same with threads as ranks.
 Verification verify_on_threads(const spec::Run& run, int muted_rank = -1);
 
-// A table of the worst tensors and a verdict.
+// Every comparison as a table, and a verdict.
 std::string to_text(const Verification& verification);
 
 }  // namespace tessera::train
