@@ -145,6 +145,7 @@ void Executor::backward(const Op& op, bool with_weights) {
   std::vector<Tensor> leaves = recording.inputs;
   for (const auto& [leaf, weight] : recording.tape.leaves) leaves.push_back(leaf);
   if (recording.tape.anchor_tensor.defined()) leaves.push_back(recording.tape.anchor_tensor);
+  if (with_weights) recording.tape.work.run_at_once();
   const auto found = recording.graph.run(root_gradients, leaves);
   for (std::size_t i = 0; i < segment.reads.size(); ++i) {
     Tensor& gradient = gradients_[at(segment.reads[i], op.micro)];
@@ -152,10 +153,7 @@ void Executor::backward(const Op& op, bool with_weights) {
   }
   for (std::size_t i = 0; i < recording.tape.leaves.size(); ++i)
     recording.tape.work.term(*recording.tape.leaves[i].second, found[segment.reads.size() + i]);
-  if (with_weights)
-    recording.tape.work.run();
-  else
-    weight_work_[at(op.item, op.micro)] = std::move(recording.tape.work);
+  if (!with_weights) weight_work_[at(op.item, op.micro)] = std::move(recording.tape.work);
 }
 
 void Executor::reduce(const Op& op) {

@@ -90,7 +90,7 @@ class BlockUnit final : public Unit {
     const std::int64_t positions = qkv.size(0) / batch.samples, before = seen(batch);
     CHECK(before == 0 || positions == 1, "a cache is extended by one position at a time, not by ", positions);
     const Rotary turn = {rotary_.cos_S1D.narrow(0, before, positions),
-                         rotary_.sin_S1D.narrow(0, before, positions)};
+                         rotary_.sin_S1H.narrow(0, before, positions)};
     auto heads = parallel::split_and_rotate(qkv, turn, batch.samples, spec_.heads, spec_.kv_heads);
     if (batch.cache) extend(*batch.cache, heads);
     const Tensor out = tensor::attention(heads.q, heads.k, heads.v, /*causal=*/before == 0);

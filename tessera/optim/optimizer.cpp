@@ -3,8 +3,6 @@
 #include <ATen/ops/_fused_adamw_ops.h>
 #include <ATen/ops/_fused_sgd_ops.h>
 
-#include <array>
-
 #include "tessera/base/error.hpp"
 
 namespace tessera::optim {
@@ -17,19 +15,27 @@ std::size_t num_states(const spec::Training& rule) {
   return rule.momentum > 0 ? 1 : 0;
 }
 
+// Independent sums, so that additions need not wait for each other and fill vector registers.
 template <typename T>
-double squares(const T* x, std::int64_t n) {
-  std::array<double, 8> sums{};  // independent, so that additions need not wait for each other
+[[gnu::always_inline]] inline double squares_of(const T* x, std::int64_t n) {
+  constexpr std::int64_t kLanes = 32;
+  double sums[kLanes] = {};
   std::int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    for (std::size_t j = 0; j < 8; ++j) {
-      const double value = x[i + static_cast<std::int64_t>(j)];
-      sums[j] += value * value;
-    }
+  for (; i + kLanes <= n; i += kLanes)
+    for (std::int64_t j = 0; j < kLanes; ++j)
+      sums[j] += static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
+  for (; i < n; ++i) sums[i % kLanes] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   double total = 0;
-  for (const double s : sums) total += s;
-  for (; i < n; ++i) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (const double sum : sums) total += sum;
   return total;
+}
+[[gnu::target_clones("avx512f", "avx2", "default"), gnu::optimize("O3")]] double squares(const float* x,
+                                                                                         std::int64_t n) {
+  return squares_of(x, n);
+}
+[[gnu::target_clones("avx512f", "avx2", "default"), gnu::optimize("O3")]] double squares(const double* x,
+                                                                                         std::int64_t n) {
+  return squares_of(x, n);
 }
 }  // namespace
 

@@ -21,9 +21,9 @@ Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work);
 // Rows of the table. `tape` is any tensor that requires a gradient: it makes autograd visit the layer.
 Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work);
 
-// Rotary tables in the compute dtype: cosines and sines [S, 1, D/2], halves rotated against each other.
+// Rotary tables in the compute dtype, for halves of D rotated against each other: cosines for both halves, sines for one.
 struct Rotary {
-  Tensor cos_S1D, sin_S1D;
+  Tensor cos_S1D, sin_S1H;
 };
 Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype);
 

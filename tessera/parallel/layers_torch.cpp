@@ -66,17 +66,16 @@ void rotate(Tensor out, const Tensor& x, const Tensor& cos, const Tensor& sin, d
   const std::int64_t half = x.size(-1) / 2;
   const Tensor a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
   Tensor out_a = out.narrow(-1, 0, half), out_b = out.narrow(-1, half, half);
-  at::_ops::mul_out::call(a, cos, out_a);
+  at::_ops::mul_out::call(x, cos, out);
   out_a.addcmul_(b, sin, -sign);
-  at::_ops::mul_out::call(b, cos, out_b);
   out_b.addcmul_(a, sin, sign);
 }
 
 struct SplitAndRotate : Function<SplitAndRotate> {
   static variable_list forward(AutogradContext* ctx, const Tensor& qkv, const Tensor& cos, const Tensor& sin,
                                std::int64_t samples, std::int64_t heads, std::int64_t kv_heads) {
-    const std::int64_t head_dim = cos.size(-1) * 2;
-    const std::int64_t positions = samples ? qkv.size(0) / samples : 0;
+    const std::int64_t head_dim = cos.size(-1);
+    const std::int64_t positions = qkv.size(0) / samples;
     ctx->saved_data["heads"] = heads;
     ctx->saved_data["kv_heads"] = kv_heads;
     ctx->save_for_backward({cos, sin});
@@ -103,19 +102,20 @@ struct SplitAndRotate : Function<SplitAndRotate> {
 
 struct SwiGlu : Function<SwiGlu> {
   static Tensor forward(AutogradContext* ctx, const Tensor& gate_up) {
-    ctx->save_for_backward({gate_up});
     const std::int64_t ffn = gate_up.size(1) / 2;
-    return at::_ops::silu::call(gate_up.narrow(1, 0, ffn)).mul_(gate_up.narrow(1, ffn, ffn));
+    const Tensor opened = at::_ops::silu::call(gate_up.narrow(1, 0, ffn));
+    ctx->save_for_backward({gate_up, opened});
+    return opened.mul(gate_up.narrow(1, ffn, ffn));
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
-    const Tensor gate_up = ctx->get_saved_variables()[0];
-    const std::int64_t ffn = gate_up.size(1) / 2;
-    const Tensor gate = gate_up.narrow(1, 0, ffn), up = gate_up.narrow(1, ffn, ffn);
+    const auto saved = ctx->get_saved_variables();
+    const Tensor gate_up = saved[0], opened = saved[1], dy = gradients[0];
+    const std::int64_t ffn = opened.size(1);
     Tensor out = tensor::empty(gate_up.sizes(), gate_up.scalar_type());
     Tensor d_gate = out.narrow(1, 0, ffn), d_up = out.narrow(1, ffn, ffn);
-    at::_ops::silu_out::call(gate, d_up);
-    d_up.mul_(gradients[0]);
-    at::_ops::silu_backward_grad_input::call(gradients[0].mul(up), gate, d_gate);
+    at::_ops::mul_out::call(dy, opened, d_up);
+    at::_ops::silu_backward_grad_input::call(dy.mul(gate_up.narrow(1, ffn, ffn)), gate_up.narrow(1, 0, ffn),
+                                             d_gate);
     return {out};
   }
 };
@@ -191,12 +191,13 @@ Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::S
       const double turn = static_cast<double>(p) * frequency;
       *out++ = wide == at::kFloat ? static_cast<double>(static_cast<float>(turn)) : turn;
     }
-  return {angle.cos().to(dtype), angle.sin().to(dtype)};
+  const Tensor cosine = angle.cos().to(dtype);
+  return {tensor::concatenate({cosine, cosine}, -1), angle.sin().to(dtype)};
 }
 
 Heads split_and_rotate(const Tensor& qkv, const Rotary& rotary, std::int64_t samples, std::int64_t heads,
                        std::int64_t kv_heads) {
-  const auto out = SplitAndRotate::apply(qkv, rotary.cos_S1D, rotary.sin_S1D, samples, heads, kv_heads);
+  const auto out = SplitAndRotate::apply(qkv, rotary.cos_S1D, rotary.sin_S1H, samples, heads, kv_heads);
   return {out[0], out[1], out[2]};
 }
 

@@ -41,33 +41,41 @@ void Weight::end_gradient() {
 }
 
 void WeightWork::product(Weight& weight, Tensor dy_TO, Tensor x_TI) {
-  terms_.push_back({Kind::product, &weight, std::move(dy_TO), std::move(x_TI), 1.0});
+  take({Kind::product, &weight, std::move(dy_TO), std::move(x_TI), 1.0});
 }
 
 void WeightWork::term(Weight& weight, Tensor term, double scale) {
-  terms_.push_back({Kind::term, &weight, std::move(term), Tensor(), scale});
+  take({Kind::term, &weight, std::move(term), Tensor(), scale});
 }
 
 void WeightWork::rows(Weight& weight, Tensor rows_T, Tensor dy_TH) {
-  terms_.push_back({Kind::rows, &weight, std::move(rows_T), std::move(dy_TH), 1.0});
+  take({Kind::rows, &weight, std::move(rows_T), std::move(dy_TH), 1.0});
+}
+
+void WeightWork::take(Term term) {
+  if (at_once_)
+    run(term);
+  else
+    terms_.push_back(std::move(term));
 }
 
 void WeightWork::run() {
   for (Term& term : terms_) {
-    switch (term.kind) {
-      case Kind::product:
-        term.weight->add_product(term.a, term.b);
-        break;
-      case Kind::term:
-        term.weight->add(term.a, term.scale);
-        break;
-      case Kind::rows:
-        term.weight->add_rows(term.a, term.b);
-        break;
-    }
+    run(term);
     term.a = Tensor(), term.b = Tensor();
   }
   terms_.clear();
+}
+
+void WeightWork::run(const Term& term) {
+  switch (term.kind) {
+    case Kind::product:
+      return term.weight->add_product(term.a, term.b);
+    case Kind::term:
+      return term.weight->add(term.a, term.scale);
+    case Kind::rows:
+      return term.weight->add_rows(term.a, term.b);
+  }
 }
 
 }  // namespace tessera::shard

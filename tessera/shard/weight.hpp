@@ -32,13 +32,16 @@ class Weight {
   bool written_ = false;
 };
 
-// Weight products that wait for backward_weight, or for the end of backward: (x, dy) pairs and ready terms.
+// The weight halves of a segment's layers: (x, dy) pairs and ready terms. Kept for backward_weight, or, in a whole
+// backward, multiplied at once, while dy is still in the cache and before it is freed.
 class WeightWork {
  public:
   void product(Weight& weight, tensor::Tensor dy_TO, tensor::Tensor x_TI);
   void term(Weight& weight, tensor::Tensor term, double scale = 1.0);
   void rows(Weight& weight, tensor::Tensor rows_T, tensor::Tensor dy_TH);
-  // Multiplies everything into the gradient buffers in the order it came, and forgets it.
+  // From now on nothing is kept.
+  void run_at_once() { at_once_ = true; }
+  // Multiplies what is kept into the gradient buffers in the order it came, and forgets it.
   void run();
   bool empty() const { return terms_.empty(); }
 
@@ -50,7 +53,11 @@ class WeightWork {
     tensor::Tensor a, b;
     double scale;
   };
+  void take(Term term);
+  static void run(const Term& term);
+
   std::vector<Term> terms_;
+  bool at_once_ = false;
 };
 
 }  // namespace tessera::shard
