@@ -2,10 +2,11 @@
 
   .venv/bin/python bench/peers/run.py [--size 10M --size 44M] [--precision fp32 --precision bf16] [--rounds 8] [--json]
 
-Same weights, tokens, batch, dtype and optimizer, one thread each; one system runs at a time. A round is a few steps of
+Same model, batch, dtype and optimizer, one thread each; one system runs at a time. A round is a few steps of
 each system; the table shows the median step and the median over rounds of (eager's step / this step): above 1 is faster.
-Losses must agree, or the run fails. Tessera is run when its binary exists, as
-  tessera bench step run.toml --json       (last line of output: a JSON object with "seconds", a list of step times)
+The losses of PyTorch and the bare loop must agree, or the run fails; Tessera draws weights and tokens of its own (that its
+numbers are PyTorch's is what train/reference_process_test.cpp shows) and is run on wall time only, as
+  tessera bench step run.toml --json       (a JSON object with "seconds", a list of step times)
 """
 import argparse
 import json
@@ -76,7 +77,7 @@ def systems_of(options, size, precision, folder):
     if options.compile:
         systems["torch.compile"] = Server([*python, "compile", size, precision])
     systems["bare C++ loop"] = Server([build / "bare_step_main", *sizes, f"precision={precision}"])
-    if (build / "tessera").exists():
+    if (build / "tessera").exists() and options.clock == "wall":
         systems["Tessera"] = Tessera(build / "tessera", size, precision, folder)
     return systems
 

@@ -89,18 +89,15 @@ void print(const Rounds& rounds, const spec::Run& run, std::int64_t parameters, 
   const double tokens = static_cast<double>(run.training.global_batch * run.model.sequence);
   const double ours = quantile(rounds.executor_seconds, 0.5), theirs = quantile(rounds.bare_seconds, 0.5);
   if (json) {
-    const std::vector<metrics::Field> fields = {{"ratio_median", ratio},
-                                                {"ratio_spread", spread},
-                                                {"tokens_per_second", tokens / ours},
-                                                {"executor_step_seconds", ours},
-                                                {"bare_step_seconds", theirs},
-                                                {"parameters", parameters},
-                                                {"rounds", static_cast<std::int64_t>(rounds.ratios.size())}};
-    std::string steps;
-    for (const double seconds : rounds.executor_seconds) steps += cat(steps.empty() ? "" : ", ", seconds);
-    std::string object = metrics::json_object(fields);
-    object.pop_back();
-    std::puts(cat(object, ", \"seconds\": [", steps, "]}").c_str());
+    const metrics::Record record = {{"ratio_median", ratio},
+                                    {"ratio_spread", spread},
+                                    {"tokens_per_second", tokens / ours},
+                                    {"executor_step_seconds", ours},
+                                    {"bare_step_seconds", theirs},
+                                    {"parameters", parameters},
+                                    {"rounds", static_cast<std::int64_t>(rounds.ratios.size())},
+                                    {"seconds", rounds.executor_seconds}};
+    std::puts(metrics::json_object(record).c_str());
     return;
   }
   std::fputs(table({{"", "seconds a step", "tokens/s"},

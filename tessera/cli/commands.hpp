@@ -34,7 +34,7 @@ int bench_step_command(const Options& options);
 // disagreement is an error.
 spec::Run load_run(const Options& options);
 
-// Starts the ranks of the run and calls `body` on each, as processes, as threads, or here when there is one; in a process
+// Starts the ranks of the run and calls `body` on each, as processes or as threads; in a process
 // that a launcher started, joins it. Returns the exit code.
 int on_ranks(const spec::Run& run, const Options& options,
              const std::function<void(const collective::Communicator&)>& body);

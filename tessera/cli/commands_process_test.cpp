@@ -144,6 +144,14 @@ TEST_F(Binary, WritesATraceWithARowPerLaneOfEachRank) {
   EXPECT_FALSE(std::filesystem::exists(path("trace.json.rank1")));
 }
 
+TEST_F(Binary, TellsBeforeTheFirstStepWhatItCannotWrite) {
+  for (const char* where : {"--trace /nonexistent/trace.json", "--out README.md/out"}) {
+    const auto outcome = tessera(cat("train ", path("run.toml"), " ", where));
+    EXPECT_EQ(outcome.code, 2) << outcome.out;
+    EXPECT_EQ(outcome.out.find("step 1/6"), std::string::npos) << outcome.out;
+  }
+}
+
 TEST_F(Binary, BenchStepReportsTheRatioToTheBareLoop) {
   const auto outcome = tessera(cat("bench step ", path("run.toml"), " --rounds 3 --json"));
   ASSERT_EQ(outcome.code, 0) << outcome.out;

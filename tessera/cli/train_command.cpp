@@ -1,4 +1,3 @@
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -14,18 +13,18 @@ namespace {
 
 void print_summary(const train::Summary& s, const std::string& folder, bool json) {
   if (json) {
-    const std::vector<metrics::Field> fields = {{"steps", s.steps},
-                                                {"parameters", s.parameters},
-                                                {"ranks", s.ranks},
-                                                {"first_loss", s.first_loss},
-                                                {"last_loss", s.last_loss},
-                                                {"mean_loss_of_last_ten", s.mean_loss_of_last_ten},
-                                                {"tokens_per_second", s.tokens_per_second},
-                                                {"step_seconds", s.step_seconds},
-                                                {"seconds", s.seconds},
-                                                {"steps_not_taken", s.steps_not_taken},
-                                                {"folder", folder}};
-    std::puts(metrics::json_object(fields).c_str());
+    const metrics::Record record = {{"steps", s.steps},
+                                    {"parameters", s.parameters},
+                                    {"ranks", s.ranks},
+                                    {"first_loss", s.first_loss},
+                                    {"last_loss", s.last_loss},
+                                    {"mean_loss_of_last_ten", s.mean_loss_of_last_ten},
+                                    {"tokens_per_second", s.tokens_per_second},
+                                    {"step_seconds", s.step_seconds},
+                                    {"seconds", s.seconds},
+                                    {"steps_not_taken", s.steps_not_taken},
+                                    {"folder", folder}};
+    std::puts(metrics::json_object(record).c_str());
     return;
   }
   std::puts(cat("trained ", s.steps, " steps in ", duration_text(s.seconds), ": loss ",

@@ -44,6 +44,7 @@ StepReport Executor::step(const StepInput& input) {
   const at::NoGradGuard no_gradient;
   input_ = &input;
   std::fill(loss_sums_.begin(), loss_sums_.end(), 0.0);
+  summed_.assign(numbers_.size(), false);
   for (auto& bucket : parts_.buckets) bucket.begin_step();
   lanes_.step();
   input_ = nullptr;
@@ -191,7 +192,9 @@ double Executor::partial(Role role) const {
 }
 
 void Executor::sum(const Op& op) {
-  double value = partial(tables_.numbers[op.item].role);
+  // Axis by axis: a later sum of the same number goes on from the one before.
+  double value = summed_[op.item] ? numbers_[op.item] : partial(tables_.numbers[op.item].role);
+  summed_[op.item] = true;
   Tensor cell = tensor::view_of(&value, {1}, at::kDouble);
   if (op.along >= 0) parts_.groups[static_cast<std::size_t>(op.along)].all_reduce_sum(cell);
   numbers_[op.item] = value;

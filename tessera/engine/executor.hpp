@@ -77,6 +77,7 @@ class Executor {
   std::vector<std::unique_ptr<Recording>> tapes_;
   std::vector<shard::WeightWork> weight_work_;
   std::vector<double> numbers_, loss_sums_;
+  std::vector<char> summed_;  // by number: a sum of this step was made
   const StepInput* input_ = nullptr;
   std::vector<OpTime> times_;
   Lanes lanes_;  // last: its threads use everything above

@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 
+#include "tessera/base/error.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera::engine {
@@ -27,7 +28,7 @@ Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t
       tensor::set_threads(1);
       const at::NoGradGuard no_gradient;
       for (std::uint64_t step = 1; !stopped_; ++step) {
-        for (auto now = step_.load(); now < step; now = step_.load()) step_.wait(now);
+        for (auto now = step_.load(); now < step && !stopped_; now = step_.load()) step_.wait(now);
         try {
           if (!stopped_) run_lane(ops_of_lane_[lane], step);
         } catch (const LaneStopped&) {
@@ -44,6 +45,7 @@ Lanes::~Lanes() {
 }
 
 void Lanes::step() {
+  CHECK(!stopped_, "a step after one that failed");
   const std::uint64_t step = ++step_;
   step_.notify_all();
   try {
@@ -67,7 +69,10 @@ void Lanes::run_lane(const std::vector<std::uint32_t>& ops, std::uint64_t step) 
     }
     if (stopped_) throw LaneStopped{};
     run_(i);
-    done_[i].store(step, std::memory_order_release);
+    // Only upwards: stop() may have released the waiters of this op for good meanwhile.
+    std::uint64_t before = done_[i].load();
+    while (before < step && !done_[i].compare_exchange_weak(before, step, std::memory_order_release)) {
+    }
     done_[i].notify_all();
   }
 }

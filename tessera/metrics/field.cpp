@@ -17,6 +17,15 @@ std::string json_value(double x) {
   return digits.find_first_of(".e") == std::string::npos ? digits + ".0" : digits;
 }
 
+std::string json_value(bool x) { return x ? "true" : "false"; }
+std::string json_value(const Record& record) { return json_object(record); }
+template <typename T>
+std::string json_value(const std::vector<T>& list) {
+  std::string out;
+  for (const T& item : list) out += (out.empty() ? "" : ", ") + json_value(item);
+  return cat("[", out, "]");
+}
+
 }  // namespace
 
 std::string json_quoted(std::string_view text) {

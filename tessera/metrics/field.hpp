@@ -1,4 +1,4 @@
-// How is a flat record of named values written as JSON? The one place that quotes and prints numbers.
+// How is a record of named values written as JSON? The one place that quotes and prints numbers.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,16 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 namespace tessera::metrics {
 
+struct Field;
+using Record = std::vector<Field>;
+
 struct Field {
   std::string name;
-  std::variant<std::int64_t, double, std::string> value;
+  std::variant<std::int64_t, double, std::string, bool, std::vector<double>, std::vector<Record>> value;
   bool operator==(const Field&) const = default;
 };
 

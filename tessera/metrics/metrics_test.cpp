@@ -96,6 +96,13 @@ TEST_F(TraceFile, BrokenFilesAreUserErrorsThatNameTheFile) {
   EXPECT_THROW(write_trace("/no/such/folder/trace", {}), UserError);
 }
 
+TEST(Json, WritesListsRecordsAndTruth) {
+  const Record record = {{"ok", true},
+                         {"list", std::vector<double>{1, 0.5}},
+                         {"rows", std::vector<Record>{{{"a", std::int64_t{1}}}, {}}}};
+  EXPECT_EQ(json_object(record), R"({"ok": true, "list": [1.0, 0.5], "rows": [{"a": 1}, {}]})");
+}
+
 TEST(Trace, OverlapCountsEachMomentOnce) {
   const auto at = [](std::vector<std::pair<double, double>> spans) {
     std::vector<Event> events;

@@ -14,7 +14,7 @@ namespace tessera::model {
 Model make_llama(const spec::Model& spec, const program::Tables& tables,
                  std::span<shard::FlatBucket> buckets);
 
-// All logits of a micro-batch, for generation and for comparing with other implementations.
+// All logits of a micro-batch, with Full of every bucket gathered: for generation and for comparing with other implementations.
 Tensor llama_logits(Model& model, const program::Tables& tables, const Batch& batch);
 
 }  // namespace tessera::model

@@ -24,7 +24,6 @@ class FlatBucket {
 
   const program::Bucket& table() const { return *table_; }
   const tensor::Tensor& shard() const { return shard_; }
-  const tensor::Tensor& full() const { return full_; }
   const tensor::Tensor& gradient() const { return gradient_; }
 
   // Parameters that lie side by side, as one [sum of rows, columns] weight; the same names give the same

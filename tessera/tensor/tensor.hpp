@@ -29,7 +29,6 @@ bool bit_equal(const Tensor& a, const Tensor& b);
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon);
 // Attention over [batch, head, position, channel]; heads of q are a multiple of heads of k and v.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal);
-Tensor silu(const Tensor& x);
 
 // Threads of this calling thread's kernels: one per rank.
 void set_threads(int num_threads);
@@ -45,7 +44,6 @@ class Graph {
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
   ~Graph();
-  bool empty() const;
   // Gradients of sum(root * root_gradient) with respect to leaves, in their order; undefined where
   // unreachable. Runs on the calling thread and frees the graph.
   std::vector<Tensor> run(std::span<const Tensor> root_gradients, std::span<const Tensor> leaves);

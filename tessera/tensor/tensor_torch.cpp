@@ -6,7 +6,6 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/rms_norm_ops.h>
 #include <ATen/ops/scaled_dot_product_attention_ops.h>
-#include <ATen/ops/silu_ops.h>
 #include <malloc.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
@@ -46,8 +45,6 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal)
                                                       grouped);
 }
 
-Tensor silu(const Tensor& x) { return at::_ops::silu::call(x); }
-
 void set_threads(int num_threads) { at::set_num_threads(num_threads); }
 
 void keep_freed_memory() {
@@ -71,8 +68,6 @@ Graph::Graph(std::span<const Tensor> roots) : edges_(std::make_unique<Edges>()) 
     edges_->list.push_back(torch::autograd::impl::gradient_edge(root));
   }
 }
-
-bool Graph::empty() const { return edges_ == nullptr; }
 
 std::vector<Tensor> Graph::run(std::span<const Tensor> root_gradients, std::span<const Tensor> leaves) {
   CHECK(edges_, "a segment is differentiated twice");

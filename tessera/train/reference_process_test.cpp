@@ -83,7 +83,7 @@ TEST_F(Reference, LogitsAgreeWithTransformers) {
     const std::vector<std::uint64_t> samples = {0, 1, 2, 3};
     source()(samples, {batch.tokens_T.mutable_data_ptr<std::int64_t>(), 96},
              {batch.targets_T.mutable_data_ptr<std::int64_t>(), 96});
-    const Tensor logits = model::llama_logits(session.model(), session.program().tables, batch);
+    const Tensor logits = session.logits(batch);
     const double error = relative_error(logits.view({4, 24, 97}), expected("logits"));
     RecordProperty("logits_relative_error", scientific(error));
     std::printf("logits: relative error %.1e\n", error);

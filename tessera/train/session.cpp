@@ -51,6 +51,9 @@ std::int64_t data_rank(int rank, const program::Tables& tables) {
 Source corpus_source(const spec::Run& run) {
   if (run.data.path.empty())
     throw UserError("data.path is empty: name a text file to train on, e.g. data.path=corpus/kjv.txt");
+  if (run.model.vocab < 256)
+    throw UserError(cat("model.vocab = ", run.model.vocab, " is too small for the bytes of ", run.data.path,
+                        "; bytes need 256"));
   auto corpus = std::make_shared<data::ByteCorpus>(run.data.path, run.model.sequence, run.data.seed);
   return [corpus](auto samples, auto tokens, auto targets) { corpus->fill(samples, tokens, targets); };
 }
@@ -109,6 +112,11 @@ engine::StepInput Session::next_input() {
   }
   cursor_ += static_cast<std::uint64_t>(run_.training.global_batch);
   return input;
+}
+
+tensor::Tensor Session::logits(const model::Batch& batch) {
+  for (auto& bucket : buckets_) bucket.gather();
+  return model::llama_logits(model_, program_.tables, batch);
 }
 
 engine::StepReport Session::step() {

@@ -37,13 +37,16 @@ class Session {
   // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights.
   Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
           const Variation& variation = {});
+  Session(const Session&) = delete;  // its parts point at each other
+  Session& operator=(const Session&) = delete;
 
   // One step on the next global batch. A step that isn't taken moves the sample cursor, not the update count.
   engine::StepReport step();
 
   const program::Program& program() const { return program_; }
   std::span<shard::FlatBucket> buckets() { return buckets_; }
-  model::Model& model() { return model_; }
+  // All logits of a micro-batch with the current weights.
+  tensor::Tensor logits(const model::Batch& batch);
   const collective::Group& data_group() const { return groups_.at(0); }
   std::int64_t updates() const { return updates_; }
   double learning_rate() const { return learning_rate_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "tessera/base/error.hpp"
 #include "tessera/collective/threads.hpp"
@@ -83,9 +84,9 @@ void compare_tensors(Verification& out, const char* kind, const std::vector<Tens
     for (const auto& parameter : tables.buckets[b].parameters) {
       const Tensor a = found[b].narrow(0, parameter.offset, parameter.elements());
       const Tensor e = expected[b].narrow(0, parameter.offset, parameter.elements());
-      const double scale = largest(e);
-      const double error = largest(a.sub(e)) / std::max(scale, floor);
-      out.comparisons.push_back({parameter.name, kind, error, scale < 1e-6 * floor});
+      const double scale = largest(e), difference = largest(a.sub(e));
+      const double error = difference == 0 ? 0 : difference / std::max(scale, floor);
+      out.comparisons.push_back({parameter.name, kind, error, std::max(scale, largest(a)) < 1e-6 * floor});
     }
 }
 
@@ -93,7 +94,7 @@ void compare(Verification& out, const Snapshot& found, const Snapshot& expected,
              const program::Tables& tables) {
   for (int i = 0; i < kVerifySteps; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    const auto relative = [](double a, double b) { return std::abs(a - b) / std::abs(b); };
+    const auto relative = [](double a, double b) { return a == b ? 0.0 : std::abs(a - b) / std::abs(b); };
     out.comparisons.push_back(
         {cat("loss of step ", i + 1), "number", relative(found.losses[at], expected.losses[at]), false});
     out.comparisons.push_back(
@@ -109,12 +110,22 @@ void compare(Verification& out, const Snapshot& found, const Snapshot& expected,
   }
 }
 
+// Fewer and smaller micro-batches, the last ones as full or empty as they were.
+void cut_batch(spec::Run& run, const std::function<void(const char*, std::int64_t&, std::int64_t)>& cut) {
+  constexpr std::int64_t kMostSamples = 4, kMostMicroBatches = 5;
+  auto& batch = run.training.global_batch;
+  const std::int64_t before = run.layout.micro_batch;
+  cut("micro_batch", run.layout.micro_batch, kMostSamples);
+  cut("global_batch", batch, (batch * run.layout.micro_batch + before - 1) / before);
+  const std::int64_t round = run.layout.dp() * run.layout.micro_batch, rest = batch % round;
+  cut("global_batch", batch, rest == 0 ? kMostMicroBatches * round : (kMostMicroBatches - 1) * round + rest);
+}
+
 }  // namespace
 
 spec::Run shrunk_for_verification(const spec::Run& run, std::string& note) {
   spec::Run small = run;
   small.layout.precision = spec::Precision::fp64;
-  small.model.weights.clear();
   small.training.warmup_steps = 0;
   std::vector<std::string> changes;
   const auto cut = [&](const char* name, std::int64_t& value, std::int64_t most) {
@@ -123,23 +134,17 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note) {
     value = most;
   };
   auto& m = small.model;
+  if (!m.weights.empty()) changes.push_back("weights drawn, not read");
+  m.weights.clear();
   const std::int64_t head_dim = std::min<std::int64_t>(m.head_dim(), 16), queries = m.heads / m.kv_heads;
   cut("kv_heads", m.kv_heads, std::max<std::int64_t>(1, 8 / queries));
-  m.heads = m.kv_heads * queries;
+  cut("heads", m.heads, m.kv_heads * queries);
   cut("hidden", m.hidden, m.heads * head_dim);
   cut("ffn", m.ffn, 3 * m.hidden);
   cut("layers", m.layers, 3);
   cut("vocab", m.vocab, 300);
   cut("sequence", m.sequence, 32);
-  const std::int64_t micro_batch = std::min<std::int64_t>(small.layout.micro_batch, 4);
-  if (micro_batch != small.layout.micro_batch) {
-    const std::int64_t batch = small.training.global_batch;
-    small.training.global_batch =
-        (batch * micro_batch + small.layout.micro_batch - 1) / small.layout.micro_batch;
-    changes.push_back(cat("micro_batch ", small.layout.micro_batch, " -> ", micro_batch, ", global_batch ",
-                          batch, " -> ", small.training.global_batch));
-    small.layout.micro_batch = micro_batch;
-  }
+  cut_batch(small, cut);
   note = join(changes, ", ");
   return small;
 }

@@ -62,6 +62,13 @@ TEST(Verify, SgdAndGroupedQueriesOfOneHeadEqualOneDevice) {
   expect_equal_to_one_device(run, "sgd");
 }
 
+TEST(Verify, AModelOfZerosIsEqualToItself) {
+  auto run = small_run();
+  run.model.init_std = 0;
+  run.layout.dp_replicate = 2;
+  expect_equal_to_one_device(run, "all zero");
+}
+
 TEST(Verify, NoticesARankWhosePartIsLost) {
   for (const std::int64_t dp : {2, 4})
     for (const int muted : {0, 1}) {
@@ -87,7 +94,8 @@ TEST(Verify, ALargeModelIsMadeSmallerAndSaysHow) {
   EXPECT_EQ(small.model.heads / small.model.kv_heads, 4);
   EXPECT_EQ(small.model.hidden, small.model.heads * 16);
   EXPECT_EQ(small.layout.micro_batch, 4);
-  EXPECT_EQ(small.training.global_batch, 25);
+  EXPECT_EQ(small.training.global_batch, 17)
+      << "25 samples in rounds of 4: five micro-batches, the last as short";
   EXPECT_NE(note.find("layers 40 -> 3"), std::string::npos) << note;
   EXPECT_NE(note.find("vocab 128256 -> 300"), std::string::npos) << note;
 }
