@@ -38,6 +38,7 @@ std::vector<Problem> check(const Program& program, const CheckOptions& options) 
   check_ranges(program, out);
   if (!out.empty()) return out;
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+    check_axes(program, c, out);
     check_cells(program, c, out);
     check_order(program, c, out);
     if (options.budget_bytes > 0) check_budget(program, c, options.budget_bytes, out);

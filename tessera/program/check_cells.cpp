@@ -31,7 +31,6 @@ class CellCheck {
         unsummed_(tables_.numbers.size(), kNoOp),
         has_step_(tables_.buckets.size(), false),
         is_summed_(tables_.numbers.size(), false),
-        summed_(tables_.numbers.size() * (tables_.axis_sets.size() + 1), kNoOp),
         forwards_(tables_.segments.size() * static_cast<std::size_t>(tables_.num_micro), false),
         num_forwards_(tables_.segments.size(), 0) {
     for (const Op& op : sequence_.ops)
@@ -163,10 +162,6 @@ class CellCheck {
   }
 
   void take_number(const Op& op) {
-    std::uint32_t& before =
-        summed_[op.item * (tables_.axis_sets.size() + 1) + static_cast<std::size_t>(op.along + 1)];
-    if (before != kNoOp) say(cat("sums over the same axes as ", op_text(before)));
-    before = at_;
     unsummed_[op.item] = kNoOp;
     is_summed_[op.item] = true;
   }
@@ -212,7 +207,6 @@ class CellCheck {
   std::vector<std::uint32_t> unsummed_;     // per number: the same for its sum
   std::vector<bool> has_step_;              // per bucket
   std::vector<bool> is_summed_;             // per number: summed over some axes
-  std::vector<std::uint32_t> summed_;       // per number and axis set
   std::vector<bool> forwards_;              // per segment and micro-batch
   std::vector<std::int32_t> num_forwards_;  // per segment
 };

@@ -13,6 +13,8 @@ std::string named(const Sequence& sequence, std::uint32_t op, const Tables& tabl
 
 // Every index, micro-batch, wait and flag lies within its table.
 void check_ranges(const Program& program, std::vector<Problem>& out);
+// Reductions, gathers and sums run over the axes that make their cells whole.
+void check_axes(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out);
 // Cells: made once, there when used, ended once; gradients in one reduction; nothing left at the end.
 void check_cells(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out);
 // Two ops on different lanes that touch one cell are ordered by waits.

@@ -48,6 +48,57 @@ TEST(Check, RefusesIndicesOutsideTheTables) {
   EXPECT_THAT(with([](Sequence& s) { s.waits[0] = 29; }), HasSubstr("which is not issued before it"));
 }
 
+TEST(Check, RefusesAReductionOverOtherAxesThanThoseOfItsGradient) {
+  for (const std::int64_t dp : {1, 2}) {
+    Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .dp = dp, .tied = true});
+    tables.axes.push_back({"tp", 1});
+    tables.axis_sets.push_back({"tp", {1}});
+    const Program program = data_parallel(tables, {.overlap = false});
+    ASSERT_EQ(found(program), "");
+    const auto with = [&](std::uint32_t op, std::int16_t along) {
+      Program other = program;
+      other.classes[0].ops[op].along = along;
+      return found(other);
+    };
+    ASSERT_EQ(word(program.classes[0].ops[4], tables), "r1!");
+    EXPECT_EQ(with(4, -1),
+              "class 0, op 4 (r1!) runs over no axes, but the gradient of bucket norms is partial over dp\n");
+    EXPECT_THAT(with(4, 1), HasSubstr("op 4 (r1!) runs over tp, but the gradient of bucket norms"));
+    ASSERT_EQ(word(program.classes[0].ops[8], tables), "+norm");
+    EXPECT_EQ(with(8, -1),
+              "class 0, op 8 (+norm) is the last sum of Number(norm), which stays partial over dp\n");
+    EXPECT_THAT(with(8, 1), HasSubstr("op 8 (+norm) is the last sum of Number(norm)"));
+  }
+}
+
+TEST(Check, RefusesAGatherOverOtherAxesThanThoseItsShardIsCutOver) {
+  Program program = data_parallel(
+      example_tables({.num_blocks = 0, .num_micro = 1, .tied = true, .resident = false}), {.overlap = false});
+  ASSERT_EQ(word(program.classes[0].ops[1], program.tables), "g0");
+  program.classes[0].ops[1].along = 0;
+  EXPECT_EQ(found(program),
+            "class 0, op 1 (g0) runs over dp, but the shard of bucket embedding is cut over no axes\n");
+}
+
+TEST(Check, LetsANumberBeSummedAxisByAxisButOverNoneTwice) {
+  Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true});
+  tables.axes = {{"dp", 2}, {"cp", 2}};
+  tables.axis_sets = {{"data", {0, 1}}, {"dp", {0}}, {"cp", {1}}};
+  tables.class_of_rank = {0, 0, 0, 0};
+  Program program = data_parallel(tables, {.overlap = false});
+  auto& ops = program.classes[0].ops;
+  ASSERT_EQ(word(ops[8], tables), "+norm");
+  ops[8].along = 1;
+  EXPECT_THAT(found(program),
+              HasSubstr("op 8 (+norm) is the last sum of Number(norm), which stays partial over cp"));
+  ops.insert(ops.begin() + 9, ops[8]);
+  ops[9].along = 2;
+  EXPECT_EQ(found(program), "");
+  ops[9].along = 0;
+  EXPECT_THAT(found(program),
+              HasSubstr("op 9 (+norm) sums over data, which op 8 (+norm) has in part or whole"));
+}
+
 TEST(Check, RefusesALayoutWhoseRanksHaveNoClass) {
   Program program = data_parallel(example_tables({.dp = 2}), {});
   program.tables.class_of_rank.pop_back();

@@ -229,8 +229,34 @@ std::optional<IllegalEdit> other_lane(const Program& program, std::uint32_t c, D
   return edit.done(cat("moved ", edit.text(*at), " to the copy lane"), blamed);
 }
 
-constexpr Edit kEdits[] = {drop,       repeat,     swap_dependent, remove_wait, wrong_micro, reduce_early,
-                           step_early, free_early, loss_early,     keep_source, step_other,  other_lane};
+// A reduction, gather or sum over other axes, or over none: every cell would be there, with a wrong content.
+std::optional<IllegalEdit> other_axes(const Program& program, std::uint32_t c, Dice& dice) {
+  Editor edit(program, c);
+  const auto at = edit.pick(dice, [&](std::uint32_t i) {
+    const What what = edit.ops()[i].what;
+    return what == What::gather || what == What::reduce || what == What::sum;
+  });
+  if (!at) return std::nullopt;
+  Op& op = edit.sequence().ops[*at];
+  const auto& sets = edit.tables().axis_sets;
+  std::vector<std::int16_t> others;
+  for (std::int16_t set = -1; set < static_cast<std::int16_t>(sets.size()); ++set) {
+    // A sum over more axes may be right.
+    const bool covers = op.what == What::sum && set >= 0 && op.along >= 0 &&
+                        std::ranges::all_of(sets[op.along].axes, [&](std::int16_t axis) {
+                          return std::ranges::count(sets[set].axes, axis) > 0;
+                        });
+    if (set != op.along && !covers) others.push_back(set);
+  }
+  if (others.empty()) return std::nullopt;
+  op.along = others[dice.below(others.size())];
+  return edit.done(cat("turned ", edit.text(*at), " to ", op.along < 0 ? "no axes" : sets[op.along].name),
+                   {edit.text(*at)});
+}
+
+constexpr Edit kEdits[] = {drop,         repeat,     swap_dependent, remove_wait, wrong_micro,
+                           reduce_early, step_early, free_early,     loss_early,  keep_source,
+                           step_other,   other_lane, other_axes};
 
 }  // namespace
 

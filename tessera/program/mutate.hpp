@@ -20,7 +20,7 @@ struct IllegalEdit {
   std::vector<std::string> blamed;  // words of ops: a right checker names at least one
 };
 
-// A program that breaks exactly one promise: an op dropped, doubled, moved or changed, or a needed wait
+// A program that breaks exactly one promise: an op dropped, doubled, moved, changed or run over other axes, or a needed wait
 // removed.
 IllegalEdit illegal_edit(const Program& program, std::uint64_t seed);
 

@@ -19,10 +19,13 @@ std::vector<Program> programs() {
   for (const std::int32_t num_micro : {1, 3})
     for (const bool resident : {true, false})
       for (const bool overlap : {true, false})
-        for (const bool split : {true, false})
-          out.push_back(data_parallel(
-              example_tables({.num_micro = num_micro, .tied = num_micro == 1, .resident = resident}),
-              {overlap, split}));
+        for (const bool split : {true, false}) {
+          Tables tables =
+              example_tables({.num_micro = num_micro, .tied = num_micro == 1, .resident = resident});
+          tables.axes.push_back({"tp", 1});
+          tables.axis_sets.push_back({"tp", {1}});
+          out.push_back(data_parallel(tables, {overlap, split}));
+        }
   return out;
 }
 
@@ -41,8 +44,9 @@ TEST(Checker, AcceptsLegalReorderings) {
 
 TEST(Checker, RefusesIllegalEditsAndNamesTheOp) {
   std::set<std::string> verbs;
+  std::uint64_t seed = 0;
   for (const Program& program : programs()) {
-    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    for (const std::uint64_t end = seed + 60; seed < end; ++seed) {
       const IllegalEdit edit = illegal_edit(program, seed);
       const std::string problems = to_text(check(edit.program));
       ASSERT_NE(problems, "") << edit.what << ", seed " << seed << "\n" << to_text(edit.program);
@@ -53,7 +57,8 @@ TEST(Checker, RefusesIllegalEditsAndNamesTheOp) {
       verbs.insert(edit.what.substr(0, edit.what.find(' ')));
     }
   }
-  EXPECT_EQ(verbs, (std::set<std::string>{"dropped", "repeated", "moved", "removed", "made", "let"}));
+  EXPECT_EQ(verbs,
+            (std::set<std::string>{"dropped", "repeated", "moved", "removed", "made", "let", "turned"}));
 }
 
 TEST(Checker, RefusesIllegalEditsOfReorderedPrograms) {
