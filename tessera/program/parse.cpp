@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 
 #include "tessera/base/error.hpp"
@@ -159,6 +160,8 @@ class LineParser {
         const std::uint32_t step = take("^") ? kPreviousStep : 0;
         const auto target = integer<std::uint32_t>("the number of an op");
         if (target & kPreviousStep) fail("the number of an op is too large");
+        if (op.num_waits == std::numeric_limits<decltype(op.num_waits)>::max())
+          fail(cat("an op can wait for at most ", op.num_waits, " others"));
         sequence.waits.push_back(target | step);
         ++op.num_waits;
       } while (take(","));

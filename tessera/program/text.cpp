@@ -9,7 +9,8 @@ namespace {
 std::string cell_word(const Op& op) {
   const Cell cell = named_cell(op);
   std::string out;
-  if (cell.kind != CellKind::value) out += kCellLetters[static_cast<std::size_t>(cell.kind)];
+  const auto kind = static_cast<std::size_t>(cell.kind);
+  if (cell.kind != CellKind::value) out += kind < kCellLetters.size() ? kCellLetters[kind] : '?';
   out += cat(cell.item);
   if (cell.micro != kOfStep) out += cat('.', cell.micro);
   return out;

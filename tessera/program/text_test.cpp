@@ -102,6 +102,23 @@ TEST(ProgramText, CanBeWrittenByHand) {
   EXPECT_EQ(sequence.waits, (std::vector<std::uint32_t>{0, 1 | kPreviousStep}));
 }
 
+TEST(ProgramText, RefusesMoreWaitsThanAnOpCanCount) {
+  const auto with_waits = [](std::size_t count) {
+    std::string text = "class 0\n0: 1F0 @compute\n1: 1B0 @compute wait 0";
+    for (std::size_t i = 1; i < count; ++i) text += ",0";
+    return text;
+  };
+  EXPECT_EQ(parse(with_waits(65535), two_axes()).classes[0].ops[1].num_waits, 65535);
+  try {
+    parse(with_waits(65536), two_axes());
+    ADD_FAILURE() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("line 3: an op can wait for at most 65535 others"),
+              std::string::npos)
+        << std::string(error.what()).substr(0, 200);
+  }
+}
+
 TEST(ProgramText, ErrorsNameTheLineAndWhatWasExpected) {
   const std::pair<const char*, const char*> table[] = {
       {"0: 1F0 @compute", "line 1: expected 'class 0'"},
