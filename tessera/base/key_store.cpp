@@ -25,20 +25,4 @@ std::vector<std::string> MemoryKeyStore::exchange(const KeyValues& puts,
   return values;
 }
 
-std::int64_t MemoryKeyStore::add(const std::string& key, std::int64_t amount) {
-  std::scoped_lock lock(mutex_);
-  auto& value = values_[key];
-  const std::int64_t sum = (value.empty() ? 0 : std::stoll(value)) + amount;
-  value = std::to_string(sum);
-  changed_.notify_all();
-  return sum;
-}
-
-std::vector<bool> MemoryKeyStore::exists(const std::vector<std::string>& keys) {
-  std::scoped_lock lock(mutex_);
-  std::vector<bool> found;
-  for (const auto& key : keys) found.push_back(values_.contains(key));
-  return found;
-}
-
 }  // namespace tessera

@@ -24,10 +24,6 @@ class KeyStore {
   // round trip. Throws PeerLost naming the missing keys when `timeout` passes first.
   virtual std::vector<std::string> exchange(const KeyValues& puts, const std::vector<std::string>& wanted,
                                             std::chrono::milliseconds timeout) = 0;
-  // Adds to an integer key (absent counts as 0) and returns the sum.
-  virtual std::int64_t add(const std::string& key, std::int64_t amount) = 0;
-  // Which of the keys exist now.
-  virtual std::vector<bool> exists(const std::vector<std::string>& keys) = 0;
 };
 
 // All ranks live in this process.
@@ -35,8 +31,6 @@ class MemoryKeyStore final : public KeyStore {
  public:
   std::vector<std::string> exchange(const KeyValues& puts, const std::vector<std::string>& wanted,
                                     std::chrono::milliseconds timeout) override;
-  std::int64_t add(const std::string& key, std::int64_t amount) override;
-  std::vector<bool> exists(const std::vector<std::string>& keys) override;
 
  private:
   std::mutex mutex_;

@@ -47,21 +47,6 @@ class FileKeyStore final : public KeyStore {
       std::this_thread::sleep_for(2ms);
     }
   }
-  std::int64_t add(const std::string& key, std::int64_t amount) override {
-    std::int64_t sum = amount;
-    locked([&](auto& values) {
-      if (values.contains(key)) sum += std::stoll(values[key]);
-      values[key] = std::to_string(sum);
-    });
-    return sum;
-  }
-  std::vector<bool> exists(const std::vector<std::string>& keys) override {
-    std::vector<bool> found;
-    locked([&](auto& values) {
-      for (const auto& key : keys) found.push_back(values.contains(key));
-    });
-    return found;
-  }
 
  private:
   void locked(const std::function<void(std::map<std::string, std::string>&)>& use) {

@@ -58,7 +58,7 @@ TEST(KeyBatch, AsksForExpectedKeysAheadOfTheirReaders) {
 TEST(KeyBatch, DeliversPutsThatNobodyWaitsAfter) {
   MemoryKeyStore store;
   EXPECT_EQ(num_exchanges_of(store, 3, [](KeyBatch& batch, int i) { batch.put(cat("last ", i), "x"); }), 1);
-  EXPECT_EQ(store.exists({"last 0", "last 1", "last 2"}), std::vector<bool>(3, true));
+  EXPECT_EQ(store.exchange({}, {"last 0", "last 1", "last 2"}, 1s), std::vector<std::string>(3, "x"));
 }
 
 TEST(KeyBatch, AThreadThatRetiresLetsTheOthersGoOn) {

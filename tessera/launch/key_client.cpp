@@ -84,15 +84,4 @@ std::vector<std::string> KeyClient::exchange(const KeyValues& puts, const std::v
   return values;
 }
 
-std::int64_t KeyClient::add(const std::string& key, std::int64_t amount) {
-  return ask({Request::Kind::add, amount, {}, {key}}, Reply::Kind::sum, milliseconds(0)).number;
-}
-
-std::vector<bool> KeyClient::exists(const std::vector<std::string>& keys) {
-  const Reply reply = ask({Request::Kind::exists, 0, {}, keys}, Reply::Kind::found, milliseconds(0));
-  std::vector<bool> found;
-  for (const auto& text : reply.texts) found.push_back(!text.empty());
-  return found;
-}
-
 }  // namespace tessera::launch

@@ -20,8 +20,6 @@ class KeyClient final : public KeyStore {
 
   std::vector<std::string> exchange(const KeyValues& puts, const std::vector<std::string>& wanted,
                                     std::chrono::milliseconds timeout) override;
-  std::int64_t add(const std::string& key, std::int64_t amount) override;
-  std::vector<bool> exists(const std::vector<std::string>& keys) override;
 
  private:
   Reply ask(const Request& request, Reply::Kind expected, std::chrono::milliseconds timeout);

@@ -9,9 +9,10 @@
 #include <cerrno>
 #include <filesystem>
 #include <list>
-#include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
+#include <unordered_map>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
@@ -21,12 +22,31 @@
 namespace tessera::launch {
 namespace {
 
-std::string private_folder() {
-  std::string folder = (std::filesystem::temp_directory_path() / "tessera-XXXXXX").string();
-  if (!mkdtemp(folder.data()))  // made with mode 0700
-    throw UserError(cat("cannot make a folder ", folder, ": ", system_reason()));
-  return folder;
-}
+// A folder with mode 0700; goes with all it holds.
+class PrivateFolder {
+ public:
+  PrivateFolder() {
+    std::error_code error;
+    const auto parent = std::filesystem::temp_directory_path(error);
+    if (error)
+      throw UserError(cat("no folder for temporary files (", error.message(),
+                          "). Set TMPDIR to a folder that you may write to."));
+    path_ = (parent / "tessera-XXXXXX").string();
+    if (!mkdtemp(path_.data()))
+      throw UserError(cat("cannot make a folder ", path_, ": ", system_reason(),
+                          ". Set TMPDIR to a folder that you may write to."));
+  }
+  ~PrivateFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 struct Client {
   Descriptor socket;
@@ -34,9 +54,10 @@ struct Client {
   std::size_t num_sent = 0;  // of `out`
   bool closing = false;      // once `out` is written
   bool is_member = false;    // it has asked for something and not said goodbye: its end is a loss
-  // The exchange it waits for.
-  bool waiting = false;
+  // The exchange it waits for; 0: none.
+  std::uint64_t exchange = 0;
   std::vector<std::string> wanted;
+  std::size_t num_missing = 0;  // of `wanted`
   double deadline_seconds = 0;
 };
 
@@ -47,8 +68,7 @@ class KeyServer::Loop {
  public:
   explicit Loop(uid_t user)
       : user_(user),
-        folder_(private_folder()),
-        path_(folder_ + "/keys"),
+        path_(folder_.path() + "/keys"),
         door_(listen_at(path_)),
         bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     CHECK(static_cast<bool>(bell_), system_reason());
@@ -59,8 +79,6 @@ class KeyServer::Loop {
     stopping_ = true;
     ring();
     thread_.join();
-    unlink(path_.c_str());
-    rmdir(folder_.c_str());
   }
 
   const std::string& path() const { return path_; }
@@ -102,7 +120,7 @@ class KeyServer::Loop {
   int milliseconds_to_next_deadline() const {
     double soonest = -1;
     for (const auto& client : clients_)
-      if (client.waiting && (soonest < 0 || client.deadline_seconds < soonest))
+      if (client.exchange && (soonest < 0 || client.deadline_seconds < soonest))
         soonest = client.deadline_seconds;
     if (soonest < 0) return -1;
     return static_cast<int>(std::clamp((soonest - now_seconds()) * 1000 + 1, 0.0, 60000.0));
@@ -117,6 +135,12 @@ class KeyServer::Loop {
 
   void admit() {
     Descriptor socket(accept4(door_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    // A rank that can't be admitted ends the job; to look again would be to look all the time.
+    if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+      if (lost_.empty()) lost_ = cat("the key server cannot admit another rank: ", system_reason());
+      door_.reset();
+      return answer_waiting();
+    }
     if (!socket) return;  // it went away again
     const uid_t user = peer_user(socket);
     clients_.emplace_back();
@@ -146,7 +170,7 @@ class KeyServer::Loop {
       if (client.in.size() < kLengthBytes + length) return;
       const auto request = parse_request(std::string_view(client.in).substr(kLengthBytes, length));
       if (!request) return refuse(client, "a malformed message");
-      if (client.waiting) return refuse(client, "a message while an exchange is under way");
+      if (client.exchange) return refuse(client, "a message while an exchange is under way");
       client.in.erase(0, kLengthBytes + length);
       answer(client, *request);
     }
@@ -155,50 +179,59 @@ class KeyServer::Loop {
   void answer(Client& client, const Request& request) {
     client.is_member = request.kind != Request::Kind::goodbye;
     if (!client.is_member) return;
-    if (!lost_.empty()) return reply(client, {Reply::Kind::lost, 0, {lost_}});
+    if (!lost_.empty()) return reply(client, {Reply::Kind::lost, {lost_}});
     switch (request.kind) {
       case Request::Kind::exchange:
-        for (const auto& [key, value] : request.puts) values_[key] = value;
-        client.waiting = true;
+        for (const auto& [key, value] : request.puts) put(key, value);
+        client.exchange = ++num_exchanges_;
         client.wanted = request.keys;
-        client.deadline_seconds = now_seconds() + static_cast<double>(request.number) / 1000;
+        client.num_missing = 0;
+        for (const auto& key : client.wanted) {
+          if (values_.contains(key)) continue;
+          ++client.num_missing;
+          awaited_[key].push_back(client.exchange);
+        }
+        waiting_[client.exchange] = &client;
+        client.deadline_seconds = now_seconds() + static_cast<double>(request.timeout_milliseconds) / 1000;
         return;
-      case Request::Kind::add: {
-        if (request.keys.size() != 1) return refuse(client, "an add without its key");
-        // Unsigned, so that a sum beyond the range wraps instead of being undefined.
-        const auto sum =
-            static_cast<std::int64_t>(sums_[request.keys[0]] += static_cast<std::uint64_t>(request.number));
-        values_[request.keys[0]] = std::to_string(sum);
-        return reply(client, {Reply::Kind::sum, sum, {}});
-      }
-      case Request::Kind::exists: {
-        Reply found{Reply::Kind::found, 0, {}};
-        for (const auto& key : request.keys) found.texts.push_back(values_.contains(key) ? "1" : "");
-        return reply(client, found);
-      }
       case Request::Kind::goodbye:
         return;
     }
   }
 
+  void put(const std::string& key, const std::string& value) {
+    values_[key] = value;
+    const auto found = awaited_.find(key);
+    if (found == awaited_.end()) return;
+    for (const std::uint64_t exchange : found->second)
+      if (const auto waiter = waiting_.find(exchange); waiter != waiting_.end())
+        --waiter->second->num_missing;
+    awaited_.erase(found);
+  }
+
+  void stop_waiting(Client& client) {
+    waiting_.erase(client.exchange);
+    client.exchange = 0;
+  }
+
   void answer_waiting() {
+    const double now = now_seconds();
     for (auto& client : clients_) {
-      if (!client.waiting || !client.socket) continue;
-      std::vector<std::string> missing;
-      for (const auto& key : client.wanted)
-        if (!values_.contains(key)) missing.push_back(key);
-      if (missing.empty()) {
-        Reply values;
-        for (const auto& key : client.wanted) values.texts.push_back(values_.at(key));
-        reply(client, values);
+      if (!client.exchange) continue;
+      Reply answer;
+      if (client.num_missing == 0) {
+        for (const auto& key : client.wanted) answer.texts.push_back(values_.at(key));
       } else if (!lost_.empty()) {
-        reply(client, {Reply::Kind::lost, 0, {lost_}});
-      } else if (now_seconds() >= client.deadline_seconds) {
-        reply(client, {Reply::Kind::missing, 0, missing});
+        answer = {Reply::Kind::lost, {lost_}};
+      } else if (now >= client.deadline_seconds) {
+        answer.kind = Reply::Kind::missing;
+        for (const auto& key : client.wanted)
+          if (!values_.contains(key)) answer.texts.push_back(key);
       } else {
         continue;
       }
-      client.waiting = false;
+      stop_waiting(client);
+      reply(client, answer);
     }
   }
 
@@ -212,11 +245,11 @@ class KeyServer::Loop {
   }
 
   void refuse(Client& client, const std::string& words) {
-    client.waiting = false;
+    stop_waiting(client);
     client.closing = true;
     client.is_member = false;
     client.in.clear();
-    client.out += encode(Reply{Reply::Kind::refused, 0, {words}});
+    client.out += encode(Reply{Reply::Kind::refused, {words}});
     write_to(client);
   }
 
@@ -236,19 +269,24 @@ class KeyServer::Loop {
 
   void drop(Client& client) {
     client.socket.reset();
-    client.waiting = false;
+    stop_waiting(client);
     if (client.is_member && lost_.empty()) lost_ = "a rank's connection to the key server broke off";
   }
 
   const uid_t user_;
-  const std::string folder_, path_;
+  const PrivateFolder folder_;
+  const std::string path_;
   Descriptor door_, bell_;
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
   std::string abort_reason_;  // guarded by mutex_
   std::list<Client> clients_;
-  std::map<std::string, std::string> values_;
-  std::map<std::string, std::uint64_t> sums_;
+  std::unordered_map<std::string, std::string> values_;
+  // Which exchanges wait for a key, and who waits in an exchange: a key that comes finds its waiters, and they only
+  // count. Exchanges that have ended stay in the first and are missing in the second.
+  std::unordered_map<std::string, std::vector<std::uint64_t>> awaited_;
+  std::unordered_map<std::uint64_t, Client*> waiting_;
+  std::uint64_t num_exchanges_ = 0;
   std::string lost_;  // why waiting is in vain, once it is
   std::thread thread_;
 };

@@ -11,7 +11,7 @@ namespace tessera::launch {
 
 class KeyServer {
  public:
-  // Only clients of `user` are served.
+  // Only clients of `user` are served. Throws UserError when there is no room for the folder or the socket.
   explicit KeyServer(uid_t user = geteuid());
   // Ends all connections and removes the socket and its folder.
   ~KeyServer();

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/launch/key_client.hpp"
@@ -40,9 +42,9 @@ std::optional<Reply> last_words(const Descriptor& socket) {
 }
 
 TEST(Wire, MessagesReadBackEqual) {
-  const Request request{Request::Kind::add, -7, {{"a", std::string("\0b", 2)}, {"", ""}}, {"k", "l"}};
+  const Request request{Request::Kind::goodbye, -7, {{"a", std::string("\0b", 2)}, {"", ""}}, {"k", "l"}};
   EXPECT_EQ(parse_request(encode(request).substr(kLengthBytes)), request);
-  const Reply reply{Reply::Kind::missing, 1LL << 40, {"x", ""}};
+  const Reply reply{Reply::Kind::missing, {"x", ""}};
   EXPECT_EQ(parse_reply(encode(reply).substr(kLengthBytes)), reply);
   EXPECT_EQ(body_bytes(encode(reply)), encode(reply).size() - kLengthBytes);
 }
@@ -58,7 +60,7 @@ TEST(Wire, CutOrLengthenedBodiesAreMalformed) {
 }
 
 TEST(Wire, TooLongMessagesAreNotSent) {
-  EXPECT_THROW(encode(Reply{Reply::Kind::values, 0, {std::string(kMaxBodyBytes, 'x')}}), UserError);
+  EXPECT_THROW(encode(Reply{Reply::Kind::values, {std::string(kMaxBodyBytes, 'x')}}), UserError);
 }
 
 TEST(Rendezvous, ExchangePutsAndWaitsForAllKeysInOneCall) {
@@ -73,14 +75,47 @@ TEST(Rendezvous, ExchangePutsAndWaitsForAllKeysInOneCall) {
         expected.push_back(cat("value ", peer));
       }
       EXPECT_EQ(client.exchange({{cat("key ", rank), cat("value ", rank)}}, wanted, 10s), expected);
-      EXPECT_EQ(client.exists({"key 3", "no key"}), (std::vector<bool>{true, false}));
-      client.add("count", rank);
     });
   for (auto& rank : ranks) rank.join();
   KeyClient client(server.path());
-  EXPECT_EQ(client.add("count", 0), 28);
-  EXPECT_EQ(client.exchange({}, {"count"}, 1s)[0], "28");
+  EXPECT_EQ(client.exchange({}, {"key 3", "key 3"}, 1s), (std::vector<std::string>{"value 3", "value 3"}));
   EXPECT_EQ(client.exchange({{"only put", ""}}, {}, 1s), std::vector<std::string>{});
+}
+
+TEST(Rendezvous, AnExchangeThatTimedOutDoesNotCountForTheNext) {
+  KeyServer server;
+  KeyClient waits(server.path()), writes(server.path());
+  EXPECT_EQ(lost_words([&] {
+              waits.exchange({}, {"a", "b", "b"}, 30ms);
+            }),
+            "no peer wrote a, b, b within 30 ms");
+  std::thread peer([&] {
+    std::this_thread::sleep_for(20ms);
+    for (const char* key : {"a", "b", "c"}) writes.exchange({{key, key}}, {}, 1s);
+  });
+  EXPECT_EQ(waits.exchange({}, {"b", "c", "c"}, 10s), (std::vector<std::string>{"b", "c", "c"}));
+  peer.join();
+}
+
+TEST(Rendezvous, WaitersCostNothingWhileOthersTalk) {
+  KeyServer server;
+  std::vector<std::string> wanted;
+  for (int i = 0; i < 100'000; ++i) wanted.push_back(cat("job/0/group/", i));
+  std::thread waiting([&] {
+    KeyClient client(server.path());
+    EXPECT_EQ(client.exchange({}, wanted, 60s).size(), wanted.size());
+  });
+  KeyClient talks(server.path());
+  KeyValues all;
+  for (const auto& key : wanted) all.emplace_back(key, "");
+  all.pop_back();
+  talks.exchange(all, {}, 10s);
+  const double start_seconds = now_seconds();
+  for (int i = 0; i < 1000; ++i) talks.exchange({{"other", ""}}, {"other"}, 10s);
+  // A look through all that is waited for, at each message, would take half a minute.
+  EXPECT_LT(now_seconds() - start_seconds, 5);
+  talks.exchange({{wanted.back(), ""}}, {}, 10s);
+  waiting.join();
 }
 
 TEST(Rendezvous, LargeValuesPassInPieces) {
@@ -105,7 +140,7 @@ TEST(Rendezvous, ARankThatBreaksOffEndsItsPeersWaits) {
     KeyClient client(server.path());
     EXPECT_EQ(lost_words([&] { client.exchange({}, {"never"}, 60s); }),
               "a rank's connection to the key server broke off");
-    EXPECT_NE(lost_words([&] { client.add("count", 1); }), "(nothing was lost)");
+    EXPECT_NE(lost_words([&] { client.exchange({}, {}, 1s); }), "(nothing was lost)");
   });
   {
     const Descriptor rank = connect_to(server.path());
@@ -133,14 +168,14 @@ TEST(Rendezvous, AnAbortedJobTellsThoseWhoWaitAndThoseWhoComeLater) {
   server.abort("rank 3 failed");
   waiting.join();
   KeyClient late(server.path());
-  EXPECT_EQ(lost_words([&] { late.exists({"a"}); }), "rank 3 failed");
+  EXPECT_EQ(lost_words([&] { late.exchange({}, {}, 1s); }), "rank 3 failed");
 }
 
 TEST(Rendezvous, AServerThatEndsIsTold) {
   auto server = std::make_unique<KeyServer>();
   KeyClient client(server->path());
   server.reset();
-  EXPECT_NE(lost_words([&] { client.exists({"a"}); }).find("launcher is gone"), std::string::npos);
+  EXPECT_NE(lost_words([&] { client.exchange({}, {"a"}, 1s); }).find("launcher is gone"), std::string::npos);
 }
 
 TEST(Rendezvous, LivesInAPrivateFolderThatGoesWithIt) {
@@ -158,10 +193,59 @@ TEST(Rendezvous, LivesInAPrivateFolderThatGoesWithIt) {
   EXPECT_THROW(KeyClient(std::string(200, 'x')), UserError);
 }
 
+// Sets TMPDIR while it lives.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::string& path) : before_(std::filesystem::temp_directory_path()) {
+    setenv("TMPDIR", path.c_str(), 1);
+  }
+  ~TemporaryFolder() { setenv("TMPDIR", before_.c_str(), 1); }
+
+ private:
+  std::string before_;
+};
+
+TEST(Rendezvous, AnUnusableTemporaryFolderIsAUsersMistakeAndLeavesNothing) {
+  {
+    const TemporaryFolder absent("/no/such/folder");
+    EXPECT_THROW(KeyServer(), UserError);
+  }
+  std::string own = (std::filesystem::temp_directory_path() / "rendezvous_XXXXXX").string();
+  ASSERT_NE(mkdtemp(own.data()), nullptr);
+  const std::filesystem::path long_path = std::filesystem::path(own) / std::string(100, 'x');
+  std::filesystem::create_directory(long_path);
+  {
+    const TemporaryFolder too_long(long_path);
+    EXPECT_THROW(KeyServer(), UserError);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(long_path));
+  std::filesystem::remove_all(own);
+}
+
+TEST(Rendezvous, AServerWithoutDescriptorsTellsInsteadOfSpinning) {
+  KeyServer server;
+  KeyClient member(server.path());
+  member.exchange({}, {}, 1s);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(0);
+  close(next);
+  // One more, which the client takes before the server can.
+  const rlimit scarce{static_cast<rlim_t>(next) + 1, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &scarce), 0);
+  {
+    KeyClient late(server.path());
+    EXPECT_EQ(lost_words([&] { member.exchange({}, {"never"}, 5s); }),
+              "the key server cannot admit another rank: Too many open files");
+    EXPECT_NE(lost_words([&] { late.exchange({}, {}, 5s); }), "(nothing was lost)");
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+}
+
 TEST(Rendezvous, ClientsOfAnotherUserAreRefused) {
   KeyServer server(geteuid() + 1);
   KeyClient client(server.path());
-  EXPECT_NE(lost_words([&] { client.exists({"a"}); }).find("refused: the key server serves user"),
+  EXPECT_NE(lost_words([&] { client.exchange({}, {"a"}, 1s); }).find("refused: the key server serves user"),
             std::string::npos);
 }
 
@@ -169,9 +253,8 @@ TEST(Rendezvous, AnOversizedMessageIsRefusedWithAWord) {
   KeyServer server;
   const Descriptor stranger = connect_to(server.path());
   send_bytes(stranger, std::string(8, '\xff'));
-  EXPECT_EQ(
-      last_words(stranger),
-      (Reply{Reply::Kind::refused, 0, {"a message of 4294967295 bytes; at most 67108864 are allowed"}}));
+  EXPECT_EQ(last_words(stranger),
+            (Reply{Reply::Kind::refused, {"a message of 4294967295 bytes; at most 67108864 are allowed"}}));
 }
 
 TEST(Rendezvous, GarbageEndsOneConnectionAndNothingElse) {

@@ -21,7 +21,8 @@ struct SpawnOptions {
 // KeyServer), TESSERA_JOB and TESSERA_GENERATION in their environment, and returns when none is left. Their stdout
 // is passed through; their stderr is kept (its last 64 KiB per rank) and told at the end. Returns 0, or the exit
 // code of the rank that failed first, or 128 + signal, also of a SIGINT or SIGTERM to the caller; other
-// threads of the caller must not take these two.
+// threads of the caller must not take these two. Raises this process's limit of open files if the ranks need more;
+// throws UserError when it can't.
 int run_local_ranks(const SpawnOptions& options);
 
 }  // namespace tessera::launch

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -157,6 +158,32 @@ TEST_F(Spawn, AProgramThatDoesNotExistIsNamed) {
       report_,
       "rank 0 failed first (exit code 127): cannot start /no/such/program: No such file or directory\n");
   EXPECT_THROW(run_local_ranks(shell(0, "true")), UserError);
+}
+
+TEST_F(Spawn, AskForMoreDescriptorsWhenTheyAreFewAndSayWhenThereAreNone) {
+  const auto code_with_limit = [&](rlimit limit) {
+    const pid_t launcher = fork();
+    if (launcher == 0) {
+      setrlimit(RLIMIT_NOFILE, &limit);
+      try {
+        _exit(run(shell(20, "exit 0")));
+      } catch (const std::exception& error) {
+        std::ofstream(folder_ / "error") << error.what();
+        _exit(exit_code(error));
+      }
+    }
+    int status = 0;
+    waitpid(launcher, &status, 0);
+    return WEXITSTATUS(status);
+  };
+  rlimit now;
+  getrlimit(RLIMIT_NOFILE, &now);
+  EXPECT_EQ(code_with_limit({24, now.rlim_max}), 0) << contents(folder_ / "error");
+  EXPECT_EQ(code_with_limit({24, 71}), kExitUserError);
+  EXPECT_EQ(contents(folder_ / "error"),
+            "20 ranks need 72 open files in the launcher, but the system allows 71. Raise the limit (ulimit "
+            "-Hn 72) "
+            "or start fewer ranks.");
 }
 
 TEST_F(Spawn, OnlyTheTailOfALongStderrIsKept) {

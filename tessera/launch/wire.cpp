@@ -72,7 +72,7 @@ class Reader {
 
 std::string encode(const Request& request) {
   std::string body(1, static_cast<char>(request.kind));
-  append_number(body, static_cast<std::uint64_t>(request.number), 8);
+  append_number(body, static_cast<std::uint64_t>(request.timeout_milliseconds), 8);
   append_number(body, request.puts.size(), 4);
   for (const auto& [key, value] : request.puts) {
     append_text(body, key);
@@ -84,7 +84,6 @@ std::string encode(const Request& request) {
 
 std::string encode(const Reply& reply) {
   std::string body(1, static_cast<char>(reply.kind));
-  append_number(body, static_cast<std::uint64_t>(reply.number), 8);
   append_texts(body, reply.texts);
   return with_length(body);
 }
@@ -95,7 +94,7 @@ std::optional<Request> parse_request(std::string_view body) {
   const std::uint64_t kind = in.number(1);
   if (kind > static_cast<std::uint64_t>(Request::Kind::goodbye)) return std::nullopt;
   request.kind = static_cast<Request::Kind>(kind);
-  request.number = static_cast<std::int64_t>(in.number(8));
+  request.timeout_milliseconds = static_cast<std::int64_t>(in.number(8));
   const std::uint64_t num_puts = in.number(4);
   for (std::uint64_t i = 0; i < num_puts && in.good(); ++i) {
     std::string key = in.text();
@@ -112,7 +111,6 @@ std::optional<Reply> parse_reply(std::string_view body) {
   const std::uint64_t kind = in.number(1);
   if (kind > static_cast<std::uint64_t>(Reply::Kind::refused)) return std::nullopt;
   reply.kind = static_cast<Reply::Kind>(kind);
-  reply.number = static_cast<std::int64_t>(in.number(8));
   reply.texts = in.texts();
   if (!in.ended_well()) return std::nullopt;
   return reply;

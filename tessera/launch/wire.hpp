@@ -16,9 +16,9 @@ inline constexpr std::uint32_t kMaxBodyBytes = 64u << 20;
 inline constexpr std::size_t kLengthBytes = 4;
 
 struct Request {
-  enum class Kind : std::uint8_t { exchange, add, exists, goodbye };
+  enum class Kind : std::uint8_t { exchange, goodbye };
   Kind kind = Kind::exchange;
-  std::int64_t number = 0;  // exchange: time limit in milliseconds; add: the amount
+  std::int64_t timeout_milliseconds = 0;
   KeyValues puts;
   std::vector<std::string> keys;
   bool operator==(const Request&) const = default;
@@ -26,9 +26,8 @@ struct Request {
 
 struct Reply {
   // missing: the keys that did not come in time; lost, refused: words.
-  enum class Kind : std::uint8_t { values, sum, found, missing, lost, refused };
+  enum class Kind : std::uint8_t { values, missing, lost, refused };
   Kind kind = Kind::values;
-  std::int64_t number = 0;
   std::vector<std::string> texts;
   bool operator==(const Reply&) const = default;
 };
