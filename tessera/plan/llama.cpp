@@ -53,6 +53,29 @@ Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, bo
           .work_bytes = (s.n * in + s.n * s.h) * s.c};
 }
 
+// The vocabulary loss, as Note [Loss gradient in the forward] has it: logits, dx and dW are multiplied out chunk by
+// chunk in the forward, dx and dW are kept, and the backward only scales them.
+Piece loss(const Sizes& s) {
+  constexpr std::int64_t kChunkTokens = 512;
+  const std::int64_t rows = std::min(s.n, kChunkTokens), chunks = (s.n + kChunkTokens - 1) / kChunkTokens;
+  const std::int64_t narrow = s.c < s.a ? s.c : 0;  // bytes of what exists only if logits must be widened
+  const std::int64_t logits = s.n * s.v, weight = s.v * s.h, x = s.n * s.h;
+  // Log-softmax, exp and mask go over wide logits, which are widened before and narrowed after.
+  const std::int64_t passes = 3 * logits * s.a + (narrow ? logits * (s.c + s.a) : 0);
+  const std::int64_t dw = chunks * weight * (s.a + narrow);
+  const std::int64_t softmax_scratch = rows * s.v * (2 * s.a + narrow);
+  const std::int64_t product_scratch =
+      rows * s.v * (s.a + narrow) + std::max(rows * s.h * s.c, weight * narrow);
+  return {.name = "loss",
+          .flops = 3 * product_flops(s.n, s.h, s.v),
+          .backward_flops = 0,
+          .bytes_read = (3 * x + 2 * chunks * weight + 2 * logits) * s.c + passes + dw,
+          .bytes_written = (logits + 2 * x) * s.c + passes + dw,
+          .tape_bytes = x * s.c + weight * s.a,
+          .work_bytes = weight * s.a,
+          .scratch_bytes = std::max(softmax_scratch, product_scratch)};
+}
+
 Piece named(Piece piece, std::vector<std::string> reads, std::vector<std::string> writes) {
   piece.reads = std::move(reads);
   piece.writes = std::move(writes);
@@ -102,10 +125,11 @@ program::Unit block_unit(const spec::Run& run, std::int64_t layer) {
       .tape_bytes = s.n * (2 * s.h + 2 * s.k) * s.c + s.n * s.heads * s.a};
   Piece up = norm_and_product("norm+up", s, 2 * s.f);
   up.tape_bytes += 2 * s.n * s.f * s.c;  // the gate's derivative needs both halves
+  // silu(gate) is written, read again, and kept beside the product that `down` reads.
   const Piece gate{.name = "gate",
-                   .bytes_read = 2 * s.n * s.f * s.c,
-                   .bytes_written = s.n * s.f * s.c,
-                   .tape_bytes = s.n * s.f * s.c};
+                   .bytes_read = 3 * s.n * s.f * s.c,
+                   .bytes_written = 2 * s.n * s.f * s.c,
+                   .tape_bytes = 2 * s.n * s.f * s.c};
   return {cat("block.", layer),
           {named(norm_and_product("norm+qkv", s, s.h + 2 * s.k), {"hidden"}, {"qkv"}),
            named(attention, {"qkv"}, {"attended"}),
@@ -116,15 +140,11 @@ program::Unit block_unit(const spec::Run& run, std::int64_t layer) {
 
 program::Unit head_unit(const spec::Run& run) {
   const Sizes s(run);
-  // The loss is computed in `a` bytes: logits are widened first if they are narrower, and log-softmax is kept.
-  const std::int64_t widened = s.c < s.a ? s.n * s.v * s.a : 0;
-  const Piece loss{.name = "loss",
-                   .bytes_read = s.n * s.v * s.c + widened,
-                   .bytes_written = widened + s.n * s.v * s.a,
-                   .tape_bytes = s.n * s.v * s.a};
-  return {"head",
-          {named(norm_and_product("norm+logits", s, s.v), {"hidden"}, {"logits"}),
-           named(loss, {"logits", "targets"}, {"loss"})}};
+  const Piece norm{.name = "norm",
+                   .bytes_read = (s.n * s.h + s.h) * s.c,
+                   .bytes_written = s.n * s.h * s.c,
+                   .tape_bytes = s.n * s.a};
+  return {"head", {named(norm, {"hidden"}, {"normed"}), named(loss(s), {"normed", "targets"}, {"loss"})}};
 }
 
 std::vector<Parameter> embedding_parameters(const spec::Model& m) {

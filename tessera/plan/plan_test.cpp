@@ -154,22 +154,64 @@ TEST(Describe, HiddenValuesHoldAMicroBatch) {
 TEST(Describe, CountsFlopsAsThePublishedFormula) {
   const spec::Run run = small();
   const spec::Model& m = run.model;
-  double forward = 0;
+  double described = 0;
   for (const auto& unit : describe(run).units)
-    for (const auto& piece : unit.pieces) forward += piece.flops;
+    for (const auto& piece : unit.pieces) described += piece.flops + piece.backward_flops;
   const double h = m.hidden, s = m.sequence, layers = m.layers;
   const double training =
       12 * s * layers * h * h *
       (1 + double(m.kv_heads) / m.heads + s / h + m.ffn / h * 1.5 + m.vocab / (2 * layers * h));
-  EXPECT_NEAR(3 * forward, training, 1e-9 * training);
+  EXPECT_NEAR(described, training, 1e-9 * training);
 }
 
-// Forward, per token and layer with fp32: 2 normalised inputs, q and its output, middle (5h), k and v (2k), gate, up
-// and product (3f), two norm statistics and a row sum per head.
+// Forward, per token and layer with fp32: 2 normalised inputs, q and its output, middle (5h), k and v (2k), gate, up,
+// silu(gate) and product (4f), two norm statistics and a row sum per head.
 TEST(Describe, TapeOfABlockIsAsComputedByHand) {
   const Tables tables = describe(small());
   EXPECT_EQ(bytes_of(program::Cell{program::CellKind::tape, 1, 0}, tables),
-            16 * 4 * (5 * 48 + 2 * 16 + 3 * 100 + 2 + 6));
+            16 * 4 * (5 * 48 + 2 * 16 + 4 * 100 + 2 + 6));
+}
+
+// Norm statistics and dx per token, one dW: no logits, whose 600 tokens would hold more than all of it.
+TEST(Describe, HeadKeepsItsGradientsAndNoLogits) {
+  spec::Run run = small();
+  run.model.vocab = 7000;
+  run.model.sequence = 600;
+  const std::int64_t n = 600, h = 48, v = 7000;
+  const std::tuple<spec::Precision, std::int64_t, std::int64_t, std::int64_t> table[] = {
+      // precision, bytes computed with, bytes of the loss, scratch: logits (narrow too), log-softmax of 512 tokens
+      {spec::Precision::fp32, 4, 4, 512 * v * (4 + 4)},
+      {spec::Precision::fp64, 8, 8, 512 * v * (8 + 8)},
+      {spec::Precision::bf16, 2, 4, 512 * v * (2 + 4 + 4)}};
+  for (const auto& [precision, c, a, scratch] : table) {
+    run.layout.precision = precision;
+    const Tables tables = describe(run);
+    EXPECT_EQ(bytes_of(program::Cell{program::CellKind::tape, 3, 0}, tables), n * a + n * h * c + v * h * a);
+    EXPECT_EQ(bytes_of(program::Cell{program::CellKind::weight_work, 3, 0}, tables), v * h * a);
+    EXPECT_EQ(tables.units.back().pieces.back().scratch_bytes, scratch);
+  }
+}
+
+// In bf16 a chunk's dW is made narrow before it is added: [vocab, hidden], beside the chunk's wide and narrow d_logits.
+TEST(Describe, AWideHeadNeedsMostScratchForItsWeightGradient) {
+  spec::Run run = small();
+  run.model.hidden = 4800;
+  run.layout.precision = spec::Precision::bf16;
+  EXPECT_EQ(describe(run).units.back().pieces.back().scratch_bytes, 16 * 30 * (4 + 2) + 30 * 4800 * 2);
+}
+
+TEST(Describe, HeadMultipliesThreeTimesInTheForwardAndNeverInTheBackward) {
+  const Tables tables = describe(small());
+  double forward = 0, backward = 0;
+  for (const auto& piece : tables.units.back().pieces) {
+    forward += piece.flops;
+    backward += piece.backward_flops;
+  }
+  EXPECT_EQ(forward, 3.0 * 2 * 16 * 48 * 30);
+  EXPECT_EQ(backward, 0);
+  const auto& qkv = tables.units[1].pieces.front();
+  EXPECT_EQ(qkv.flops, 2.0 * 16 * 48 * (48 + 2 * 16));
+  EXPECT_EQ(qkv.backward_flops, 2 * qkv.flops);
 }
 
 TEST(Describe, HoldsATrillionParametersWithoutOverflow) {

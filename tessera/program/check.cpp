@@ -24,7 +24,8 @@ void check_budget(const Program& program, std::uint32_t rank_class, std::int64_t
                      bytes_text(kind(CellKind::weight_grad) + kind(CellKind::shard_grad)), ", optimizer ",
                      bytes_text(kind(CellKind::state)), ", tapes ",
                      bytes_text(kind(CellKind::tape) + kind(CellKind::weight_work)), ", values ",
-                     bytes_text(kind(CellKind::value) + kind(CellKind::gradient)))});
+                     bytes_text(kind(CellKind::value) + kind(CellKind::gradient)), ", scratch ",
+                     bytes_text(static_cast<double>(memory.scratch_at_peak)))});
 }
 
 }  // namespace

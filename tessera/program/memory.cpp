@@ -1,5 +1,7 @@
 #include "tessera/program/memory.hpp"
 
+#include <algorithm>
+
 #include "tessera/program/effects.hpp"
 
 namespace tessera::program {
@@ -49,6 +51,16 @@ void add_durable(const Sequence& sequence, const Tables& tables, Replay& replay)
   }
 }
 
+// What the op holds only while it runs. Pieces run one after the other.
+std::int64_t scratch_bytes(const Op& op, const Tables& tables) {
+  if (op.what != What::forward && op.what != What::recompute) return 0;
+  const Segment& segment = tables.segments[op.item];
+  std::int64_t most = 0;
+  for (std::uint32_t i = 0; i < segment.num_pieces; ++i)
+    most = std::max(most, tables.units[segment.unit].pieces[segment.first_piece + i].scratch_bytes);
+  return most;
+}
+
 }  // namespace
 
 Memory replay_memory(const Sequence& sequence, const Tables& tables) {
@@ -68,10 +80,12 @@ Memory replay_memory(const Sequence& sequence, const Tables& tables) {
     if (in_place) end();
     for (const auto* list : {&found.makes, &found.adds, &found.returns})
       for (const Cell& cell : *list) replay.add(cell);
-    memory.during.push_back(replay.bytes());
-    if (replay.bytes() > memory.peak_bytes) {
-      memory.peak_bytes = replay.bytes();
+    const std::int64_t scratch = scratch_bytes(op, tables);
+    memory.during.push_back(replay.bytes() + scratch);
+    if (memory.during.back() > memory.peak_bytes) {
+      memory.peak_bytes = memory.during.back();
       memory.peak_op = at;
+      memory.scratch_at_peak = scratch;
       memory.at_peak = replay.by_kind();
     }
     end();

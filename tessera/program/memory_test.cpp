@@ -41,6 +41,22 @@ TEST(Memory, OfTheSmallestProgramIsAsComputedByHand) {
   EXPECT_EQ(memory.end_bytes, durable);
 }
 
+TEST(Memory, CountsTheScratchOfAForwardOnlyWhileItRuns) {
+  Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true});
+  const Program program = data_parallel(tables, {});
+  const Memory before = replay_memory(program.classes[0], tables);
+  tables.units[1].pieces = {{.name = "a", .tape_bytes = 100, .scratch_bytes = 3000},
+                            {.name = "b", .scratch_bytes = 5000}};
+  tables.segments[1].num_pieces = 2;
+  const Memory memory = replay_memory(program.classes[0], tables);
+  std::vector<std::int64_t> expected = before.during;
+  expected[2] += 5000;  // 1F0
+  EXPECT_EQ(memory.during, expected);
+  EXPECT_EQ(memory.peak_bytes, expected[2]);
+  EXPECT_EQ(memory.peak_op, 2u);
+  EXPECT_EQ(memory.scratch_at_peak, 5000);
+}
+
 TEST(Memory, CountsGatheredWeightsFromGatherToFree) {
   const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true, .resident = false});
   const Program program = data_parallel(tables, {});

@@ -30,13 +30,15 @@ struct Collective {
   bool operator==(const Collective&) const = default;
 };
 
-// A part of a unit's forward for one micro-batch on one rank; its backward costs twice the FLOPs.
+// A part of a unit for one micro-batch on one rank.
 struct Piece {
   std::string name;
-  double flops = 0;
+  double flops = 0;                                // of the forward
+  double backward_flops = 2 * flops;               // of both halves: each product's input and weight gradient
   std::int64_t bytes_read = 0, bytes_written = 0;  // memory traffic of the forward
   std::int64_t tape_bytes = 0;                     // kept for the backward, the segment's inputs not counted
   std::int64_t work_bytes = 0;                     // kept from backward_input to backward_weight
+  std::int64_t scratch_bytes = 0;                  // held only while its forward runs
   std::vector<std::string> reads, writes;          // names of values
   std::optional<Collective> collective;
   bool operator==(const Piece&) const = default;
