@@ -20,21 +20,33 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* about, Opt
   return command;
 }
 
+constexpr int kMostProcs = 4096;
+
+// --procs, or --procs N.
+void add_procs(CLI::App* command, Options& options, const char* about) {
+  const auto read = [&options](const CLI::results_t& given) {
+    const std::string& text = given.front();
+    const bool bare = text.empty() || text == "true";
+    const bool number = !bare && text.find_first_not_of("0123456789") == std::string::npos && text.size() < 6;
+    options.procs = bare ? kProcsOfLayout : number ? std::stoi(text) : 0;
+    if (options.procs == 0 || options.procs > kMostProcs)
+      throw UserError(cat("--procs ", text, ": wants a number of local ranks from 1 to ", kMostProcs));
+    return true;
+  };
+  command->add_option("--procs", read, about)->expected(0, 1)->type_name("N");
+}
+
 int dispatch(int argc, char** argv) {
   Options options;
   options.argv.assign(argv, argv + argc);
   CLI::App app{"tessera: trains transformer models on many devices, proven equal to one", "tessera"};
   app.require_subcommand(1);
   auto* train = add_command(app, "train", "train as the run file says", options);
-  train
-      ->add_option("--procs", options.procs,
-                   "start this many local ranks (default: as many as the layout has)")
-      ->check(CLI::Range(1, 4096));
+  add_procs(train, options, "start this many local ranks (default: as many as the layout has)");
   train->add_option("--out", options.out, "folder of metrics.jsonl (default: runs/<name of the run file>)");
   train->add_option("--trace", options.trace, "write a Chrome/Perfetto trace to this file");
   auto* verify = add_command(app, "verify", "compare the layout with one device, in fp64", options);
-  verify->add_option("--procs", options.procs, "use this many local rank processes instead of threads")
-      ->check(CLI::Range(1, 4096));
+  add_procs(verify, options, "rank processes instead of threads: this many, or as many as the layout has");
   auto* bench = app.add_subcommand("bench", "measure on this machine");
   bench->require_subcommand(1);
   auto* step =

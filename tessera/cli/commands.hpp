@@ -14,12 +14,15 @@ class Communicator;
 
 namespace tessera::cli {
 
+inline constexpr int kProcsOfLayout = -1;
+
 struct Options {
   std::string file;                    // the run file
   std::vector<std::string> overrides;  // section.key=value
   bool json = false;
   bool print_config = false;
-  int procs = 0;  // local rank processes; 0: train as many as the layout has, verify none
+  int procs =
+      0;  // local rank processes, or kProcsOfLayout; 0: not said (train as the layout, verify on threads)
   std::string out;
   std::string trace;
   int rounds = 15;                // bench

@@ -97,6 +97,10 @@ TEST_F(Binary, VerifiesOnProcessesAndSaysSoInJson) {
   EXPECT_NE(outcome.out.find("\"passed\": true"), std::string::npos) << outcome.out;
   EXPECT_LE(field(outcome.out, "worst_relative_error"), 1e-10);
   EXPECT_EQ(field(outcome.out, "ranks"), 3);
+  EXPECT_EQ(
+      field(tessera(cat("verify ", path("run.toml"), " layout.dp_replicate=2 --json --procs")).out, "ranks"),
+      2);
+  EXPECT_EQ(tessera(cat("verify ", path("run.toml"), " --procs none")).code, 2);
 }
 
 TEST_F(Binary, ShowsTheErrorOfTheRankThatFailedFirst) {

@@ -68,7 +68,8 @@ TEST(Overlap, HidesMostOfTheReductionsAndSlowsNothingDown) {
     without.insert(without.end(), off.step_seconds.begin(), off.step_seconds.end());
     EXPECT_EQ(off.hidden_share, 0.0) << "without overlap nothing is reduced on a lane of its own";
   }
-  const double ratio = median(with) / median(without);
+  // What disturbs a step only ever adds time, so the lower quartiles are compared.
+  const double ratio = quantile(with, 0.25) / quantile(without, 0.25);
   std::printf("%.0f%% of the all-reduce time lies under compute; step with overlap / without: %.3f\n",
               100 * median(hidden), ratio);
   EXPECT_GE(median(hidden), 0.60);
