@@ -13,6 +13,7 @@
 #include "tessera/checkpoint/safetensors.hpp"
 #include "tessera/collective/threads.hpp"
 #include "tessera/plan/describe.hpp"
+#include "tessera/tensor/flop_count.hpp"
 
 namespace tessera::train {
 namespace {
@@ -112,6 +113,28 @@ TEST(Session, AFailingSourceEndsAllRanksWithItsError) {
     FAIL();
   } catch (const UserError& error) {
     EXPECT_STREQ(error.what(), "the disk is gone");
+  }
+}
+
+// The plan's description of a model can't drift from what the kernels do.
+TEST(Session, KernelsDoTheProductsThatThePlanCounts) {
+  for (const bool tied : {false, true}) {
+    auto run = small_run(1);
+    run.model.tied_embeddings = tied;
+    const auto tables = plan::describe(run);
+    double planned = 0, attention = 0;
+    for (const auto& unit : tables.units)
+      for (const auto& piece : unit.pieces)
+        (piece.name == "attention" ? attention : planned) +=
+            tables.num_micro * (piece.flops + (piece.name == "attention" ? 0 : piece.backward_flops));
+    collective::run_ranks(1, [&](const collective::Communicator& alone) {
+      Session session(run, alone, random_source(run.model));
+      const tensor::FlopCount count;
+      session.step();
+      EXPECT_EQ(static_cast<double>(count.products()), planned);
+      // Forward: two products. Backward: five of the same size, since the kernel makes the scores once more.
+      EXPECT_EQ(static_cast<double>(count.attention()), attention * 3.5);
+    });
   }
 }
 
