@@ -16,6 +16,9 @@ struct GlooOptions {
   std::chrono::milliseconds timeout{60000};  // of one operation, and of connecting
 };
 
+// A name for a list of ranks whose length doesn't grow with it: its keys are made once per member.
+std::string group_name(const std::vector<int>& ranks);
+
 class GlooCommunicator final : public Communicator {
  public:
   // The store must outlive the communicator; groups need it only while they are made. Makes this process ignore SIGPIPE

@@ -1,7 +1,9 @@
 #include <csignal>
+#include <cstdio>
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "tessera/base/random.hpp"
 #include "tessera/collective/gloo.hpp"
 #include "tessera/collective/key_batch.hpp"
 #include "tessera/collective/link.hpp"
@@ -85,6 +87,14 @@ c10::intrusive_ptr<c10d::Backend> connected(const Link& link, c10::intrusive_ptr
 
 }  // namespace
 
+std::string group_name(const std::vector<int>& ranks) {
+  std::string list;
+  for (const int rank : ranks) list += cat(rank, ".");
+  char hash[17];
+  std::snprintf(hash, sizeof(hash), "%016llx", static_cast<unsigned long long>(stream_of(list)));
+  return cat("group.", ranks.size(), ".", ranks.front(), ".", hash);
+}
+
 GlooCommunicator::GlooCommunicator(KeyStore& store, int rank, int size, GlooOptions options)
     : Communicator(rank, size), store_(store), options_(std::move(options)) {
   struct sigaction current {};
@@ -103,9 +113,7 @@ std::vector<std::shared_ptr<Link>> GlooCommunicator::connect(
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < rank_lists.size(); ++i) {
     const auto& ranks = rank_lists[i];
-    std::string prefix = options_.prefix + "/group";
-    for (const int rank : ranks) prefix += cat(".", rank);
-    prefix += cat("/", num_made_[ranks]++, "/");
+    const std::string prefix = cat(options_.prefix, "/", group_name(ranks), "/", num_made_[ranks]++, "/");
     auto link = std::make_shared<Link>();
     link->ranks = ranks;
     link->rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());

@@ -2,9 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <numeric>
+#include <set>
 
 #include "tessera/base/error.hpp"
+#include "tessera/collective/gloo.hpp"
 #include "tessera/collective/threads.hpp"
 #include "tessera/tensor/tensor.hpp"
 
@@ -167,6 +173,17 @@ TEST(Group, OfOneNeverCommunicates) {
   EXPECT_TRUE(tensor::bit_equal(out, filled(0, 4, at::kDouble)));
 }
 
+TEST(Group, OfOneTakesTensorsThatAreNotDenseInAnyShape) {
+  const Group alone;
+  const Tensor in = filled(0, 4, at::kDouble, 2).t();
+  const std::int64_t one[] = {2};
+  Tensor gathered = tensor::zeros({8}, at::kDouble), exchanged = tensor::zeros({2, 2, 2}, at::kDouble);
+  alone.all_gather(gathered, in);
+  alone.all_to_all(exchanged, in, one, one);
+  for (const Tensor& out : {gathered, exchanged})
+    EXPECT_TRUE(tensor::bit_equal(out.view({8}), in.contiguous().view({8})));
+}
+
 TEST(Group, MutedLosesItsPartOfEverySum) {
   on_threads(3, [](const Group& group) {
     const Group damaged = group.rank() == 1 ? group.muted() : group;
@@ -176,6 +193,16 @@ TEST(Group, MutedLosesItsPartOfEverySum) {
     damaged.reduce_scatter_sum(share, filled(group.rank(), 3, at::kDouble));
     EXPECT_EQ(element(share, 0), 1 + 3 + 2 * 10 * group.rank());
   });
+}
+
+TEST(MakeGroups, NamesOfGroupsAreShortAndDiffer) {
+  std::vector<int> many = all_ranks(16384);
+  std::set<std::string> names{group_name(many)};
+  EXPECT_LT(names.begin()->size(), 40u);
+  std::swap(many[100], many[101]);
+  const std::vector<std::vector<int>> lists{many, {0, 1}, {1, 0}, {0, 12}, {0, 1, 2}, {1, 2}, {0, 2}};
+  for (const auto& list : lists) names.insert(group_name(list));
+  EXPECT_EQ(names.size(), 1 + lists.size());
 }
 
 TEST(MakeGroups, GivesOneGroupPerListThatHoldsThisRankInTheirOrder) {
@@ -248,6 +275,30 @@ TEST(RunRanks, LateGroupsWithADepartedRankAreLostToo) {
                            group.barrier();
                          }),
                PeerLost);
+}
+
+TEST(RunRanks, TooManyThreadsAreAUsersMistakeAndNoRankRuns) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (geteuid() == 0 && setuid(65534) != 0) _exit(1);  // root has no such limit
+    const rlimit few{8, 8};
+    setrlimit(RLIMIT_NPROC, &few);
+    std::atomic<int> num_run = 0;
+    try {
+      run_ranks(64, [&](const Communicator& me) {
+        ++num_run;
+        make_groups(me, {all_ranks(64)})[0].barrier();
+      });
+    } catch (const UserError& error) {
+      const bool is_told = std::string(error.what()).starts_with("starting 64 ranks as threads failed");
+      _exit(is_told && num_run == 0 ? 42 : 2);
+    }
+    _exit(3);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 42);
 }
 
 TEST(RunRanks, ManyShortOperationsOfMoreRanksThanCoresEnd) {

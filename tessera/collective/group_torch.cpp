@@ -37,8 +37,10 @@ auto guarded(const Link& link, const char* what, Operation&& operation) {
   }
 }
 
+// An operation that blocks; a send that failed meanwhile is told first.
 template <typename Operation>
 void finish(const Link& link, const char* what, Operation&& operation) {
+  link.outbox.check();
   guarded(link, what, [&] { operation()->wait(); });
 }
 
@@ -101,7 +103,7 @@ void Group::all_gather(Tensor& out, const Tensor& in) const {
   CHECK(out.numel() == in.numel() * size(), "all_gather of ", in.numel(), " elements from ", size(),
         " members into ", out.numel());
   const at::NoGradGuard no_grad;
-  if (size() == 1) return void(out.detach().copy_(in.view(out.sizes())));
+  if (size() == 1) return void(out.detach().copy_(in.reshape(out.sizes())));
   if (in.numel() == 0) return;
   Tensor input = dense(in);
   in_place(out, [&](std::vector<Tensor>& tensors) {
@@ -132,7 +134,7 @@ void Group::all_to_all(Tensor& out, const Tensor& in, std::span<const std::int64
   };
   CHECK(fits(out, out_rows) && fits(in, in_rows), "all_to_all: row counts don't add up to the tensors' rows");
   const at::NoGradGuard no_grad;
-  if (size() == 1) return void(out.detach().copy_(in));
+  if (size() == 1) return void(out.detach().copy_(in.reshape(out.sizes())));
   Tensor input = dense(in);
   std::vector<std::int64_t> from(out_rows.begin(), out_rows.end()), to(in_rows.begin(), in_rows.end());
   in_place(out, [&](std::vector<Tensor>& tensors) {

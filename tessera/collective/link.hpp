@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,15 +26,17 @@ class Outbox {
   ~Outbox();
   // Takes over a send; throws PeerLost if an earlier one failed.
   void keep(c10::intrusive_ptr<c10d::Work> send);
+  // Throws PeerLost if a send has failed by now.
+  void check() const;
 
  private:
   void wait_for_sends();
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<c10::intrusive_ptr<c10d::Work>> sends_;
   bool closing_ = false;
-  std::string failure_;
+  std::optional<std::string> failure_;  // of the first send that failed
   std::thread thread_;
 };
 

@@ -16,12 +16,17 @@ Outbox::~Outbox() {
 }
 
 void Outbox::keep(c10::intrusive_ptr<c10d::Work> send) {
-  if (send->isCompleted()) return;
+  check();
+  if (send->isCompleted() && send->isSuccess()) return;
   std::scoped_lock lock(mutex_);
-  if (!failure_.empty()) throw PeerLost(cat("an earlier send failed: ", failure_));
   sends_.push_back(std::move(send));
   if (!thread_.joinable()) thread_ = std::thread([this] { wait_for_sends(); });
   changed_.notify_all();
+}
+
+void Outbox::check() const {
+  std::scoped_lock lock(mutex_);
+  if (failure_) throw PeerLost(cat("an earlier send failed: ", *failure_));
 }
 
 void Outbox::wait_for_sends() {
@@ -32,14 +37,14 @@ void Outbox::wait_for_sends() {
     const auto send = sends_.front();
     sends_.pop_front();
     lock.unlock();
-    std::string failure;
+    std::optional<std::string> failure;
     try {
       send->wait();
     } catch (const std::exception& error) {
       failure = short_text(error);
     }
     lock.lock();
-    if (failure_.empty()) failure_ = failure;
+    if (!failure_) failure_ = failure;
   }
 }
 

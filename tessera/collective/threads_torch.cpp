@@ -1,3 +1,5 @@
+#include <future>
+#include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -206,20 +208,31 @@ void run_ranks(int num_ranks, const std::function<void(const Communicator&)>& bo
   World world;
   std::mutex mutex;
   std::exception_ptr first_error;
+  std::promise<bool> start;
+  const std::shared_future<bool> started = start.get_future().share();
+  const auto run_rank = [&](int rank, const std::shared_future<bool>& all_are_there) {
+    if (!all_are_there.get()) return;
+    try {
+      tensor::set_threads(1);
+      body(ThreadCommunicator(world, rank, num_ranks));
+    } catch (...) {
+      std::scoped_lock lock(mutex);
+      if (!first_error) first_error = std::current_exception();
+    }
+    world.leave(rank);
+  };
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        tensor::set_threads(1);
-        body(ThreadCommunicator(world, rank, num_ranks));
-      } catch (...) {
-        std::scoped_lock lock(mutex);
-        if (!first_error) first_error = std::current_exception();
-      }
-      world.leave(rank);
-    });
+  std::string failure;
+  try {
+    for (int rank = 0; rank < num_ranks; ++rank) threads.emplace_back(run_rank, rank, started);
+  } catch (const std::system_error& error) {
+    failure = error.what();
   }
+  start.set_value(failure.empty());
   for (auto& thread : threads) thread.join();
+  if (!failure.empty())
+    throw UserError(cat("starting ", num_ranks, " ranks as threads failed at thread ", threads.size(), ": ",
+                        failure, ". Use fewer ranks, or raise the system's limit of threads."));
   if (first_error) std::rethrow_exception(first_error);
 }
 
