@@ -39,6 +39,7 @@ void join_launcher(const spec::Run& run, const std::function<void(const collecti
 
 spec::Run load_run(const Options& options) {
   spec::Run run = spec::load(options.file, options.overrides);
+  spec::validate(run);  // before its sizes are multiplied
   const std::int64_t ranks = run.layout.ranks();
   if (options.procs > 0 && ranks == 1) run.layout.dp_replicate = options.procs;
   if (options.procs > 0 && run.layout.ranks() != options.procs)

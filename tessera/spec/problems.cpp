@@ -81,6 +81,23 @@ void check_ranks(const Run& run, Findings& findings) {
       cat("is fewer than the ", ranks, " ranks of the layout (pp * dp_replicate * dp_shard * cp * tp)"));
 }
 
+// What is planned counts bytes and tokens in 64 bits. A value takes up to 8 bytes, a parameter up to 32 (with gradient
+// and moments) and a block keeps under 10 values per token and channel: 2^56 of either leave room.
+void check_totals(const Run& run, Findings& findings) {
+  constexpr double kMaxValues = 0x1p56, kMaxTokens = 0x1p62;
+  const auto x = [](std::int64_t size) { return static_cast<double>(size); };
+  const Model& m = run.model;
+  const double hidden = x(m.hidden), ffn = x(m.ffn), vocab = x(m.vocab), layers = x(m.layers);
+  findings.need(layers * (4 * hidden * hidden + 3 * hidden * ffn) + 2 * vocab * hidden <= kMaxValues,
+                "model.hidden", "with layers, ffn and vocab makes more than 2^56 parameters");
+  findings.need(x(run.layout.micro_batch) * x(m.sequence) * (hidden + ffn + vocab) * layers <= kMaxValues,
+                "layout.micro_batch",
+                "is too large: micro_batch * model.sequence * (model.hidden + model.ffn + model.vocab) * "
+                "model.layers is above 2^56");
+  findings.need(x(run.training.steps) * x(run.training.global_batch) * x(m.sequence) <= kMaxTokens,
+                "training.steps", "with global_batch and model.sequence makes more than 2^62 tokens");
+}
+
 void check_implemented(const Run& run, Findings& findings) {
   findings.need_one_of("model.family", {"llama"});
   for (const auto* axis : {"layout.pp", "layout.cp", "layout.tp", "layout.ep"})
@@ -90,7 +107,7 @@ void check_implemented(const Run& run, Findings& findings) {
                            run.layout.dp_replicate * run.layout.dp_shard, " instead"));
   findings.need_one_of("layout.tp_kind", {"1d"});
   findings.need_one_of("layout.zero", {"0"});
-  findings.need_one_of("layout.schedule", {"1f1b", "gpipe"});
+  findings.need_one_of("layout.schedule", {"1f1b"});
   findings.need_one_of("layout.virtual_stages", {"1"});
   findings.need_one_of("layout.recompute", {"none"});
   findings.need_one_of("layout.precision", {"fp32", "fp64", "bf16"});
@@ -107,6 +124,7 @@ std::vector<Problem> problems(const Run& run) {
   check_model(run.model, findings);
   check_training(run.training, findings);
   check_ranks(run, findings);
+  check_totals(run, findings);
   check_implemented(run, findings);
   return findings.take();
 }

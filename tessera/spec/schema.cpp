@@ -16,7 +16,7 @@ Range above(double least) { return {.least = least, .open_least = true}; }
 Range from_to(double least, double most) { return {.least = least, .most = most}; }
 Range from_below(double least, double most) { return {.least = least, .most = most, .open_most = true}; }
 
-// Sizes have an upper bound so that their products stay below 2^63: layers * hidden * ffn and the like.
+// Sizes have an upper bound so that products of two stay below 2^63; problems() looks at the longer ones.
 constexpr double kMaxLayers = 1 << 16, kMaxWidth = 1 << 20, kMaxTokens = 1 << 24, kMaxAxis = 1 << 20;
 
 template <typename Part>
@@ -135,7 +135,8 @@ void declare_cluster(std::vector<Key>& keys) {
   section.add("transport", &Cluster::transport,
               "how ranks talk: processes over gloo, or threads of one process");
   section.add("devices", &Cluster::devices, from_to(0, kMaxAxis), "0: as many as the layout needs");
-  section.add("timeout_seconds", &Cluster::timeout_seconds, above(0), "how long a rank waits for another");
+  section.add("timeout_seconds", &Cluster::timeout_seconds, from_to(0.001, 1e7),
+              "how long a rank waits for another");
 }
 
 }  // namespace
