@@ -44,7 +44,8 @@ std::vector<Problem> check(const Program& program, const CheckOptions& options) 
     check_order(program, c, out);
     if (options.budget_bytes > 0) check_budget(program, c, options.budget_bytes, out);
   }
-  check_meetings(program, options, out);
+  check_compute(program, out);
+  check_meetings(program, out);
   return out;
 }
 

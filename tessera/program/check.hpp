@@ -19,10 +19,6 @@ struct Problem {
 
 struct CheckOptions {
   std::int64_t budget_bytes = 0;  // of each rank; 0: no limit
-  // How communication may block. All three by default: a program should run on any transport.
-  bool buffered = true;    // a send ends without its receive
-  bool rendezvous = true;  // a send ends with its receive
-  bool one_queue = true;   // rendezvous, and all communication of a rank in one queue
 };
 
 // Every problem found, none for a program that may run. O(ops).

@@ -3,36 +3,24 @@
 #include <tuple>
 
 #include "tessera/base/text.hpp"
-#include "tessera/mesh/mesh.hpp"
 #include "tessera/program/check_parts.hpp"
 #include "tessera/program/meetings.hpp"
+#include "tessera/program/ranks.hpp"
 #include "tessera/program/text.hpp"
 
 namespace tessera::program {
 namespace {
 
-bool is_group_op(const Op& op) {
-  return op.along >= 0 && (op.what == What::gather || op.what == What::reduce || op.what == What::sum ||
-                           op.what == What::exchange);
-}
-
-// Finds, for each class, who stands on the other side. Ranks of a class are equal by symmetry, so one stands
-// for all.
+// Finds, for each class, who stands on the other side. Ranks of a class meet the same classes, so one stands for
+// all.
 class Matcher {
  public:
   Matcher(const Program& program, Meetings& meetings, std::vector<Problem>& out)
-      : program_(program), meetings_(meetings), out_(out), first_rank_(program.classes.size(), -1) {
-    std::vector<mesh::Axis> axes;
-    for (const Axis& axis : program.tables.axes) axes.emplace_back(axis.name, axis.size);
-    const mesh::Mesh mesh(std::move(axes));
-    for (const AxisSet& set : program.tables.axis_sets) {
-      std::vector<std::string> names;
-      for (const std::int16_t axis : set.axes) names.push_back(program.tables.axes[axis].name);
-      sets_.push_back(mesh.along(std::span<const std::string>(names)));
-    }
-    const auto& classes = program.tables.class_of_rank;
-    for (std::size_t rank = classes.size(); rank-- > 0;)
-      first_rank_[classes[rank]] = static_cast<mesh::Rank>(rank);
+      : program_(program),
+        meetings_(meetings),
+        out_(out),
+        first_rank_(first_ranks(program)),
+        sets_(sets_of(program.tables)) {
     collect();
   }
 
@@ -127,8 +115,8 @@ class Matcher {
   const Program& program_;
   Meetings& meetings_;
   std::vector<Problem>& out_;
-  std::vector<mesh::Rank> first_rank_;
-  std::vector<mesh::AxisSet> sets_;
+  const std::vector<mesh::Rank> first_rank_;
+  const std::vector<mesh::AxisSet> sets_;
   std::map<std::pair<std::uint32_t, std::int16_t>, Ops> groups_;
   std::map<Channel, Ops> sends_, receives_;
   std::map<Channel, bool> taken_;
@@ -137,15 +125,16 @@ class Matcher {
 
 }  // namespace
 
-void check_meetings(const Program& program, const CheckOptions& options, std::vector<Problem>& out) {
-  Meetings meetings(program);
+void check_meetings(const Program& program, std::vector<Problem>& out) {
   const std::size_t before = out.size();
+  check_symmetry(program, out);
+  if (out.size() > before) return;  // partners would be sought in the wrong classes
+  Meetings meetings(program);
   Matcher(program, meetings, out).run();
   if (out.size() > before) return;  // whoever has no partner is stuck: one word about it is enough
-  if (options.buffered) meetings.walk({.rendezvous = false, .one_queue = false}, "buffered sends", out);
-  if (options.rendezvous) meetings.walk({.rendezvous = true, .one_queue = false}, "rendezvous sends", out);
-  if (options.one_queue)
-    meetings.walk({.rendezvous = true, .one_queue = true}, "rendezvous sends and one queue a rank", out);
+  meetings.walk({.rendezvous = false, .one_queue = false}, "buffered sends", out);
+  meetings.walk({.rendezvous = true, .one_queue = false}, "rendezvous sends", out);
+  meetings.walk({.rendezvous = true, .one_queue = true}, "rendezvous sends and one queue a rank", out);
 }
 
 }  // namespace tessera::program

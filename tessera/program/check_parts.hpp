@@ -19,7 +19,13 @@ void check_axes(const Program& program, std::uint32_t rank_class, std::vector<Pr
 void check_cells(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out);
 // Two ops on different lanes that touch one cell are ordered by waits.
 void check_order(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out);
-// Ranks meet: sends match receives, group ops are equal on all members, and nobody gets stuck.
-void check_meetings(const Program& program, const CheckOptions& options, std::vector<Problem>& out);
+// Ranks that communicate while they compute do so in one order.
+void check_compute(const Program& program, std::vector<Problem>& out);
+// All ranks of a class meet ranks of the same classes.
+void check_symmetry(const Program& program, std::vector<Problem>& out);
+// Ranks meet: classes are symmetric, sends match receives, group ops are equal on all members, and nobody
+// gets stuck, whether sends are buffered, a rendezvous, or a rendezvous with all communication of a rank in
+// one queue: a program should run on any transport.
+void check_meetings(const Program& program, std::vector<Problem>& out);
 
 }  // namespace tessera::program

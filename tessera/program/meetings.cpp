@@ -12,9 +12,10 @@
 namespace tessera::program {
 
 struct Meetings::Graph {
-  std::vector<std::uint32_t> lane_before;  // per id
-  std::vector<std::uint32_t> sender;       // per id: the send a buffered receive needs
-  std::vector<std::uint32_t> node;         // per id: ops that happen at one time share a node (its lowest id)
+  std::vector<std::uint32_t> lane_before;   // per id
+  std::vector<std::uint32_t> queue_before;  // per id: with one queue, the communication issued before
+  std::vector<std::uint32_t> sender;        // per id: the send a buffered receive needs
+  std::vector<std::uint32_t> node;  // per id: ops that happen at one time share a node (its lowest id)
   std::vector<std::uint32_t> first_member;  // per node, into `members`
   std::vector<std::uint32_t> members;
   std::vector<bool> is_done;  // per node
@@ -45,14 +46,18 @@ Place Meetings::place(std::uint32_t id) const {
 Meetings::Graph Meetings::graph(Mode mode) const {
   Graph graph;
   graph.lane_before.assign(num_ids_, kNoOp);
+  graph.queue_before.assign(num_ids_, kNoOp);
   for (std::uint32_t c = 0; c < program_.classes.size(); ++c) {
     std::map<Lane, std::uint32_t> last;
+    std::uint32_t last_queued = kNoOp;
     const auto& ops = program_.classes[c].ops;
     for (std::uint32_t at = 0; at < ops.size(); ++at) {
-      Lane lane = ops[at].lane;
-      if (mode.one_queue && lane.kind == LaneKind::communication) lane = communication(0);
-      const auto [found, is_first] = last.try_emplace(lane, first_[c] + at);
-      if (!is_first) graph.lane_before[first_[c] + at] = std::exchange(found->second, first_[c] + at);
+      const std::uint32_t i = first_[c] + at;
+      const auto [found, is_first] = last.try_emplace(ops[at].lane, i);
+      if (!is_first) graph.lane_before[i] = std::exchange(found->second, i);
+      // On whichever lane: a collective on the compute lane goes through the same queue.
+      const bool is_queued = ops[at].along >= 0 || ops[at].lane.kind == LaneKind::communication;
+      if (mode.one_queue && is_queued) graph.queue_before[i] = std::exchange(last_queued, i);
     }
   }
   graph.node.resize(num_ids_);
@@ -98,6 +103,7 @@ void Meetings::walk(Mode mode, const std::string& mode_text, std::vector<Problem
     for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
       const std::uint32_t i = first_[c] + at;
       need(i, graph.lane_before[i]);
+      need(i, graph.queue_before[i]);
       need(i, graph.sender[i]);
       for (const std::uint32_t wait : sequence.waits_of(sequence.ops[at]))
         if (!(wait & kPreviousStep)) need(i, first_[c] + wait);
@@ -139,6 +145,7 @@ void Meetings::say_cycle(const Graph& graph, const std::string& mode_text, std::
   // What keeps this op itself from starting.
   const auto blocker = [&](std::uint32_t i) -> Link {
     if (is_open(graph.lane_before[i])) return {graph.lane_before[i], "comes on its lane after"};
+    if (is_open(graph.queue_before[i])) return {graph.queue_before[i], "comes in its queue after"};
     if (is_open(graph.sender[i])) return {graph.sender[i], "receives from"};
     const Place p = place(i);
     const Sequence& sequence = program_.classes[p.rank_class];

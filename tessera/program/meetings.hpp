@@ -23,7 +23,7 @@ class Meetings {
 
   struct Mode {
     bool rendezvous = false;  // a send and its receive happen at one time
-    bool one_queue = false;   // all communication of a rank is one lane
+    bool one_queue = false;   // all communication of a rank keeps its order of issue
   };
   // Advances all classes together; if they get stuck, appends the cycle in words.
   void walk(Mode mode, const std::string& mode_text, std::vector<Problem>& out) const;

@@ -4,6 +4,7 @@
 
 #include "tessera/program/check.hpp"
 #include "tessera/program/examples.hpp"
+#include "tessera/program/generate.hpp"
 #include "tessera/program/mutate.hpp"
 #include "tessera/program/text.hpp"
 #include "tessera/program/waits.hpp"
@@ -12,6 +13,7 @@ namespace tessera::program {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // Stage 0 holds segment 0 and bucket 0; stage 1 holds segment 1, and buckets 1 and 2.
 Tables two_stages() {
@@ -115,19 +117,26 @@ Program both_send_first() {
                     tables);
 }
 
-bool is_stuck(const std::vector<Problem>& problems) {
-  return testing::Value(to_text(problems), HasSubstr("stuck"));
+// In which of the three walks the program gets stuck.
+struct Stuck {
+  bool buffered = false, rendezvous = false, one_queue = false;
+  bool operator==(const Stuck&) const = default;
+};
+Stuck stuck(const Program& program) {
+  const std::string problems = to_text(check(program));
+  const auto in = [&](const char* walk) { return problems.find(walk) != std::string::npos; };
+  return {in("stuck with buffered sends:"), in("stuck with rendezvous sends:"),
+          in("stuck with rendezvous sends and one queue a rank:")};
 }
 
 TEST(Meetings, TwoSendsThatFaceEachOtherNeedBuffers) {
   const Program program = both_send_first();
-  EXPECT_FALSE(is_stuck(check(program, {.rendezvous = false, .one_queue = false})));
-  const auto problems = check(program, {.buffered = false, .one_queue = false});
-  ASSERT_TRUE(is_stuck(problems));
+  ASSERT_EQ(stuck(program), (Stuck{.rendezvous = true, .one_queue = true}));
   EXPECT_THAT(
-      to_text(problems),
+      to_text(check(program)),
       HasSubstr(
-          "op 1 (>0.0!) of class 0 must meet op 2 (<0.0) of class 1 comes on its lane after op 1 (>1.0!) "
+          "stuck with rendezvous sends: op 1 (>0.0!) of class 0 must meet op 2 (<0.0) of class 1 comes on "
+          "its lane after op 1 (>1.0!) "
           "of class 1 must meet op 2 (<1.0) of class 0 comes on its lane after op 1 (>0.0!) of class 0"));
 }
 
@@ -135,14 +144,127 @@ TEST(Meetings, OneQueueIsStricterThanALaneForEachDirection) {
   Program program = both_send_first();
   for (Sequence& sequence : program.classes) sequence.ops[2].lane.direction = 1;
   for (Sequence& sequence : program.classes) build_waits(sequence, program.tables);
-  EXPECT_FALSE(is_stuck(check(program, {.one_queue = false})));
-  EXPECT_TRUE(is_stuck(check(program, {.buffered = false, .rendezvous = false})));
+  EXPECT_EQ(stuck(program), (Stuck{.one_queue = true}));
 }
 
 TEST(Meetings, AReceiveThatItsOwnSendDependsOnIsStuckEvenWithBuffers) {
   Program program = both_send_first();
   for (Sequence& sequence : program.classes) std::swap(sequence.ops[1], sequence.ops[2]);
-  EXPECT_TRUE(is_stuck(check(program, {.rendezvous = false, .one_queue = false})));
+  EXPECT_EQ(stuck(program), (Stuck{true, true, true}));
+}
+
+// Class 0 sums, then sends; class 1 receives, then sums.
+TEST(Meetings, OneQueueAlsoHoldsTheCollectivesOfTheComputeLane) {
+  Tables tables = two_stages();
+  tables.segments.clear();
+  tables.buckets.clear();
+  const auto program = [&](const std::string& lane) {
+    return program_of("class 0\n 0: +tokens " + lane + " over all\n 1: >0.0! @pp over pp hop 1\n" +
+                          "class 1\n 0: <0.0 @pp over pp hop -1\n 1: +tokens " + lane +
+                          " over all\n 2: d0.0 @compute\n",
+                      tables);
+  };
+  EXPECT_EQ(stuck(program("@all")), (Stuck{.one_queue = true}));
+  EXPECT_EQ(stuck(program("@compute")), (Stuck{.one_queue = true}));
+  EXPECT_THAT(to_text(check(program("@compute"))),
+              HasSubstr("op 0 (+tokens) of class 0 must meet op 1 (+tokens) of class 1 comes in its queue "
+                        "after op 0 (<0.0) of class 1 must meet op 1 (>0.0!) of class 0 comes in its queue "
+                        "after op 0 (+tokens) of class 0"));
+}
+
+// A line or ring of ranks that hand one value on.
+Tables line(std::vector<std::uint32_t> class_of_rank) {
+  Tables tables = two_stages();
+  tables.segments.clear();
+  tables.buckets.clear();
+  tables.axes = {{"pp", static_cast<std::int64_t>(class_of_rank.size())}, {"dp", 1}};
+  tables.class_of_rank = std::move(class_of_rank);
+  return tables;
+}
+
+TEST(Meetings, MiddleStagesWithOtherNeighboursAreNotOneClass) {
+  const std::string middle = "\n 0: <0.0 @pp over pp hop -1\n 1: >0.0! @pp over pp hop 1\n";
+  const std::string first = "class 0\n 0: >0.0! @pp over pp hop 1\n";
+  const std::string last = "\n 0: <0.0 @pp over pp hop -1\n 1: d0.0 @compute\n";
+  const std::string one =
+      to_text(check(program_of(first + "class 1" + middle + "class 2" + last, line({0, 1, 1, 2}))));
+  EXPECT_THAT(one,
+              HasSubstr("class 1 is not symmetric: in op 0 (<0.0) rank 1 meets class 0, but rank 2 meets "
+                        "class 1\n"));
+  EXPECT_THAT(one, HasSubstr("class 1 is not symmetric: in op 1 (>0.0!) rank 1 meets class 1, but rank 2 "
+                             "meets class 2\n"));
+  EXPECT_THAT(one, Not(HasSubstr("nobody sends")));
+  const std::string two = to_text(check(
+      program_of(first + "class 1" + middle + "class 2" + middle + "class 3" + last, line({0, 1, 2, 3}))));
+  EXPECT_THAT(two, Not(HasSubstr("symmetric")));
+  EXPECT_THAT(two, Not(HasSubstr("stuck")));
+}
+
+TEST(Meetings, ARingOfThreeIsNotOfTwoClasses) {
+  const std::string ops = "\n 0: >0.0! @pp over pp hop 1\n 1: <0.0 @pp- over pp hop -1\n";
+  const std::string problems = to_text(check(program_of("class 0" + ops + "class 1" + ops, line({0, 1, 0}))));
+  EXPECT_THAT(problems,
+              HasSubstr("class 0 is not symmetric: in op 0 (>0.0!) rank 0 meets class 1, but rank 2 "
+                        "meets class 0\n"));
+  EXPECT_THAT(to_text(check(program_of("class 0" + ops, line({0, 0, 0})))), Not(HasSubstr("symmetric")));
+}
+
+TEST(Meetings, RanksOfAClassHaveGroupsOfTheSameClasses) {
+  Tables tables = two_stages();
+  tables.class_of_rank = {0, 1, 0, 0};  // over dp: ranks 0 and 1, ranks 2 and 3
+  tables.segments.clear();
+  tables.buckets.clear();
+  const Program program =
+      program_of("class 0\n 0: +tokens @dp over dp\nclass 1\n 0: +tokens @dp over dp\n", tables);
+  EXPECT_EQ(
+      to_text(check(program)),
+      "class 0, class 0 is not symmetric: in op 0 (+tokens) rank 0 meets class 0 and 1, but rank 2 meets "
+      "class 0\n");
+}
+
+// Two classes side by side on tp, of which the second computes its micro-batches in the other order.
+TEST(Meetings, RanksThatCommunicateWhileTheyComputeHaveOneComputeOrder) {
+  Tables tables = example_tables({.num_blocks = 0, .num_micro = 2});
+  tables.axes = {{"dp", 2}, {"tp", 2}};
+  tables.class_of_rank = {0, 1, 0, 1};
+  const auto program = [&] {
+    Program out = data_parallel(tables, {});
+    out.classes.push_back(out.classes[0]);
+    for (Op& op : out.classes[1].ops)
+      if (op.what <= What::backward_weight) op.micro = 1 - op.micro;
+    build_waits(out.classes[1], tables);
+    return out;
+  };
+  EXPECT_EQ(to_text(check(program())), "");
+  tables.units[1].pieces[0].collective = {CollectiveKind::all_reduce, 0,
+                                          8};  // over dp: each class for itself
+  EXPECT_EQ(to_text(check(program())), "");
+  tables.units[1].pieces[0].collective->axis = 1;
+  EXPECT_EQ(
+      to_text(check(program())),
+      "class 0, op 1 (0F0) computes while class 1 is at op 1 (0F1), though they share groups over tp and "
+      "communicate while they compute\n");
+  Program equal = data_parallel(tables, {});
+  equal.classes.push_back(equal.classes[0]);
+  EXPECT_EQ(to_text(check(equal)), "");
+}
+
+TEST(Meetings, ARankThatComputesMoreThanItsPeersIsNamed) {
+  Tables tables = example_tables({.num_blocks = 0, .num_micro = 1});
+  tables.axes = {{"dp", 2}, {"tp", 2}};
+  tables.class_of_rank = {0, 1, 0, 1};
+  tables.units[1].pieces[0].collective = {CollectiveKind::all_reduce, 1, 8};
+  Program program = data_parallel(tables, {.overlap = false});
+  program.classes.push_back(program.classes[0]);
+  auto& ops = program.classes[0].ops;
+  ASSERT_EQ(word(ops[3], tables), "1B0");
+  ops[3].what = What::backward_input;
+  ops.insert(ops.begin() + 4, {.what = What::backward_weight, .item = 1, .micro = 0});
+  EXPECT_THAT(to_text(check(program)), HasSubstr("op 3 (1I0) computes while class 1 is at op 3 (1B0)"));
+  program.classes[0] = program.classes[1];
+  program.classes[0].ops.push_back({.what = What::forward, .item = 0, .micro = 0});
+  EXPECT_THAT(to_text(check(program)),
+              HasSubstr("computes what class 1 does not, though they share groups over tp"));
 }
 
 }  // namespace

@@ -1,0 +1,35 @@
+#include "tessera/program/ranks.hpp"
+
+namespace tessera::program {
+
+mesh::Mesh mesh_of(const Tables& tables) {
+  std::vector<mesh::Axis> axes;
+  for (const Axis& axis : tables.axes) axes.emplace_back(axis.name, axis.size);
+  return mesh::Mesh(std::move(axes));
+}
+
+std::vector<mesh::AxisSet> sets_of(const Tables& tables) {
+  const mesh::Mesh mesh = mesh_of(tables);
+  std::vector<mesh::AxisSet> out;
+  for (const AxisSet& set : tables.axis_sets) {
+    std::vector<std::string> names;
+    for (const std::int16_t axis : set.axes) names.push_back(tables.axes[axis].name);
+    out.push_back(mesh.along(std::span<const std::string>(names)));
+  }
+  return out;
+}
+
+std::vector<mesh::Rank> first_ranks(const Program& program) {
+  const auto& class_of_rank = program.tables.class_of_rank;
+  std::vector<mesh::Rank> out(program.classes.size(), -1);
+  for (std::size_t rank = class_of_rank.size(); rank-- > 0;)
+    out[class_of_rank[rank]] = static_cast<mesh::Rank>(rank);
+  return out;
+}
+
+bool is_group_op(const Op& op) {
+  return op.along >= 0 && (op.what == What::gather || op.what == What::reduce || op.what == What::sum ||
+                           op.what == What::exchange);
+}
+
+}  // namespace tessera::program
