@@ -1,7 +1,6 @@
 #include "tessera/parallel/layers.hpp"
 
 #include <ATen/ops/_log_softmax_ops.h>
-#include <ATen/ops/addcmul_ops.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/silu_backward_ops.h>
 #include <ATen/ops/silu_ops.h>
@@ -11,6 +10,7 @@
 #include <cmath>
 
 #include "tessera/base/error.hpp"
+#include "tessera/program/tables.hpp"
 
 namespace tessera::parallel {
 
@@ -20,7 +20,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kChunkTokens = 512;
+using program::kLossChunkTokens;
 
 void keep(AutogradContext* ctx, Weight& weight, WeightWork& work) {
   ctx->saved_data["weight"] = reinterpret_cast<std::int64_t>(&weight);
@@ -139,8 +139,8 @@ struct VocabularyLoss : Function<VocabularyLoss> {
       dx = tensor::empty(x.sizes(), x.scalar_type());
       dw = tensor::zeros(w.sizes(), wide);
     }
-    for (std::int64_t first = 0; first < x.size(0); first += kChunkTokens) {
-      const std::int64_t rows = std::min(kChunkTokens, x.size(0) - first);
+    for (std::int64_t first = 0; first < x.size(0); first += kLossChunkTokens) {
+      const std::int64_t rows = std::min(kLossChunkTokens, x.size(0) - first);
       const Tensor x_c = x.narrow(0, first, rows), targets_c = targets.narrow(0, first, rows);
       const Tensor valid = targets_c.ge(0), index = targets_c.clamp_min(0).unsqueeze(1);
       Tensor scores = at::_ops::_log_softmax::call(x_c.mm(w.t()).to(wide), 1, false);

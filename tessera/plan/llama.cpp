@@ -56,8 +56,8 @@ Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, bo
 // The vocabulary loss, as Note [Loss gradient in the forward] has it: logits, dx and dW are multiplied out chunk by
 // chunk in the forward, dx and dW are kept, and the backward only scales them.
 Piece loss(const Sizes& s) {
-  constexpr std::int64_t kChunkTokens = 512;
-  const std::int64_t rows = std::min(s.n, kChunkTokens), chunks = (s.n + kChunkTokens - 1) / kChunkTokens;
+  const std::int64_t rows = std::min(s.n, program::kLossChunkTokens),
+                     chunks = (s.n + program::kLossChunkTokens - 1) / program::kLossChunkTokens;
   const std::int64_t narrow = s.c < s.a ? s.c : 0;  // bytes of what exists only if logits must be widened
   const std::int64_t logits = s.n * s.v, weight = s.v * s.h, x = s.n * s.h;
   // Log-softmax, exp and mask go over wide logits, which are widened before and narrowed after.
