@@ -2,6 +2,8 @@
 //   bare_step_main layers=8 hidden=320 ... precision=bf16
 // answers each line "step N" on its input with one JSON line: seconds of each of N steps, on the wall and of
 // this process alone, and the loss of the last.
+#include <malloc.h>
+
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
@@ -70,6 +72,10 @@ std::ostream& operator<<(std::ostream& out, const std::vector<double>& list) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Keep freed memory, as the tessera binary does: fresh pages cost more than what they hold.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, -1);
+  mallopt(M_TOP_PAD, 64 << 20);
   bare::Config config;
   for (int i = 1; i < argc; ++i) {
     if (const std::string problem = set(config, argv[i]); !problem.empty()) {
