@@ -5,7 +5,6 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/statistics.hpp"
 #include "tessera/cli/commands.hpp"
-#include "tessera/collective/threads.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/train/session.hpp"
@@ -116,8 +115,7 @@ void print(const Rounds& rounds, const spec::Run& run, std::int64_t parameters, 
 int bench_step_command(const Options& options) {
   const spec::Run run = load_run(options);
   refuse_what_bare_lacks(run);
-  tensor::keep_freed_memory();
-  collective::run_ranks(1, [&](const collective::Communicator& alone) {
+  return on_ranks(run, options, [&](const collective::Communicator& alone) {
     const auto source = train::random_source(run.model);
     train::Session session(run, alone, source);
     bare::BareStep bare(bare_config(run));
@@ -129,7 +127,6 @@ int bench_step_command(const Options& options) {
     print(measure(session, bare, tokens, targets, options.rounds), run,
           plan::num_parameters(session.program().tables), options.json);
   });
-  return 0;
 }
 
 }  // namespace tessera::cli

@@ -6,44 +6,29 @@
 #include "tessera/base/random.hpp"
 #include "tessera/data/batch_plan.hpp"
 #include "tessera/data/byte_corpus.hpp"
-#include "tessera/mesh/mesh.hpp"
 #include "tessera/model/llama.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/program/ranks.hpp"
 
 namespace tessera::train {
 
 namespace {
 
-mesh::Mesh mesh_of(const program::Tables& tables) {
-  std::vector<mesh::Axis> axes;
-  for (const auto& axis : tables.axes) axes.emplace_back(axis.name, axis.size);
-  return mesh::Mesh(std::move(axes));
-}
-
-mesh::AxisSet along(const mesh::Mesh& mesh, const program::Tables& tables, std::size_t axis_set) {
-  std::vector<std::string> names;
-  for (const auto axis : tables.axis_sets[axis_set].axes)
-    names.push_back(tables.axes[static_cast<std::size_t>(axis)].name);
-  return mesh.along(names);
-}
-
 // The group of this rank along each axis set, in the order of the tables.
 std::vector<collective::Group> make_groups(const collective::Communicator& communicator,
                                            const program::Tables& tables) {
-  const mesh::Mesh mesh = mesh_of(tables);
-  CHECK(mesh.size() == communicator.size(), "the layout has ", mesh.size(), " ranks, the job ",
-        communicator.size());
+  CHECK(tables.class_of_rank.size() == static_cast<std::size_t>(communicator.size()), "the layout has ",
+        tables.class_of_rank.size(), " ranks, the job ", communicator.size());
   std::vector<std::vector<int>> lists;
-  for (std::size_t set = 0; set < tables.axis_sets.size(); ++set) {
-    const auto peers = along(mesh, tables, set).peers(communicator.rank());
+  for (const auto& set : program::sets_of(tables)) {
+    const auto peers = set.peers(communicator.rank());
     lists.emplace_back(peers.begin(), peers.end());
   }
   return collective::make_groups(communicator, lists);
 }
 
 std::int64_t data_rank(int rank, const program::Tables& tables) {
-  const mesh::Mesh mesh = mesh_of(tables);
-  return mesh.along("dp_replicate", "dp_shard").coordinate(rank);
+  return program::mesh_of(tables).along("dp_replicate", "dp_shard").coordinate(rank);
 }
 
 }  // namespace
