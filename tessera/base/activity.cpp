@@ -1,0 +1,186 @@
+#include "tessera/base/activity.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "tessera/base/clock.hpp"
+
+namespace tessera {
+
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+template <typename T>
+void append(std::string& out, T value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// Takes values off the front; `good` turns false at the end of the bytes and stays so.
+struct Reader {
+  std::string_view bytes;
+  bool good = true;
+  template <typename T>
+  T take() {
+    T value{};
+    if (bytes.size() < sizeof(T)) good = false;
+    if (!good) return value;
+    std::memcpy(&value, bytes.data(), sizeof(T));
+    bytes.remove_prefix(sizeof(T));
+    return value;
+  }
+};
+
+// A time as its age; -1: it hasn't come.
+double age_of(double seconds, double now_seconds) { return seconds > 0 ? now_seconds - seconds : -1; }
+double time_of(double age, double now_seconds) { return age >= 0 ? now_seconds - age : 0; }
+
+}  // namespace
+
+const Activity* RankState::now() const {
+  return lanes.empty() || lanes.front().recent.empty() ? nullptr : &lanes.front().recent.back();
+}
+
+std::string to_bytes(const RankState& state, double now_seconds) {
+  std::string out;
+  append(out, age_of(state.beat_seconds, now_seconds));
+  append(out, state.resident_bytes);
+  append(out, static_cast<std::uint32_t>(state.error.size()));
+  out += state.error;
+  append(out, static_cast<std::uint32_t>(state.lanes.size()));
+  for (const auto& lane : state.lanes) {
+    append(out, lane.axes);
+    append(out, lane.direction);
+    append(out, static_cast<std::uint32_t>(lane.recent.size()));
+    for (const auto& activity : lane.recent) {
+      append(out, activity.doing);
+      append(out, activity.op);
+      append(out, activity.step);
+      for (const double seconds : {activity.issued_seconds, activity.started_seconds, activity.ended_seconds})
+        append(out, age_of(seconds, now_seconds));
+    }
+  }
+  return out;
+}
+
+std::optional<RankState> parse_rank_state(std::string_view bytes, double now_seconds) {
+  Reader in{bytes};
+  RankState state;
+  state.beat_seconds = time_of(in.take<double>(), now_seconds);
+  state.resident_bytes = in.take<std::int64_t>();
+  const auto error_bytes = in.take<std::uint32_t>();
+  if (!in.good || error_bytes > in.bytes.size()) return std::nullopt;
+  state.error = in.bytes.substr(0, error_bytes);
+  in.bytes.remove_prefix(error_bytes);
+  const auto num_lanes = in.take<std::uint32_t>();
+  for (std::uint32_t i = 0; in.good && i < num_lanes; ++i) {
+    auto& lane = state.lanes.emplace_back();
+    lane.axes = in.take<std::int16_t>();
+    lane.direction = in.take<std::uint8_t>();
+    const auto num_recent = in.take<std::uint32_t>();
+    for (std::uint32_t j = 0; in.good && j < num_recent; ++j) {
+      auto& activity = lane.recent.emplace_back();
+      activity.doing = in.take<Doing>();
+      if (activity.doing > Doing::finished) return std::nullopt;
+      activity.op = in.take<std::int32_t>();
+      activity.step = in.take<std::int64_t>();
+      activity.issued_seconds = time_of(in.take<double>(), now_seconds);
+      activity.started_seconds = time_of(in.take<double>(), now_seconds);
+      activity.ended_seconds = time_of(in.take<double>(), now_seconds);
+    }
+  }
+  if (!in.good || !in.bytes.empty()) return std::nullopt;
+  return state;
+}
+
+void ActivityLog::beat(double now_seconds, std::int64_t resident_bytes) {
+  resident_bytes_.store(resident_bytes, kRelaxed);
+  beat_seconds_.store(now_seconds);
+}
+
+void ActivityLog::name_lane(std::size_t lane, std::int16_t axes, std::uint8_t direction) {
+  if (lane >= kLanes) return;
+  lanes_[lane].axes.store(axes, kRelaxed);
+  lanes_[lane].direction.store(direction, kRelaxed);
+}
+
+ActivityLog::Entry& ActivityLog::newest(std::size_t lane) {
+  const std::uint64_t count = lanes_[lane].count.load(kRelaxed);
+  return lanes_[lane].ring[(count == 0 ? 0 : count - 1) % kRecent];
+}
+
+void ActivityLog::issue(std::size_t lane, Doing doing, std::int32_t op, std::int64_t step,
+                        double now_seconds) {
+  if (lane >= kLanes) return;  // a program of more lanes is watched on its first ones
+  const std::uint64_t count = lanes_[lane].count.load(kRelaxed);
+  Entry& entry = lanes_[lane].ring[count % kRecent];
+  entry.ended_seconds.store(0, kRelaxed);
+  entry.started_seconds.store(0, kRelaxed);
+  entry.issued_seconds.store(now_seconds, kRelaxed);
+  entry.doing.store(doing, kRelaxed);
+  entry.op.store(op, kRelaxed);
+  entry.step.store(step, kRelaxed);
+  lanes_[lane].count.store(count + 1, std::memory_order_release);
+}
+
+void ActivityLog::start(std::size_t lane, double now_seconds) {
+  if (lane < kLanes) newest(lane).started_seconds.store(now_seconds, kRelaxed);
+}
+
+void ActivityLog::end(std::size_t lane, double now_seconds) {
+  if (lane < kLanes) newest(lane).ended_seconds.store(now_seconds, kRelaxed);
+}
+
+void ActivityLog::fail(std::string_view error) {
+  if (error_bytes_.load() != 0) return;
+  const std::size_t size = std::min(error.size(), kErrorBytes);
+  std::memcpy(error_.data(), error.data(), size);
+  error_bytes_.store(static_cast<std::uint32_t>(size));
+}
+
+RankState ActivityLog::state() const {
+  RankState state;
+  state.beat_seconds = beat_seconds_.load();
+  state.resident_bytes = resident_bytes_.load(kRelaxed);
+  state.error.assign(error_.data(), std::min<std::size_t>(error_bytes_.load(), kErrorBytes));
+  for (const Lane& lane : lanes_) {
+    const std::uint64_t count = lane.count.load(std::memory_order_acquire);
+    if (count == 0) continue;
+    auto& out = state.lanes.emplace_back();
+    out.axes = lane.axes.load(kRelaxed);
+    out.direction = lane.direction.load(kRelaxed);
+    for (std::uint64_t i = count > kRecent ? count - kRecent : 0; i < count; ++i) {
+      const Entry& entry = lane.ring[i % kRecent];
+      out.recent.push_back({entry.doing.load(kRelaxed), entry.op.load(kRelaxed), entry.step.load(kRelaxed),
+                            entry.issued_seconds.load(kRelaxed), entry.started_seconds.load(kRelaxed),
+                            entry.ended_seconds.load(kRelaxed)});
+    }
+  }
+  return state;
+}
+
+During::During(ActivityLog* log, Doing doing, std::int64_t step) : log_(log) {
+  if (!log_) return;
+  const double now = now_seconds();
+  log_->issue(0, doing, -1, step, now);
+  log_->start(0, now);
+}
+
+During::~During() {
+  if (log_) log_->end(0, now_seconds());
+}
+
+bool StopWord::may_begin(std::int64_t step) {
+  const auto wanted = static_cast<std::uint64_t>(step);
+  std::uint64_t word = word_.load();
+  while (true) {
+    if (word & kRequested) return wanted <= (word & ~kRequested);
+    if (wanted <= word || word_.compare_exchange_weak(word, wanted)) return true;
+  }
+}
+
+void StopWord::request() { word_.fetch_or(kRequested); }
+
+}  // namespace tessera
