@@ -22,16 +22,18 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-bool started_by_launcher() { return !environment("TESSERA_RENDEZVOUS").empty(); }
+bool started_by_launcher() { return environment("TESSERA_STORE").starts_with("fd:"); }
 
 void join_launcher(const spec::Run& run, const std::function<void(const collective::Communicator&)>& body) {
   tensor::set_threads(1);
-  launch::KeyClient keys(environment("TESSERA_RENDEZVOUS"));
+  const int rank = std::stoi(environment("TESSERA_RANK"));
+  launch::KeyClient keys(
+      launch::inherited_descriptor(environment("TESSERA_STORE").substr(3), "TESSERA_STORE"), rank);
   collective::GlooOptions gloo;
   gloo.prefix = cat(environment("TESSERA_JOB"), "/", environment("TESSERA_GENERATION"));
   gloo.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(run.cluster.timeout_seconds * 1000));
-  const collective::GlooCommunicator communicator(keys, std::stoi(environment("TESSERA_RANK")),
-                                                  std::stoi(environment("TESSERA_WORLD_SIZE")), gloo);
+  const collective::GlooCommunicator communicator(keys, rank, std::stoi(environment("TESSERA_WORLD_SIZE")),
+                                                  gloo);
   body(communicator);
 }
 

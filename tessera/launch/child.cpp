@@ -24,7 +24,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }
 
 // Between fork and exec only calls that are safe there: the parent may have threads.
-[[noreturn]] void become(char* const* argv, char* const* envp, int errors, int null_input, pid_t parent) {
+[[noreturn]] void become(char* const* argv, char* const* envp, int errors, int null_input, int inherited,
+                         pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // the parent died before the line above
@@ -33,6 +34,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   dup2(null_input, STDIN_FILENO);
   dup2(errors, STDERR_FILENO);
+  fcntl(inherited, F_SETFD, 0);
   execvpe(argv[0], argv, envp);
   const char* reason = strerrordesc_np(errno);
   for (const char* part : {"cannot start ", static_cast<const char*>(argv[0]), ": ", reason, "\n"})
@@ -42,7 +44,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-Child::Child(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+Child::Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+             const Descriptor& inherited) {
   int ends[2];
   CHECK(pipe2(ends, O_CLOEXEC) == 0, system_reason());
   errors_ = Descriptor(ends[0]);
@@ -51,7 +54,8 @@ Child::Child(const std::vector<std::string>& command, const std::vector<std::str
   const auto argv = pointers(command), envp = pointers(environment);
   const pid_t parent = getpid();
   pid_ = fork();
-  if (pid_ == 0) become(argv.data(), envp.data(), write_end.number(), null_input.number(), parent);
+  if (pid_ == 0)
+    become(argv.data(), envp.data(), write_end.number(), null_input.number(), inherited.number(), parent);
   if (pid_ < 0) throw UserError(cat("cannot start a process: ", system_reason()));
   setpgid(pid_, pid_);  // here too: a signal to the group must not come before the group exists
 }

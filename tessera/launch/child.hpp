@@ -18,8 +18,10 @@ struct Ending {
 
 class Child {
  public:
-  // Starts the process in a group of its own; it dies with the calling thread. Throws UserError when it can't fork.
-  Child(const std::vector<std::string>& command, const std::vector<std::string>& environment);
+  // Starts the process in a group of its own; it dies with the calling thread. Of the descriptors that are closed on
+  // exec it keeps `inherited`, under the same number. Throws UserError when it can't fork.
+  Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+        const Descriptor& inherited);
   Child(Child&&) noexcept = default;
 
   // -1 once its stderr is closed.

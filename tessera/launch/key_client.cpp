@@ -1,8 +1,6 @@
 #include "tessera/launch/key_client.hpp"
 
 #include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,71 +15,84 @@ using std::chrono::milliseconds;
 
 // How much later than agreed the server may answer: it keeps the time, the client only guards against its death.
 constexpr milliseconds kGrace{10000};
+constexpr double kGoodbyeSeconds = 1;
 
-// False when the connection is gone.
-bool send_all(const Descriptor& socket, std::string_view bytes) {
+}  // namespace
+
+KeyClient::KeyClient(std::unique_ptr<Channel> channel, int rank) : channel_(std::move(channel)) {
+  // A server that is gone is told by the first question.
+  send_all(encode(Request{.kind = Request::Kind::hello, .rank = rank}),
+           now_seconds() + std::chrono::duration<double>(kGrace).count());
+}
+
+KeyClient::KeyClient(Descriptor socket, int rank) : KeyClient(plain_channel(std::move(socket)), rank) {}
+
+KeyClient::~KeyClient() {
+  send_all(encode(Request{.kind = Request::Kind::goodbye}), now_seconds() + kGoodbyeSeconds);
+}
+
+bool KeyClient::wait_for(short events, double deadline_seconds) {
+  const double left = deadline_seconds - now_seconds();
+  if (left <= 0) return false;
+  pollfd polled{channel_->descriptor(), events, 0};
+  poll(&polled, 1, static_cast<int>(std::min(left * 1000 + 1, 60000.0)));
+  return true;
+}
+
+bool KeyClient::send_all(std::string_view bytes, double deadline_seconds) {
   while (!bytes.empty()) {
-    const ssize_t count = send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(count));
+    const auto count = channel_->send(bytes);
+    if (!count) return false;
+    bytes.remove_prefix(*count);
+    if (*count == 0 && !wait_for(POLLOUT, deadline_seconds)) return false;
   }
   return true;
 }
 
-std::string receive_exactly(const Descriptor& socket, std::size_t num_bytes, double deadline_seconds) {
+std::string KeyClient::receive_exactly(std::size_t num_bytes, double deadline_seconds) {
   std::string bytes(num_bytes, 0);
   std::size_t have = 0;
   while (have < num_bytes) {
-    const double left = std::max(0.0, deadline_seconds - now_seconds());
-    pollfd polled{socket.number(), POLLIN, 0};
-    const int ready = poll(&polled, 1, static_cast<int>(std::min(left * 1000 + 1, 60000.0)));
-    if (ready == 0 && left <= 0) throw PeerLost("the key server does not answer");
-    if (ready <= 0) continue;
-    const ssize_t count = recv(socket.number(), bytes.data() + have, num_bytes - have, 0);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) throw PeerLost("the key server has closed the connection: the launcher is gone");
-    have += static_cast<std::size_t>(count);
+    const auto count = channel_->receive(std::span(bytes).subspan(have));
+    if (!count) throw PeerLost("the key server has closed the connection: the launcher is gone");
+    have += *count;
+    if (*count == 0 && !wait_for(channel_->events(), deadline_seconds))
+      throw PeerLost("the key server does not answer");
   }
   return bytes;
 }
 
-}  // namespace
-
-KeyClient::KeyClient(const std::string& path) : socket_(connect_to(path)) {
-  if (const uid_t user = peer_user(socket_); user != geteuid())
-    throw UserError(cat("the key server at ", path, " belongs to user ", user, ", not to you"));
-}
-
-KeyClient::~KeyClient() {
-  Request goodbye;
-  goodbye.kind = Request::Kind::goodbye;
-  send_all(socket_, encode(goodbye));
-}
-
-Reply KeyClient::ask(const Request& request, Reply::Kind expected, milliseconds timeout) {
+Reply KeyClient::ask(const Request& request, milliseconds timeout) {
   std::scoped_lock lock(mutex_);
   const double deadline_seconds = now_seconds() + std::chrono::duration<double>(timeout + kGrace).count();
   // A server that refuses may close before it has read all; its words are still there to be read.
-  send_all(socket_, encode(request));
-  const std::uint32_t length = body_bytes(receive_exactly(socket_, kLengthBytes, deadline_seconds));
+  send_all(encode(request), deadline_seconds);
+  const std::uint32_t length = body_bytes(receive_exactly(kLengthBytes, deadline_seconds));
   if (length > kMaxBodyBytes) throw PeerLost("the key server sent a reply that is too long");
-  const auto reply = parse_reply(receive_exactly(socket_, length, deadline_seconds));
+  const auto reply = parse_reply(receive_exactly(length, deadline_seconds));
   if (!reply) throw PeerLost("the key server sent a malformed reply");
-  if (reply->kind == expected) return *reply;
   const std::string words = join(reply->texts, ", ");
   if (reply->kind == Reply::Kind::missing)
     throw PeerLost(cat("no peer wrote ", words, " within ", timeout.count(), " ms"));
   if (reply->kind == Reply::Kind::refused) throw PeerLost(cat("the key server refused: ", words));
-  throw PeerLost(words);
+  return *reply;
 }
 
 std::vector<std::string> KeyClient::exchange(const KeyValues& puts, const std::vector<std::string>& wanted,
                                              milliseconds timeout) {
-  const Request request{Request::Kind::exchange, timeout.count(), puts, wanted};
-  auto values = ask(request, Reply::Kind::values, timeout).texts;
-  if (values.size() != wanted.size()) throw PeerLost("the key server answered with another number of values");
-  return values;
+  const Request request{.timeout_milliseconds = timeout.count(), .puts = puts, .keys = wanted};
+  const Reply reply = ask(request, timeout);
+  if (reply.kind == Reply::Kind::lost) throw PeerLost(join(reply.texts, ", "));
+  if (reply.texts.size() != wanted.size())
+    throw PeerLost("the key server answered with another number of values");
+  return reply.texts;
+}
+
+std::optional<std::string> KeyClient::report(std::string_view bytes) {
+  const Request request{.kind = Request::Kind::report, .report = std::string(bytes)};
+  const Reply reply = ask(request, milliseconds(0));
+  if (reply.kind == Reply::Kind::lost) return join(reply.texts, ", ");
+  return std::nullopt;
 }
 
 }  // namespace tessera::launch

@@ -1,31 +1,42 @@
-// How does a rank reach the keys of its job? Over one connection to the launcher's KeyServer; each call is one round
-// trip. Any thread may call; calls take turns.
+// How does a rank reach the keys of its job? Over a connection to the KeyServer; each call is one round trip. Any thread
+// may call; calls take turns, so a rank reports over a second connection: an exchange may wait long.
 #pragma once
 
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "tessera/base/key_store.hpp"
-#include "tessera/launch/unix_socket.hpp"
+#include "tessera/launch/channel.hpp"
 #include "tessera/launch/wire.hpp"
 
 namespace tessera::launch {
 
 class KeyClient final : public KeyStore {
  public:
-  // Throws UserError when nobody listens at `path` or the server belongs to another user.
-  explicit KeyClient(const std::string& path);
+  // Introduces itself as a connection of `rank`.
+  KeyClient(std::unique_ptr<Channel> channel, int rank);
+  KeyClient(Descriptor socket, int rank);
   // Says goodbye: a connection that ends without it counts as a lost rank.
   ~KeyClient() override;
 
   std::vector<std::string> exchange(const KeyValues& puts, const std::vector<std::string>& wanted,
                                     std::chrono::milliseconds timeout) override;
+  // Hands bytes to the server's on_report; returns why the job was aborted, if it was. Throws PeerLost when the server
+  // is gone.
+  std::optional<std::string> report(std::string_view bytes);
 
  private:
-  Reply ask(const Request& request, Reply::Kind expected, std::chrono::milliseconds timeout);
+  // Both return false when the connection is gone or the time is over.
+  bool send_all(std::string_view bytes, double deadline_seconds);
+  bool wait_for(short events, double deadline_seconds);
+  std::string receive_exactly(std::size_t num_bytes, double deadline_seconds);
+  Reply ask(const Request& request, std::chrono::milliseconds timeout);
 
   std::mutex mutex_;
-  Descriptor socket_;
+  std::unique_ptr<Channel> channel_;
 };
 
 }  // namespace tessera::launch

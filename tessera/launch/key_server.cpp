@@ -3,74 +3,54 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <filesystem>
 #include <list>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <unordered_map>
+#include <vector>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/launch/unix_socket.hpp"
 #include "tessera/launch/wire.hpp"
 
 namespace tessera::launch {
 namespace {
 
-// A folder with mode 0700; goes with all it holds.
-class PrivateFolder {
- public:
-  PrivateFolder() {
-    std::error_code error;
-    const auto parent = std::filesystem::temp_directory_path(error);
-    if (error)
-      throw UserError(cat("no folder for temporary files (", error.message(),
-                          "). Set TMPDIR to a folder that you may write to."));
-    path_ = (parent / "tessera-XXXXXX").string();
-    if (!mkdtemp(path_.data()))
-      throw UserError(cat("cannot make a folder ", path_, ": ", system_reason(),
-                          ". Set TMPDIR to a folder that you may write to."));
-  }
-  ~PrivateFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  PrivateFolder(const PrivateFolder&) = delete;
-  PrivateFolder& operator=(const PrivateFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+// A stranger came through the door and has not introduced itself yet. When there are too many, the oldest goes: a rank
+// needs its place for a moment only, and comes again if it lost it.
+constexpr std::size_t kMaxStrangers = 128;
+constexpr double kStrangerSeconds = 10;
+constexpr std::size_t kStrangerBytes = 4096;
+// Nobody is served less because others talk or come in much.
+constexpr int kReceivesPerRound = 16;
+constexpr int kVisitorsPerRound = 16;
 
 struct Client {
-  Descriptor socket;
-  std::string in, out;
-  std::size_t num_sent = 0;  // of `out`
-  bool closing = false;      // once `out` is written
-  bool is_member = false;    // it has asked for something and not said goodbye: its end is a loss
+  std::unique_ptr<Channel> channel;  // null once the connection has ended
+  std::string in = {}, out = {};
+  std::size_t num_sent = 0;           // of `out`
+  bool closing = false;               // once `out` is written
+  int rank = -1;                      // introduced, and not gone with a goodbye: its end is a loss
+  double stranger_until_seconds = 0;  // 0: no stranger
   // The exchange it waits for; 0: none.
   std::uint64_t exchange = 0;
-  std::vector<std::string> wanted;
+  std::vector<std::string> wanted = {};
   std::size_t num_missing = 0;  // of `wanted`
   double deadline_seconds = 0;
 };
 
 }  // namespace
 
-// All state belongs to the thread; abort() only leaves a note and rings the bell.
+// All state belongs to the thread; others only leave a note and ring the bell.
 class KeyServer::Loop {
  public:
-  explicit Loop(uid_t user)
-      : user_(user),
-        path_(folder_.path() + "/keys"),
-        door_(listen_at(path_)),
-        bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  explicit Loop(KeyServerCallbacks callbacks)
+      : callbacks_(std::move(callbacks)), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     CHECK(static_cast<bool>(bell_), system_reason());
     thread_ = std::thread([this] { serve(); });
   }
@@ -81,17 +61,44 @@ class KeyServer::Loop {
     thread_.join();
   }
 
-  const std::string& path() const { return path_; }
+  Descriptor connect() {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      throw UserError(cat("cannot make a connection to the key server: ", system_reason()));
+    Descriptor ours(ends[0]), theirs(ends[1]);
+    {
+      std::scoped_lock lock(mutex_);
+      notes_.arrivals.push_back(std::move(ours));
+    }
+    ring();
+    return theirs;
+  }
+
+  void open(std::unique_ptr<Door> door, int num_connections) {
+    {
+      std::scoped_lock lock(mutex_);
+      notes_.door = std::move(door);
+      notes_.num_connections = num_connections;
+    }
+    ring();
+  }
 
   void abort(const std::string& reason) {
     {
       std::scoped_lock lock(mutex_);
-      if (abort_reason_.empty()) abort_reason_ = reason;
+      if (notes_.abort_reason.empty()) notes_.abort_reason = reason;
     }
     ring();
   }
 
  private:
+  struct Notes {
+    std::string abort_reason;
+    std::vector<Descriptor> arrivals;
+    std::unique_ptr<Door> door;
+    int num_connections = 0;
+  };
+
   void ring() {
     const std::uint64_t one = 1;
     CHECK(write(bell_.number(), &one, sizeof(one)) == sizeof(one), system_reason());
@@ -99,29 +106,41 @@ class KeyServer::Loop {
 
   void serve() {
     while (!stopping_) {
-      std::vector<pollfd> polled{{bell_.number(), POLLIN, 0}, {door_.number(), POLLIN, 0}};
+      std::vector<pollfd> polled{{bell_.number(), POLLIN, 0}, {door_ ? door_->descriptor() : -1, POLLIN, 0}};
       for (const auto& client : clients_)
-        polled.push_back(
-            {client.socket.number(), static_cast<short>(POLLIN | (client.out.empty() ? 0 : POLLOUT)), 0});
+        polled.push_back({client.channel->descriptor(), events_of(client), 0});
       if (poll(polled.data(), polled.size(), milliseconds_to_next_deadline()) < 0 && errno != EINTR) return;
       if (polled[0].revents) hear_bell();
-      std::size_t i = 2;
-      for (auto& client : clients_) {
-        const short events = polled[i++].revents;
-        if (events & (POLLIN | POLLHUP | POLLERR)) read_from(client);
-        if (events & POLLOUT) write_to(client);
-      }
+      auto client = clients_.begin();
+      for (std::size_t i = 2; i < polled.size(); ++i, ++client) attend(*client, polled[i].revents);
       answer_waiting();
-      clients_.remove_if([](const Client& client) { return !client.socket; });
-      if (polled[1].revents) admit();
+      dismiss_strangers();
+      clients_.remove_if([](const Client& client) { return !client.channel; });
+      if (polled[1].revents && door_) admit();
     }
+  }
+
+  void attend(Client& client, short events) {
+    // With nothing to write, POLLOUT was asked for by a handshake.
+    if (events & (POLLIN | POLLHUP | POLLERR) || (events && client.out.empty())) read_from(client);
+    if (events & POLLOUT) write_to(client);
+  }
+
+  // Who doesn't take its answers is not asked for more.
+  static short events_of(const Client& client) {
+    if (client.out.empty()) return client.channel->events();
+    return client.closing ? static_cast<short>(client.channel->events() | POLLOUT) : POLLOUT;
   }
 
   int milliseconds_to_next_deadline() const {
     double soonest = -1;
-    for (const auto& client : clients_)
-      if (client.exchange && (soonest < 0 || client.deadline_seconds < soonest))
-        soonest = client.deadline_seconds;
+    const auto look_at = [&](double seconds) {
+      if (soonest < 0 || seconds < soonest) soonest = seconds;
+    };
+    for (const auto& client : clients_) {
+      if (client.exchange) look_at(client.deadline_seconds);
+      if (client.stranger_until_seconds > 0) look_at(client.stranger_until_seconds);
+    }
     if (soonest < 0) return -1;
     return static_cast<int>(std::clamp((soonest - now_seconds()) * 1000 + 1, 0.0, 60000.0));
   }
@@ -130,43 +149,76 @@ class KeyServer::Loop {
     std::uint64_t count;
     while (read(bell_.number(), &count, sizeof(count)) > 0) continue;
     std::scoped_lock lock(mutex_);
-    if (!abort_reason_.empty() && lost_.empty()) lost_ = abort_reason_;
+    if (!notes_.abort_reason.empty() && lost_.empty()) lost_ = notes_.abort_reason;
+    for (auto& socket : notes_.arrivals) clients_.push_back({.channel = plain_channel(std::move(socket))});
+    notes_.arrivals.clear();
+    if (!notes_.door) return;
+    door_ = std::move(notes_.door);
+    num_expected_ = notes_.num_connections;
   }
 
   void admit() {
-    Descriptor socket(accept4(door_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    // A rank that can't be admitted ends the job; to look again would be to look all the time.
-    if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
-      if (lost_.empty()) lost_ = cat("the key server cannot admit another rank: ", system_reason());
-      door_.reset();
-      return answer_waiting();
+    for (int i = 0; i < kVisitorsPerRound; ++i) {
+      Descriptor socket(accept4(door_->descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+        // A rank that can't be admitted ends the job; to look again would be to look all the time.
+        if (!dismiss_oldest_stranger()) {
+          if (lost_.empty()) lost_ = cat("the key server cannot admit another rank: ", system_reason());
+          door_.reset();
+          answer_waiting();
+        }
+        return;
+      }
+      if (!socket) return;  // nobody is left, or it went away again
+      if (num_strangers() >= kMaxStrangers) dismiss_oldest_stranger();
+      Visitor visitor = door_->receive(std::move(socket));
+      clients_.push_back({.channel = std::move(visitor.channel)});
+      clients_.back().stranger_until_seconds = now_seconds() + kStrangerSeconds;
+      if (!visitor.refusal.empty()) refuse(clients_.back(), visitor.refusal);
     }
-    if (!socket) return;  // it went away again
-    const uid_t user = peer_user(socket);
-    clients_.emplace_back();
-    clients_.back().socket = std::move(socket);
-    if (user != user_)
-      refuse(clients_.back(), cat("the key server serves user ", user_, ", not user ", user));
+  }
+
+  static bool is_stranger(const Client& client) {
+    return client.channel && client.stranger_until_seconds > 0;
+  }
+
+  std::size_t num_strangers() const {
+    return static_cast<std::size_t>(std::ranges::count_if(clients_, is_stranger));
+  }
+
+  bool dismiss_oldest_stranger() {
+    const auto oldest = std::ranges::find_if(clients_, is_stranger);  // clients are in the order they came
+    if (oldest == clients_.end()) return false;
+    clients_.erase(oldest);
+    return true;
+  }
+
+  void dismiss_strangers() {
+    const double now = now_seconds();
+    for (auto& client : clients_)
+      if (is_stranger(client) && now >= client.stranger_until_seconds) drop(client);
   }
 
   void read_from(Client& client) {
     char buffer[65536];
-    while (client.socket) {
-      const ssize_t count = recv(client.socket.number(), buffer, sizeof(buffer), 0);
-      if (count < 0 && (errno == EAGAIN || errno == EINTR)) break;
-      if (count <= 0) return drop(client);
+    for (int i = 0; i < kReceivesPerRound && client.channel; ++i) {
+      const auto count = client.channel->receive(buffer);
+      if (!count) return drop(client);
+      if (*count == 0) return;
       if (client.closing) continue;  // refused: what else it says is not heard
-      client.in.append(buffer, static_cast<std::size_t>(count));
+      client.in.append(buffer, *count);
       take_messages(client);
+      if (is_stranger(client) && client.in.size() > kStrangerBytes)
+        return refuse(client, "too much was said before a hello");
     }
   }
 
   void take_messages(Client& client) {
     while (!client.closing && client.in.size() >= kLengthBytes) {
       const std::uint32_t length = body_bytes(client.in);
-      if (length > kMaxBodyBytes)
-        return refuse(client,
-                      cat("a message of ", length, " bytes; at most ", kMaxBodyBytes, " are allowed"));
+      const std::uint32_t most = client.rank < 0 ? kStrangerBytes : kMaxBodyBytes;
+      if (length > most)
+        return refuse(client, cat("a message of ", length, " bytes; at most ", most, " are allowed"));
       if (client.in.size() < kLengthBytes + length) return;
       const auto request = parse_request(std::string_view(client.in).substr(kLengthBytes, length));
       if (!request) return refuse(client, "a malformed message");
@@ -177,26 +229,44 @@ class KeyServer::Loop {
   }
 
   void answer(Client& client, const Request& request) {
-    client.is_member = request.kind != Request::Kind::goodbye;
-    if (!client.is_member) return;
-    if (!lost_.empty()) return reply(client, {Reply::Kind::lost, {lost_}});
+    const bool is_hello = request.kind == Request::Kind::hello;
+    if (is_hello != (client.rank < 0)) return refuse(client, "a hello must come first, and once");
     switch (request.kind) {
+      case Request::Kind::hello:
+        return introduce(client, request.rank);
+      case Request::Kind::report:
+        if (callbacks_.on_report) callbacks_.on_report(client.rank, request.report);
+        return reply(client, lost_.empty() ? Reply{} : Reply{Reply::Kind::lost, {lost_}});
       case Request::Kind::exchange:
-        for (const auto& [key, value] : request.puts) put(key, value);
-        client.exchange = ++num_exchanges_;
-        client.wanted = request.keys;
-        client.num_missing = 0;
-        for (const auto& key : client.wanted) {
-          if (values_.contains(key)) continue;
-          ++client.num_missing;
-          awaited_[key].push_back(client.exchange);
-        }
-        waiting_[client.exchange] = &client;
-        client.deadline_seconds = now_seconds() + static_cast<double>(request.timeout_milliseconds) / 1000;
-        return;
+        return begin_exchange(client, request);
       case Request::Kind::goodbye:
+        client.rank = -1;
+        client.closing = true;
         return;
     }
+  }
+
+  void introduce(Client& client, int rank) {
+    if (rank < 0) return refuse(client, cat("there is no rank ", rank));
+    client.rank = rank;
+    if (client.stranger_until_seconds == 0) return;
+    client.stranger_until_seconds = 0;
+    if (--num_expected_ == 0) door_.reset();
+  }
+
+  void begin_exchange(Client& client, const Request& request) {
+    if (!lost_.empty()) return reply(client, {Reply::Kind::lost, {lost_}});
+    for (const auto& [key, value] : request.puts) put(key, value);
+    client.exchange = ++num_exchanges_;
+    client.wanted = request.keys;
+    client.num_missing = 0;
+    for (const auto& key : client.wanted) {
+      if (values_.contains(key)) continue;
+      ++client.num_missing;
+      awaited_[key].push_back(client.exchange);
+    }
+    waiting_[client.exchange] = &client;
+    client.deadline_seconds = now_seconds() + static_cast<double>(request.timeout_milliseconds) / 1000;
   }
 
   void put(const std::string& key, const std::string& value) {
@@ -247,39 +317,41 @@ class KeyServer::Loop {
   void refuse(Client& client, const std::string& words) {
     stop_waiting(client);
     client.closing = true;
-    client.is_member = false;
+    client.rank = -1;
     client.in.clear();
     client.out += encode(Reply{Reply::Kind::refused, {words}});
     write_to(client);
   }
 
   void write_to(Client& client) {
-    while (client.socket && client.num_sent < client.out.size()) {
-      const ssize_t count = send(client.socket.number(), client.out.data() + client.num_sent,
-                                 client.out.size() - client.num_sent, MSG_NOSIGNAL);
-      if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-      if (count < 0) return drop(client);
-      client.num_sent += static_cast<std::size_t>(count);
+    if (!client.channel || client.out.empty()) return;
+    while (client.num_sent < client.out.size()) {
+      const auto count = client.channel->send(std::string_view(client.out).substr(client.num_sent));
+      if (!count) return drop(client);
+      if (*count == 0) return;
+      client.num_sent += *count;
     }
     client.out.clear();
     client.num_sent = 0;
     // Half a close: the words still arrive even when the client has more to say.
-    if (client.closing && client.socket) shutdown(client.socket.number(), SHUT_WR);
+    if (client.closing) client.channel->end_sending();
   }
 
   void drop(Client& client) {
-    client.socket.reset();
+    client.channel.reset();
     stop_waiting(client);
-    if (client.is_member && lost_.empty()) lost_ = "a rank's connection to the key server broke off";
+    if (client.rank < 0) return;
+    if (lost_.empty()) lost_ = cat("rank ", client.rank, "'s connection to the store broke off");
+    if (callbacks_.on_lost) callbacks_.on_lost(client.rank);
   }
 
-  const uid_t user_;
-  const PrivateFolder folder_;
-  const std::string path_;
-  Descriptor door_, bell_;
+  const KeyServerCallbacks callbacks_;
+  Descriptor bell_;
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
-  std::string abort_reason_;  // guarded by mutex_
+  Notes notes_;  // guarded by mutex_
+  std::unique_ptr<Door> door_;
+  int num_expected_ = 0;  // through the door
   std::list<Client> clients_;
   std::unordered_map<std::string, std::string> values_;
   // Which exchanges wait for a key, and who waits in an exchange: a key that comes finds its waiters, and they only
@@ -291,9 +363,12 @@ class KeyServer::Loop {
   std::thread thread_;
 };
 
-KeyServer::KeyServer(uid_t user) : loop_(std::make_unique<Loop>(user)) {}
+KeyServer::KeyServer(KeyServerCallbacks callbacks) : loop_(std::make_unique<Loop>(std::move(callbacks))) {}
 KeyServer::~KeyServer() = default;
-const std::string& KeyServer::path() const { return loop_->path(); }
+Descriptor KeyServer::connect() { return loop_->connect(); }
+void KeyServer::open(std::unique_ptr<Door> door, int num_connections) {
+  loop_->open(std::move(door), num_connections);
+}
 void KeyServer::abort(const std::string& reason) { loop_->abort(reason); }
 
 }  // namespace tessera::launch

@@ -1,24 +1,37 @@
-// Where do the ranks of a job leave keys for each other? At one thread of the launcher, behind a Unix socket in a
-// folder of its own that no other user may enter.
+// Where do the ranks of a job leave keys for each other, and tell how they fare? At one thread of the launcher, or of
+// rank 0 of a job started by others. It never waits for one client.
 #pragma once
 
-#include <unistd.h>
-
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+
+#include "tessera/launch/door.hpp"
 
 namespace tessera::launch {
 
+// Both are called on the server's thread, which serves nobody meanwhile; neither may throw.
+struct KeyServerCallbacks {
+  std::function<void(int rank, std::string_view bytes)> on_report = {};
+  // Its connection broke off without a goodbye; called once per connection.
+  std::function<void(int rank)> on_lost = {};
+};
+
 class KeyServer {
  public:
-  // Only clients of `user` are served. Throws UserError when there is no room for the folder or the socket.
-  explicit KeyServer(uid_t user = geteuid());
-  // Ends all connections and removes the socket and its folder.
+  explicit KeyServer(KeyServerCallbacks callbacks = {});
+  // Ends all connections.
   ~KeyServer();
   KeyServer(const KeyServer&) = delete;
   KeyServer& operator=(const KeyServer&) = delete;
 
-  const std::string& path() const;
+  // One end of a connection that exists nowhere else, for a KeyClient of this process or of a child that inherits it
+  // (it is closed on exec unless told otherwise).
+  Descriptor connect();
+  // Also serves whom this door lets in, until `num_connections` of them have introduced themselves; then it is closed.
+  // At most one door at a time.
+  void open(std::unique_ptr<Door> door, int num_connections);
   // From now on every client that waits or asks gets PeerLost with these words.
   void abort(const std::string& reason);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <future>
 #include <optional>
 #include <thread>
 
@@ -42,7 +43,12 @@ std::optional<Reply> last_words(const Descriptor& socket) {
 }
 
 TEST(Wire, MessagesReadBackEqual) {
-  const Request request{Request::Kind::goodbye, -7, {{"a", std::string("\0b", 2)}, {"", ""}}, {"k", "l"}};
+  const Request request{Request::Kind::report,
+                        -3,
+                        std::string("\0r", 2),
+                        -7,
+                        {{"a", std::string("\0b", 2)}, {"", ""}},
+                        {"k", "l"}};
   EXPECT_EQ(parse_request(encode(request).substr(kLengthBytes)), request);
   const Reply reply{Reply::Kind::missing, {"x", ""}};
   EXPECT_EQ(parse_reply(encode(reply).substr(kLengthBytes)), reply);
@@ -51,7 +57,7 @@ TEST(Wire, MessagesReadBackEqual) {
 
 TEST(Wire, CutOrLengthenedBodiesAreMalformed) {
   const std::string body =
-      encode(Request{Request::Kind::exchange, 5, {{"a", "b"}}, {"k"}}).substr(kLengthBytes);
+      encode(Request{Request::Kind::exchange, 1, "r", 5, {{"a", "b"}}, {"k"}}).substr(kLengthBytes);
   for (std::size_t size = 0; size < body.size(); ++size)
     EXPECT_FALSE(parse_request(body.substr(0, size))) << size;
   EXPECT_TRUE(parse_request(body));
@@ -68,7 +74,7 @@ TEST(Rendezvous, ExchangePutsAndWaitsForAllKeysInOneCall) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 8; ++rank)
     ranks.emplace_back([&, rank] {
-      KeyClient client(server.path());
+      KeyClient client(server.connect(), rank);
       std::vector<std::string> wanted, expected;
       for (int peer = 7; peer >= 0; --peer) {
         wanted.push_back(cat("key ", peer));
@@ -77,14 +83,14 @@ TEST(Rendezvous, ExchangePutsAndWaitsForAllKeysInOneCall) {
       EXPECT_EQ(client.exchange({{cat("key ", rank), cat("value ", rank)}}, wanted, 10s), expected);
     });
   for (auto& rank : ranks) rank.join();
-  KeyClient client(server.path());
+  KeyClient client(server.connect(), 0);
   EXPECT_EQ(client.exchange({}, {"key 3", "key 3"}, 1s), (std::vector<std::string>{"value 3", "value 3"}));
   EXPECT_EQ(client.exchange({{"only put", ""}}, {}, 1s), std::vector<std::string>{});
 }
 
 TEST(Rendezvous, AnExchangeThatTimedOutDoesNotCountForTheNext) {
   KeyServer server;
-  KeyClient waits(server.path()), writes(server.path());
+  KeyClient waits(server.connect(), 0), writes(server.connect(), 1);
   EXPECT_EQ(lost_words([&] {
               waits.exchange({}, {"a", "b", "b"}, 30ms);
             }),
@@ -102,10 +108,10 @@ TEST(Rendezvous, WaitersCostNothingWhileOthersTalk) {
   std::vector<std::string> wanted;
   for (int i = 0; i < 100'000; ++i) wanted.push_back(cat("job/0/group/", i));
   std::thread waiting([&] {
-    KeyClient client(server.path());
+    KeyClient client(server.connect(), 0);
     EXPECT_EQ(client.exchange({}, wanted, 60s).size(), wanted.size());
   });
-  KeyClient talks(server.path());
+  KeyClient talks(server.connect(), 0);
   KeyValues all;
   for (const auto& key : wanted) all.emplace_back(key, "");
   all.pop_back();
@@ -120,7 +126,7 @@ TEST(Rendezvous, WaitersCostNothingWhileOthersTalk) {
 
 TEST(Rendezvous, LargeValuesPassInPieces) {
   KeyServer server;
-  KeyClient writer(server.path()), reader(server.path());
+  KeyClient writer(server.connect(), 0), reader(server.connect(), 1);
   const std::string large(20 << 20, 'x');
   writer.exchange({{"large", large}}, {}, 1s);
   EXPECT_EQ(reader.exchange({}, {"large", "large"}, 10s), (std::vector<std::string>{large, large}));
@@ -128,103 +134,137 @@ TEST(Rendezvous, LargeValuesPassInPieces) {
 
 TEST(Rendezvous, KeysThatDontComeInTimeAreNamed) {
   KeyServer server;
-  KeyClient client(server.path());
+  KeyClient client(server.connect(), 0);
   const auto words = lost_words([&] { client.exchange({{"a", "1"}}, {"a", "b", "c"}, 30ms); });
   EXPECT_EQ(words, "no peer wrote b, c within 30 ms");
   EXPECT_EQ(client.exchange({}, {"a"}, 1s)[0], "1");
 }
 
+std::string hello(int rank) { return encode(Request{.kind = Request::Kind::hello, .rank = rank}); }
+
 TEST(Rendezvous, ARankThatBreaksOffEndsItsPeersWaits) {
-  KeyServer server;
+  std::promise<int> lost;
+  KeyServer server({.on_lost = [&](int rank) { lost.set_value(rank); }});
   std::thread waiting([&] {
-    KeyClient client(server.path());
+    KeyClient client(server.connect(), 0);
     EXPECT_EQ(lost_words([&] { client.exchange({}, {"never"}, 60s); }),
-              "a rank's connection to the key server broke off");
+              "rank 3's connection to the store broke off");
     EXPECT_NE(lost_words([&] { client.exchange({}, {}, 1s); }), "(nothing was lost)");
   });
-  {
-    const Descriptor rank = connect_to(server.path());
-    send_bytes(rank, encode(Request{Request::Kind::exchange, 1000, {{"a", "1"}}, {}}));
-    char reply[kLengthBytes];
-    ASSERT_EQ(recv(rank.number(), reply, sizeof(reply), MSG_WAITALL), static_cast<ssize_t>(sizeof(reply)));
-  }
+  send_bytes(server.connect(), hello(3));
+  EXPECT_EQ(lost.get_future().get(), 3);
   waiting.join();
 }
 
 TEST(Rendezvous, ARankThatSaysGoodbyeIsNotLost) {
   KeyServer server;
-  KeyClient stays(server.path());
-  { KeyClient(server.path()).exchange({{"a", "1"}}, {}, 1s); }
+  KeyClient stays(server.connect(), 0);
+  { KeyClient(server.connect(), 1).exchange({{"a", "1"}}, {}, 1s); }
   EXPECT_EQ(lost_words([&] { stays.exchange({}, {"never"}, 50ms); }), "no peer wrote never within 50 ms");
 }
 
 TEST(Rendezvous, AnAbortedJobTellsThoseWhoWaitAndThoseWhoComeLater) {
   KeyServer server;
   std::thread waiting([&] {
-    KeyClient client(server.path());
+    KeyClient client(server.connect(), 0);
     EXPECT_EQ(lost_words([&] { client.exchange({}, {"never"}, 60s); }), "rank 3 failed");
   });
   std::this_thread::sleep_for(20ms);
   server.abort("rank 3 failed");
   waiting.join();
-  KeyClient late(server.path());
+  KeyClient late(server.connect(), 0);
   EXPECT_EQ(lost_words([&] { late.exchange({}, {}, 1s); }), "rank 3 failed");
 }
 
 TEST(Rendezvous, AServerThatEndsIsTold) {
   auto server = std::make_unique<KeyServer>();
-  KeyClient client(server->path());
+  KeyClient client(server->connect(), 0);
   server.reset();
   EXPECT_NE(lost_words([&] { client.exchange({}, {"a"}, 1s); }).find("launcher is gone"), std::string::npos);
 }
 
-TEST(Rendezvous, LivesInAPrivateFolderThatGoesWithIt) {
-  std::filesystem::path folder;
-  {
-    const KeyServer server;
-    folder = std::filesystem::path(server.path()).parent_path();
-    struct stat status;
-    ASSERT_EQ(stat(folder.c_str(), &status), 0);
-    EXPECT_EQ(status.st_mode & 0777, 0700u);
-    EXPECT_EQ(status.st_uid, geteuid());
-  }
-  EXPECT_FALSE(std::filesystem::exists(folder));
-  EXPECT_THROW(KeyClient((folder / "keys").string()), UserError);
-  EXPECT_THROW(KeyClient(std::string(200, 'x')), UserError);
+TEST(Rendezvous, ReportsReachTheServerAndBringBackWhyTheJobWasAborted) {
+  std::mutex mutex;
+  std::vector<std::pair<int, std::string>> reports;
+  KeyServer server({.on_report = [&](int rank, std::string_view bytes) {
+    std::scoped_lock lock(mutex);
+    reports.emplace_back(rank, bytes);
+  }});
+  KeyClient two(server.connect(), 2), five(server.connect(), 5);
+  EXPECT_EQ(two.report("step 7"), std::nullopt);
+  EXPECT_EQ(five.report(std::string("\0", 1)), std::nullopt);
+  server.abort("rank 5 hangs");
+  EXPECT_EQ(two.report(""), "rank 5 hangs");
+  std::scoped_lock lock(mutex);
+  EXPECT_EQ(reports,
+            (std::vector<std::pair<int, std::string>>{{2, "step 7"}, {5, std::string("\0", 1)}, {2, ""}}));
 }
 
-// Sets TMPDIR while it lives.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(const std::string& path) : before_(std::filesystem::temp_directory_path()) {
-    setenv("TMPDIR", path.c_str(), 1);
-  }
-  ~TemporaryFolder() { setenv("TMPDIR", before_.c_str(), 1); }
+TEST(Rendezvous, ReportsPassWhileAnExchangeOfTheSameRankWaits) {
+  KeyServer server;
+  KeyClient exchanges(server.connect(), 0), reports(server.connect(), 0);
+  std::thread waiting([&] { exchanges.exchange({}, {"late"}, 60s); });
+  EXPECT_EQ(reports.report("waiting"), std::nullopt);
+  reports.exchange({{"late", ""}}, {}, 1s);
+  waiting.join();
+}
 
- private:
-  std::string before_;
+// A folder of its own, and the path of a socket in it.
+class DoorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = (std::filesystem::temp_directory_path() / "rendezvous_XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    path_ = folder + "/keys";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Descriptor come_in() const { return connect_to(path_); }
+
+  std::filesystem::path folder_;
+  std::string path_;
 };
 
-TEST(Rendezvous, AnUnusableTemporaryFolderIsAUsersMistakeAndLeavesNothing) {
-  {
-    const TemporaryFolder absent("/no/such/folder");
-    EXPECT_THROW(KeyServer(), UserError);
-  }
-  std::string own = (std::filesystem::temp_directory_path() / "rendezvous_XXXXXX").string();
-  ASSERT_NE(mkdtemp(own.data()), nullptr);
-  const std::filesystem::path long_path = std::filesystem::path(own) / std::string(100, 'x');
-  std::filesystem::create_directory(long_path);
-  {
-    const TemporaryFolder too_long(long_path);
-    EXPECT_THROW(KeyServer(), UserError);
-  }
-  EXPECT_TRUE(std::filesystem::is_empty(long_path));
-  std::filesystem::remove_all(own);
+TEST_F(DoorTest, ClosesAndLeavesNoFileOnceAllHaveComeIn) {
+  KeyServer server;
+  server.open(unix_door(path_, geteuid()), 2);
+  KeyClient first(come_in(), 0);
+  first.exchange({}, {}, 1s);
+  EXPECT_TRUE(std::filesystem::exists(path_));
+  KeyClient second(come_in(), 1);
+  second.exchange({}, {}, 1s);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_THROW(come_in(), UserError);
+  first.exchange({{"a", "1"}}, {}, 1s);
+  EXPECT_EQ(second.exchange({}, {"a"}, 1s)[0], "1");
 }
 
-TEST(Rendezvous, AServerWithoutDescriptorsTellsInsteadOfSpinning) {
+TEST_F(DoorTest, ManyStrangersNeitherEnterNorKeepARankOut) {
   KeyServer server;
-  KeyClient member(server.path());
+  server.open(unix_door(path_, geteuid()), 2);
+  std::vector<Descriptor> strangers;
+  for (int i = 0; i < 300; ++i) strangers.push_back(come_in());
+  KeyClient first(come_in(), 0);
+  EXPECT_EQ(first.exchange({{"a", "1"}}, {"a"}, 5s)[0], "1");
+  // The oldest have lost their place.
+  char byte;
+  EXPECT_EQ(recv(strangers[0].number(), &byte, 1, 0), 0);
+  EXPECT_EQ(recv(strangers[299].number(), &byte, 1, MSG_DONTWAIT), -1);
+}
+
+TEST_F(DoorTest, AStrangerWhoSaysMuchButNoHelloIsRefused) {
+  KeyServer server;
+  server.open(unix_door(path_, geteuid()), 1);
+  const Descriptor stranger = come_in();
+  send_bytes(stranger, encode(Request{.puts = {{"a", "1"}}}));
+  EXPECT_EQ(last_words(stranger), (Reply{Reply::Kind::refused, {"a hello must come first, and once"}}));
+}
+
+TEST_F(DoorTest, AServerWithoutDescriptorsTellsInsteadOfSpinning) {
+  KeyServer server;
+  server.open(unix_door(path_, geteuid()), 2);
+  KeyClient member(come_in(), 0);
   member.exchange({}, {}, 1s);
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -234,7 +274,7 @@ TEST(Rendezvous, AServerWithoutDescriptorsTellsInsteadOfSpinning) {
   const rlimit scarce{static_cast<rlim_t>(next) + 1, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &scarce), 0);
   {
-    KeyClient late(server.path());
+    KeyClient late(come_in(), 1);
     EXPECT_EQ(lost_words([&] { member.exchange({}, {"never"}, 5s); }),
               "the key server cannot admit another rank: Too many open files");
     EXPECT_NE(lost_words([&] { late.exchange({}, {}, 5s); }), "(nothing was lost)");
@@ -242,40 +282,56 @@ TEST(Rendezvous, AServerWithoutDescriptorsTellsInsteadOfSpinning) {
   setrlimit(RLIMIT_NOFILE, &before);
 }
 
-TEST(Rendezvous, ClientsOfAnotherUserAreRefused) {
-  KeyServer server(geteuid() + 1);
-  KeyClient client(server.path());
+TEST_F(DoorTest, ClientsOfAnotherUserAreRefused) {
+  KeyServer server;
+  server.open(unix_door(path_, geteuid() + 1), 1);
+  KeyClient client(come_in(), 0);
   EXPECT_NE(lost_words([&] { client.exchange({}, {"a"}, 1s); }).find("refused: the key server serves user"),
             std::string::npos);
 }
 
+TEST_F(DoorTest, AnUnusablePathIsAUsersMistake) {
+  EXPECT_THROW(unix_door((folder_ / "absent" / "keys").string(), geteuid()), UserError);
+  EXPECT_THROW(unix_door(folder_ / std::string(100, 'x'), geteuid()), UserError);
+  EXPECT_THROW(connect_to(path_), UserError);
+}
+
+TEST(Rendezvous, AnInheritedDescriptorMustBeOpen) {
+  for (const char* text : {"", "x", "-1", "3x", "987654"})
+    EXPECT_THROW(inherited_descriptor(text, "TESSERA_STORE"), UserError) << text;
+}
+
 TEST(Rendezvous, AnOversizedMessageIsRefusedWithAWord) {
   KeyServer server;
-  const Descriptor stranger = connect_to(server.path());
-  send_bytes(stranger, std::string(8, '\xff'));
+  const Descriptor stranger = server.connect();
+  send_bytes(stranger, hello(0) + std::string(8, '\xff'));
   EXPECT_EQ(last_words(stranger),
             (Reply{Reply::Kind::refused, {"a message of 4294967295 bytes; at most 67108864 are allowed"}}));
 }
 
 TEST(Rendezvous, GarbageEndsOneConnectionAndNothingElse) {
   KeyServer server;
-  KeyClient member(server.path());
+  KeyClient member(server.connect(), 0);
   member.exchange({{"of a member", "1"}}, {}, 1s);
   const std::uint64_t seed = 20240601;
   for (std::uint64_t round = 0; round < 300; ++round) {
     auto random = [&, index = std::uint64_t{0}]() mutable { return random_bits(seed, round, index++); };
     // Half of the rounds damage a good message, so that deeper layers of the parser are reached.
-    std::string bytes = encode(Request{Request::Kind::exchange, 1, {{"k", "v"}, {"l", "w"}}, {"k"}});
+    std::string bytes = encode(Request{Request::Kind::exchange, 1, "", 1, {{"k", "v"}, {"l", "w"}}, {"k"}});
+    const bool is_introduced = round % 4 == 1;
     if (round % 2) {
-      for (int i = 0; i < 3; ++i) bytes[random() % bytes.size()] = static_cast<char>(random());
+      // A rank may not say less than it announces: that would be a loss.
+      const std::size_t first = is_introduced ? kLengthBytes : 0;
+      for (int i = 0; i < 3; ++i)
+        bytes[first + random() % (bytes.size() - first)] = static_cast<char>(random());
     } else {
       bytes.resize(random() % 200);
       for (auto& byte : bytes) byte = static_cast<char>(random());
     }
-    const Descriptor stranger = connect_to(server.path());
-    send_bytes(stranger, bytes);
+    const Descriptor stranger = server.connect();
+    send_bytes(stranger, is_introduced ? hello(1) + bytes : bytes);
     // A damaged message may still be a good one: then the stranger leaves as a rank would.
-    send_bytes(stranger, encode(Request{Request::Kind::goodbye, 0, {}, {}}));
+    send_bytes(stranger, encode(Request{.kind = Request::Kind::goodbye}));
     if (random() % 2) shutdown(stranger.number(), SHUT_WR);
   }
   const auto values = member.exchange({{"b", "2"}}, {"of a member", "b"}, 5s);

@@ -47,19 +47,18 @@ class SignalMailbox {
   Descriptor descriptor_;
 };
 
-std::vector<std::string> environment_of(int rank, const SpawnOptions& options,
-                                        const std::string& rendezvous) {
+std::vector<std::string> environment_of(int rank, const SpawnOptions& options, const Descriptor& store) {
   std::vector<std::string> out;
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text(*entry);
     const auto is_ours = [&](std::string_view name) { return text.starts_with(name); };
     const auto ours = {
-        "TESSERA_RANK=", "TESSERA_WORLD_SIZE=", "TESSERA_RENDEZVOUS=", "TESSERA_JOB=", "TESSERA_GENERATION="};
+        "TESSERA_RANK=", "TESSERA_WORLD_SIZE=", "TESSERA_STORE=", "TESSERA_JOB=", "TESSERA_GENERATION="};
     if (std::ranges::none_of(ours, is_ours)) out.emplace_back(text);
   }
   out.push_back(cat("TESSERA_RANK=", rank));
   out.push_back(cat("TESSERA_WORLD_SIZE=", options.num_ranks));
-  out.push_back(cat("TESSERA_RENDEZVOUS=", rendezvous));
+  out.push_back(cat("TESSERA_STORE=fd:", store.number()));
   out.push_back(cat("TESSERA_JOB=", options.job));
   out.push_back(cat("TESSERA_GENERATION=", options.generation));
   return out;
@@ -100,8 +99,10 @@ class Job {
   explicit Job(const SpawnOptions& options) : options_(options) {}
 
   int run() {
-    for (int rank = 0; rank < options_.num_ranks; ++rank)
-      children_.emplace_back(options_.command, environment_of(rank, options_, server_.path()));
+    for (int rank = 0; rank < options_.num_ranks; ++rank) {
+      const Descriptor store = server_.connect();
+      children_.emplace_back(options_.command, environment_of(rank, options_, store), store);
+    }
     while (count_running() > 0) {
       look_for_failure();
       end_if_due();

@@ -17,8 +17,8 @@ struct SpawnOptions {
   std::chrono::milliseconds patience{2000};  // between SIGTERM and SIGKILL
 };
 
-// Runs the command as ranks 0..num_ranks-1, with TESSERA_RANK, TESSERA_WORLD_SIZE, TESSERA_RENDEZVOUS (path of the
-// KeyServer), TESSERA_JOB and TESSERA_GENERATION in their environment, and returns when none is left. Their stdout
+// Runs the command as ranks 0..num_ranks-1, with TESSERA_RANK, TESSERA_WORLD_SIZE, TESSERA_STORE (fd:<number>, an
+// inherited connection to the KeyServer), TESSERA_JOB and TESSERA_GENERATION in their environment, and returns when none is left. Their stdout
 // is passed through; their stderr is kept (its last 64 KiB per rank) and told at the end. Returns 0, or the exit
 // code of the rank that failed first, or 128 + signal, also of a SIGINT or SIGTERM to the caller; other
 // threads of the caller must not take these two. Raises this process's limit of open files if the ranks need more;

@@ -37,8 +37,6 @@ class Spawn : public testing::Test {
     // Orphans of the ranks become children of this process, where they can be found.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     setenv("SPAWN_TEST_FOLDER", folder.c_str(), 1);
-    // A launcher that is killed leaves its socket's folder: here it goes with the test's.
-    setenv("TMPDIR", folder.c_str(), 1);
   }
 
   void TearDown() override {
@@ -48,7 +46,6 @@ class Spawn : public testing::Test {
     while ((reaped = waitpid(-1, nullptr, WNOHANG)) >= 0 && now_seconds() < deadline_seconds)
       std::this_thread::sleep_for(1ms);
     EXPECT_LT(reaped, 0) << "a process is left";
-    unsetenv("TMPDIR");
     std::filesystem::remove_all(folder_);
   }
 
@@ -80,24 +77,23 @@ class Spawn : public testing::Test {
   double seconds_ = 0;
 };
 
-TEST_F(Spawn, EveryRankKnowsItsPlaceAndSeesTheRendezvous) {
-  auto options = shell(
-      3,
-      "test -S \"$TESSERA_RENDEZVOUS\" || exit 9; echo \"$TESSERA_RENDEZVOUS\" > $SPAWN_TEST_FOLDER/socket; "
-      "echo $TESSERA_RANK/$TESSERA_WORLD_SIZE $TESSERA_JOB $TESSERA_GENERATION > "
-      "$SPAWN_TEST_FOLDER/rank$TESSERA_RANK");
+TEST_F(Spawn, EveryRankKnowsItsPlaceAndInheritsOnlyItsOwnConnection) {
+  auto options =
+      shell(3,
+            "for fd in $(ls /proc/self/fd); do readlink /proc/self/fd/$fd; done | grep -c socket > "
+            "$SPAWN_TEST_FOLDER/sockets$TESSERA_RANK; test -S /proc/self/fd/${TESSERA_STORE#fd:} || exit 9; "
+            "echo $TESSERA_RANK/$TESSERA_WORLD_SIZE $TESSERA_JOB $TESSERA_GENERATION > "
+            "$SPAWN_TEST_FOLDER/rank$TESSERA_RANK");
   options.job = "night";
   options.generation = 4;
   setenv("TESSERA_RANK", "77", 1);  // a launcher may itself be started by one
   EXPECT_EQ(run(options), 0);
   unsetenv("TESSERA_RANK");
-  for (int rank = 0; rank < 3; ++rank)
+  for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(contents(folder_ / cat("rank", rank)), cat(rank, "/3 night 4\n"));
+    EXPECT_EQ(contents(folder_ / cat("sockets", rank)), "1\n");
+  }
   EXPECT_EQ(report_, "");
-  std::string socket = contents(folder_ / "socket");
-  socket.pop_back();
-  EXPECT_FALSE(std::filesystem::exists(socket));
-  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(socket).parent_path()));
 }
 
 TEST_F(Spawn, StdoutOfAllRanksPassesThrough) {

@@ -1,10 +1,12 @@
 #include "tessera/launch/unix_socket.hpp"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <system_error>
 
@@ -37,6 +39,15 @@ Descriptor listen_at(const std::string& path) {
       listen(socket.number(), SOMAXCONN) != 0)
     throw UserError(cat("cannot listen at ", path, ": ", system_reason()));
   return socket;
+}
+
+Descriptor inherited_descriptor(const std::string& text, const std::string& where) {
+  int number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < 0 || fcntl(number, F_GETFD) < 0)
+    throw UserError(cat(where, " names the descriptor '", text, "', which is not open in this process"));
+  fcntl(number, F_SETFD, FD_CLOEXEC);
+  return Descriptor(number);
 }
 
 Descriptor connect_to(const std::string& path) {

@@ -29,6 +29,10 @@ class Descriptor {
   int number_ = -1;
 };
 
+// A descriptor that this process was started with, by its number as text; `where` is the variable that names it. Not
+// passed on to further programs. Throws UserError when it isn't open.
+Descriptor inherited_descriptor(const std::string& number, const std::string& where);
+
 // Both throw UserError when the path is too long or the system refuses.
 Descriptor listen_at(const std::string& path);
 Descriptor connect_to(const std::string& path);

@@ -72,6 +72,8 @@ class Reader {
 
 std::string encode(const Request& request) {
   std::string body(1, static_cast<char>(request.kind));
+  append_number(body, static_cast<std::uint32_t>(request.rank), 4);
+  append_text(body, request.report);
   append_number(body, static_cast<std::uint64_t>(request.timeout_milliseconds), 8);
   append_number(body, request.puts.size(), 4);
   for (const auto& [key, value] : request.puts) {
@@ -94,6 +96,8 @@ std::optional<Request> parse_request(std::string_view body) {
   const std::uint64_t kind = in.number(1);
   if (kind > static_cast<std::uint64_t>(Request::Kind::goodbye)) return std::nullopt;
   request.kind = static_cast<Request::Kind>(kind);
+  request.rank = static_cast<std::int32_t>(static_cast<std::uint32_t>(in.number(4)));
+  request.report = in.text();
   request.timeout_milliseconds = static_cast<std::int64_t>(in.number(8));
   const std::uint64_t num_puts = in.number(4);
   for (std::uint64_t i = 0; i < num_puts && in.good(); ++i) {

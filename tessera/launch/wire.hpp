@@ -16,19 +16,22 @@ inline constexpr std::uint32_t kMaxBodyBytes = 64u << 20;
 inline constexpr std::size_t kLengthBytes = 4;
 
 struct Request {
-  enum class Kind : std::uint8_t { exchange, goodbye };
+  // hello comes first, with the rank; goodbye comes last.
+  enum class Kind : std::uint8_t { exchange, hello, report, goodbye };
   Kind kind = Kind::exchange;
+  std::int32_t rank = 0;
+  std::string report = {};
   std::int64_t timeout_milliseconds = 0;
-  KeyValues puts;
-  std::vector<std::string> keys;
+  KeyValues puts = {};
+  std::vector<std::string> keys = {};
   bool operator==(const Request&) const = default;
 };
 
 struct Reply {
-  // missing: the keys that did not come in time; lost, refused: words.
+  // values: also the plain answer to a report; missing: the keys that did not come in time; lost, refused: words.
   enum class Kind : std::uint8_t { values, missing, lost, refused };
   Kind kind = Kind::values;
-  std::vector<std::string> texts;
+  std::vector<std::string> texts = {};
   bool operator==(const Reply&) const = default;
 };
 

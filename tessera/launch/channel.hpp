@@ -1,0 +1,30 @@
+// How do bytes pass over one connection without waiting? Plain here; sealed in tls.hpp.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "tessera/launch/unix_socket.hpp"
+
+namespace tessera::launch {
+
+// Moves what it can at once. receive and send return how many bytes passed, 0 when none can pass now, and nothing when
+// the connection has ended.
+class Channel {
+ public:
+  virtual ~Channel() = default;
+  virtual int descriptor() const = 0;
+  virtual std::optional<std::size_t> receive(std::span<char> into) = 0;
+  virtual std::optional<std::size_t> send(std::string_view bytes) = 0;
+  // What to poll for besides what the caller has to send.
+  virtual short events() const = 0;
+  // No more is sent from here; what was sent still arrives.
+  virtual void end_sending() = 0;
+};
+
+std::unique_ptr<Channel> plain_channel(Descriptor socket);
+
+}  // namespace tessera::launch
