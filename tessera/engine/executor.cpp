@@ -24,7 +24,8 @@ Executor::Executor(const Parts& parts)
     : parts_(parts),
       tables_(parts.program.tables),
       sequence_(parts.program.classes.at(parts.rank_class)),
-      lanes_(sequence_, [this](std::uint32_t op) { run(op); }) {
+      lanes_(
+          sequence_, [this](std::uint32_t op) { run(op); }, parts.log) {
   const auto micro = static_cast<std::size_t>(tables_.num_micro);
   values_.resize(tables_.values.size() * micro);
   gradients_.resize(tables_.values.size() * micro);

@@ -47,6 +47,7 @@ struct Parts {
   std::span<shard::FlatBucket> buckets;
   std::span<optim::BucketOptimizer> optimizers;
   double clip_norm = 0;
+  ActivityLog* log = nullptr;  // where this rank writes what it is doing
 };
 
 class Executor {

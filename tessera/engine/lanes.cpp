@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 
+#include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/tensor/tensor.hpp"
 
@@ -12,15 +13,17 @@ namespace {
 constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
 }
 
-Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run)
+Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run, ActivityLog* log)
     : sequence_(sequence),
       run_(std::move(run)),
+      log_(log),
       done_(std::make_unique<std::atomic<std::uint64_t>[]>(sequence.ops.size())) {
   std::map<program::Lane, std::size_t> index = {{program::kCompute, 0}};
   ops_of_lane_.resize(1);
   for (std::uint32_t i = 0; i < sequence.ops.size(); ++i) {
     const auto [lane, is_new] = index.try_emplace(sequence.ops[i].lane, ops_of_lane_.size());
     if (is_new) ops_of_lane_.emplace_back();
+    if (is_new && log_) log_->name_lane(lane->second, lane->first.axes, lane->first.direction);
     ops_of_lane_[lane->second].push_back(i);
   }
   for (std::size_t lane = 1; lane < ops_of_lane_.size(); ++lane)
@@ -30,7 +33,7 @@ Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t
       for (std::uint64_t step = 1; !stopped_; ++step) {
         for (auto now = step_.load(); now < step && !stopped_; now = step_.load()) step_.wait(now);
         try {
-          if (!stopped_) run_lane(ops_of_lane_[lane], step);
+          if (!stopped_) run_lane(lane, step);
         } catch (const LaneStopped&) {
         } catch (...) {
           stop(std::current_exception());
@@ -49,7 +52,7 @@ void Lanes::step() {
   const std::uint64_t step = ++step_;
   step_.notify_all();
   try {
-    run_lane(ops_of_lane_[0], step);
+    run_lane(0, step);
     for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i)
       if (sequence_.ops[i].what == program::What::sum) wait_for(i, step);
   } catch (const LaneStopped&) {
@@ -61,14 +64,21 @@ void Lanes::step() {
   }
 }
 
-void Lanes::run_lane(const std::vector<std::uint32_t>& ops, std::uint64_t step) {
-  for (const std::uint32_t i : ops) {
+void Lanes::run_lane(std::size_t lane, std::uint64_t step) {
+  for (const std::uint32_t i : ops_of_lane_[lane]) {
+    if (log_) {
+      const bool meets_others = sequence_.ops[i].along >= 0;
+      log_->issue(lane, meets_others ? Doing::communicating : Doing::computing, static_cast<std::int32_t>(i),
+                  static_cast<std::int64_t>(step), now_seconds());
+    }
     for (const std::uint32_t wait : sequence_.waits_of(sequence_.ops[i])) {
       const bool previous = wait & program::kPreviousStep;
       wait_for(wait & ~program::kPreviousStep, previous ? step - 1 : step);
     }
     if (stopped_) throw LaneStopped{};
+    if (log_) log_->start(lane, now_seconds());
     run_(i);
+    if (log_) log_->end(lane, now_seconds());
     // Only upwards: stop() may have released the waiters of this op for good meanwhile.
     std::uint64_t before = done_[i].load();
     while (before < step && !done_[i].compare_exchange_weak(before, step, std::memory_order_release)) {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "tessera/base/activity.hpp"
 #include "tessera/program/types.hpp"
 
 namespace tessera::engine {
@@ -22,8 +23,9 @@ struct LaneStopped {};
 
 class Lanes {
  public:
-  // `run(op)` executes the op with that index; it is called from the op's lane, after its waits.
-  Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run);
+  // `run(op)` executes the op with that index; it is called from the op's lane, after its waits. What each lane is at
+  // is written to `log`, if there is one.
+  Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run, ActivityLog* log);
   ~Lanes();
 
   // Runs one step: returns when the compute lane is through and all sums are made. Rethrows the first error
@@ -31,12 +33,13 @@ class Lanes {
   void step();
 
  private:
-  void run_lane(const std::vector<std::uint32_t>& ops, std::uint64_t step);
+  void run_lane(std::size_t lane, std::uint64_t step);
   void wait_for(std::uint32_t op, std::uint64_t step);
   void stop(std::exception_ptr error);
 
   const program::Sequence& sequence_;
   std::function<void(std::uint32_t)> run_;
+  ActivityLog* log_;
   std::vector<std::vector<std::uint32_t>> ops_of_lane_;  // the compute lane first
   std::unique_ptr<std::atomic<std::uint64_t>[]> done_;   // per op: the last step it finished
   std::atomic<std::uint64_t> step_ = 0;

@@ -16,7 +16,7 @@ namespace {
 
 // The group of this rank along each axis set, in the order of the tables.
 std::vector<collective::Group> make_groups(const collective::Communicator& communicator,
-                                           const program::Tables& tables) {
+                                           const program::Tables& tables, ActivityLog* log) {
   CHECK(tables.class_of_rank.size() == static_cast<std::size_t>(communicator.size()), "the layout has ",
         tables.class_of_rank.size(), " ranks, the job ", communicator.size());
   std::vector<std::vector<int>> lists;
@@ -24,6 +24,7 @@ std::vector<collective::Group> make_groups(const collective::Communicator& commu
     const auto peers = set.peers(communicator.rank());
     lists.emplace_back(peers.begin(), peers.end());
   }
+  const During meeting(log, Doing::meeting);
   return collective::make_groups(communicator, lists);
 }
 
@@ -60,11 +61,12 @@ Source random_source(const spec::Model& model) {
 }
 
 Session::Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
-                 const Variation& variation)
+                 const Variation& variation, ActivityLog* log)
     : run_(run),
+      log_(log),
       program_(variation.program ? *variation.program : plan::compile(run)),
       source_(std::move(source)),
-      groups_(make_groups(communicator, program_.tables)),
+      groups_(make_groups(communicator, program_.tables, log)),
       data_rank_(data_rank(communicator.rank(), program_.tables)) {
   const auto& tables = program_.tables;
   if (variation.muted)
@@ -75,10 +77,11 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
   for (auto& bucket : buckets_) optimizers_.emplace_back(run.training, bucket);
   executor_ = std::make_unique<engine::Executor>(
       engine::Parts{program_, tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank())), groups_,
-                    model_, buckets_, optimizers_, run.training.clip_norm});
+                    model_, buckets_, optimizers_, run.training.clip_norm, log_});
 }
 
 engine::StepInput Session::next_input() {
+  const During reading(log_, Doing::reading_data, ++steps_);
   engine::StepInput input;
   const std::int64_t sequence = run_.model.sequence;
   for (std::int64_t micro = 0; micro < program_.tables.num_micro; ++micro) {

@@ -34,9 +34,10 @@ struct Variation {
 
 class Session {
  public:
-  // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights.
+  // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights. What the rank is
+  // doing is written to `log`, if there is one.
   Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
-          const Variation& variation = {});
+          const Variation& variation = {}, ActivityLog* log = nullptr);
   Session(const Session&) = delete;  // its parts point at each other
   Session& operator=(const Session&) = delete;
 
@@ -55,6 +56,7 @@ class Session {
   engine::StepInput next_input();
 
   spec::Run run_;
+  ActivityLog* log_;
   program::Program program_;
   Source source_;
   std::vector<collective::Group> groups_;  // by axis set
@@ -64,7 +66,7 @@ class Session {
   std::unique_ptr<engine::Executor> executor_;
   std::int64_t data_rank_ = 0;
   std::uint64_t cursor_ = 0;
-  std::int64_t updates_ = 0;
+  std::int64_t steps_ = 0, updates_ = 0;
   double learning_rate_ = 0;
 };
 
