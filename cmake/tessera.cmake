@@ -26,6 +26,9 @@ endif()
 
 find_package(Threads REQUIRED)
 find_package(GTest REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(civetweb REQUIRED)
+find_package(prometheus-cpp REQUIRED)
 enable_testing()
 add_test(NAME scripts_test COMMAND ${PROJECT_SOURCE_DIR}/scripts/test-scripts)
 set_tests_properties(scripts_test PROPERTIES LABELS fast)
@@ -127,6 +130,21 @@ function(tessera_module name)
       endif()
     endforeach()
   endforeach()
+endfunction()
+
+# tessera_messages(module file.proto): C++ of the messages, for the sources of that module; included as
+# "tessera/<module>/<file>.pb.h". Never in a module with TORCH: its include folder has other protobuf headers.
+function(tessera_messages name proto)
+  set(generated ${PROJECT_BINARY_DIR}/generated)
+  file(MAKE_DIRECTORY ${generated})
+  string(REGEX REPLACE "\\.proto$" "" stem ${proto})
+  add_custom_command(OUTPUT ${generated}/${stem}.pb.cc ${generated}/${stem}.pb.h
+    COMMAND protobuf::protoc --cpp_out ${generated} ${proto}
+    DEPENDS ${PROJECT_SOURCE_DIR}/${proto} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} VERBATIM)
+  target_sources(tessera_${name} PRIVATE ${generated}/${stem}.pb.cc ${generated}/${stem}.pb.h)
+  set_source_files_properties(${generated}/${stem}.pb.cc PROPERTIES COMPILE_OPTIONS -w)  # not our code
+  target_include_directories(tessera_${name} SYSTEM PRIVATE ${generated})
+  target_link_libraries(tessera_${name} PRIVATE protobuf::libprotobuf-lite)
 endfunction()
 
 # The precompiled lean header is built once and reused. Heavy files (*_torch.cpp) gain nothing from it.

@@ -43,7 +43,13 @@ int dispatch(int argc, char** argv) {
   app.require_subcommand(1);
   auto* train = add_command(app, "train", "train as the run file says", options);
   add_procs(train, options, "start this many local ranks (default: as many as the layout has)");
-  train->add_option("--out", options.out, "folder of metrics.jsonl (default: runs/<name of the run file>)");
+  train->add_option("--out", options.out,
+                    "folder of metrics.jsonl and tensorboard/ (default: runs/<name of the run file>)");
+  train
+      ->add_option("--prometheus", options.prometheus_port,
+                   "answer GET /metrics on this port of 127.0.0.1; 0: any free port, which is printed")
+      ->check(CLI::Range(0, 65535))
+      ->type_name("PORT");
   train->add_option("--trace", options.trace, "write a Chrome/Perfetto trace to this file");
   auto* verify = add_command(app, "verify", "compare the layout with one device, in fp64", options);
   add_procs(verify, options, "rank processes instead of threads: this many, or as many as the layout has");

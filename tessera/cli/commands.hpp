@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Options {
       0;  // local rank processes, or kProcsOfLayout; 0: not said (train as the layout, verify on threads)
   std::string out;
   std::string trace;
+  std::optional<int> prometheus_port;
   int rounds = 15;                // bench
   std::vector<std::string> argv;  // of this process, to start ranks with
 };

@@ -29,7 +29,7 @@ void print_summary(const train::Summary& s, const std::string& folder, bool json
   }
   std::puts(cat("trained ", s.steps, " steps in ", duration_text(s.seconds), ": loss ",
                 fixed(s.first_loss, 4), " -> ", fixed(s.mean_loss_of_last_ten, 4),
-                " (mean of the last ten), ", count_text(s.tokens_per_second), " tokens/s; metrics in ",
+                " (mean of the last ten), ", count_text(s.tokens_per_second), " tokens/s\nmetrics in ",
                 folder, "/metrics.jsonl")
                 .c_str());
 }
@@ -38,11 +38,15 @@ void print_summary(const train::Summary& s, const std::string& folder, bool json
 
 int train_command(const Options& options) {
   const spec::Run run = load_run(options);
-  const std::string folder =
-      options.out.empty() ? cat("runs/", std::filesystem::path(options.file).stem().string()) : options.out;
+  const std::string name = std::filesystem::path(options.file).stem().string();
+  const std::string folder = options.out.empty() ? cat("runs/", name) : options.out;
   return on_ranks(run, options, [&](const collective::Communicator& communicator) {
-    const auto summary =
-        train::train(run, communicator, {.folder = folder, .trace = options.trace, .lines = !options.json});
+    const auto summary = train::train(run, communicator,
+                                      {.name = name,
+                                       .folder = folder,
+                                       .trace = options.trace,
+                                       .lines = !options.json,
+                                       .prometheus_port = options.prometheus_port});
     if (communicator.rank() == 0) print_summary(summary, folder, options.json);
   });
 }

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <sstream>
 
 #include "tessera/base/error.hpp"
+#include "tessera/metrics/event_file.hpp"
 #include "tessera/metrics/json_lines.hpp"
 #include "tessera/metrics/step_line.hpp"
 #include "tessera/metrics/trace.hpp"
@@ -47,8 +49,63 @@ TEST_F(JsonLinesFile, AResumedRunContinuesItsFile) {
 
 TEST_F(JsonLinesFile, SaysWhyItCannotBeWritten) {
   EXPECT_THROW(JsonLines("/no/such/folder/metrics.jsonl"), UserError);
-  JsonLines full("/dev/full");
-  EXPECT_THROW(full.write(std::vector<Field>{{"step", 1}}), UserError);
+}
+
+TEST(OutFile, AFullDiskIsAUserErrorThatNamesFileReasonAndWhatToDo) {
+  const auto complaint = [](const std::function<void()>& act) -> std::string {
+    try {
+      act();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  const std::string rest = "No space left on device. Free space there, or name another place with ";
+  JsonLines lines("/dev/full");
+  EXPECT_EQ(complaint([&] {
+              lines.write(std::vector<Field>{{"step", 1}});
+            }),
+            cat("cannot write to '/dev/full': ", rest, "--out."));
+  EXPECT_EQ(complaint([] { write_trace("/dev/full", {}); }),
+            cat("cannot write to '/dev/full': ", rest, "--trace."));
+  EXPECT_EQ(complaint([] { EventFile("/dev/full"); }),
+            "cannot write to '/dev/full': Not a directory. Name another folder with --out.");
+}
+
+// Made by TensorBoard's own writer: the record of the message "abc".
+TEST(EventFile, FramesAMessageWithItsLengthAndMaskedCheckSums) {
+  const std::string record = framed("abc");
+  std::string hex;
+  for (const char c : record) {
+    static constexpr std::string_view kHex = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(c);
+    hex += {kHex[byte / 16], kHex[byte % 16]};
+  }
+  EXPECT_EQ(hex, "0300000000000000b099490e6162636e57f121");
+}
+
+TEST(StepFacts, AreWrittenUnderOneNameEach) {
+  StepFacts facts{.step = 2,
+                  .tokens = 100,
+                  .step_seconds = 0.5,
+                  .exposed_seconds = 0.05,
+                  .model_flops = 1e9,
+                  .hardware_flops = 2e9,
+                  .resident_bytes = {30, 10, 20}};
+  const auto field = [&](const std::string& name) {
+    for (const Field& found : record_of(facts))
+      if (found.name == name) return std::get<double>(found.value);
+    return -1.0;
+  };
+  EXPECT_EQ(field("tokens_per_second"), 200);
+  EXPECT_DOUBLE_EQ(field("exposed_communication"), 0.1);
+  EXPECT_TRUE(std::isnan(field("model_flop_utilisation"))) << "no peak is known";
+  facts.peak_flops_per_second = 8e9;
+  EXPECT_DOUBLE_EQ(field("model_flop_utilisation"), 0.25);
+  EXPECT_DOUBLE_EQ(field("hardware_flop_utilisation"), 0.5);
+  EXPECT_EQ(field("resident_bytes_min"), 10);
+  EXPECT_EQ(field("resident_bytes_median"), 20);
+  EXPECT_EQ(field("resident_bytes_max"), 30);
 }
 
 TEST_F(TraceFile, ReadsBackWhatWasWritten) {
@@ -136,7 +193,7 @@ TEST(StepLine, SaysAllInOneLine) {
   StepFacts facts{.step = 7,
                   .steps = 100,
                   .loss = 3.40123,
-                  .tokens_per_second = 12'345,
+                  .tokens = 4'111,
                   .grad_norm = 0.9131,
                   .learning_rate = 1e-3,
                   .step_seconds = 0.3331,

@@ -1,35 +1,22 @@
 #include "tessera/metrics/trace.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <set>
 #include <utility>
 
-#include "tessera/base/error.hpp"
+#include "tessera/base/text.hpp"
+#include "tessera/metrics/intervals.hpp"
+#include "tessera/metrics/out_file.hpp"
 
 namespace tessera::metrics {
 
 namespace {
 
-using Interval = std::pair<double, double>;
-
-// Disjoint and sorted.
-std::vector<Interval> union_of(std::span<const Event> events) {
-  std::vector<Interval> intervals;
-  for (const Event& event : events)
-    intervals.emplace_back(event.start_seconds, event.start_seconds + event.duration_seconds);
-  std::ranges::sort(intervals);
+std::vector<Interval> intervals_of(std::span<const Event> events) {
   std::vector<Interval> out;
-  for (const Interval& next : intervals) {
-    if (!out.empty() && next.first <= out.back().second) {
-      out.back().second = std::max(out.back().second, next.second);
-    } else {
-      out.push_back(next);
-    }
-  }
+  for (const Event& event : events)
+    out.emplace_back(event.start_seconds, event.start_seconds + event.duration_seconds);
   return out;
 }
 
@@ -59,9 +46,8 @@ void write_trace(const std::string& path, std::span<const Event> events) {
                         ", \"tid\": ", row, ", \"ts\": ", event.start_seconds * 1e6, ", \"dur\": ",
                         event.duration_seconds * 1e6, ", \"args\": ", json_object(event.args), "}"));
   }
-  std::ofstream out(path);
-  out << "{\"traceEvents\": [\n" << join(lines, ",\n") << "\n]}\n" << std::flush;
-  if (!out) throw UserError(cat("cannot write trace '", path, "': ", std::strerror(errno)));
+  OutFile(path, OutFile::Begin::empty, "--trace")
+      .write(cat("{\"traceEvents\": [\n", join(lines, ",\n"), "\n]}\n"));
 }
 
 std::vector<Event> events_of(std::span<const Event> events, std::int64_t process, const std::string& row) {
@@ -72,15 +58,7 @@ std::vector<Event> events_of(std::span<const Event> events, std::int64_t process
 }
 
 double overlap_seconds(std::span<const Event> a, std::span<const Event> b) {
-  const auto left = union_of(a), right = union_of(b);
-  double seconds = 0;
-  for (std::size_t i = 0, j = 0; i < left.size() && j < right.size();) {
-    const double begin = std::max(left[i].first, right[j].first);
-    const double end = std::min(left[i].second, right[j].second);
-    seconds += std::max(0.0, end - begin);
-    left[i].second < right[j].second ? ++i : ++j;
-  }
-  return seconds;
+  return overlap_seconds(intervals_of(a), intervals_of(b));
 }
 
 }  // namespace tessera::metrics

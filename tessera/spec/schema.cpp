@@ -137,6 +137,8 @@ void declare_cluster(std::vector<Key>& keys) {
   section.add("devices", &Cluster::devices, from_to(0, kMaxAxis), "0: as many as the layout needs");
   section.add("timeout_seconds", &Cluster::timeout_seconds, from_to(0.001, 1e7),
               "how long a rank waits for another");
+  section.add("peak_tflops", &Cluster::peak_tflops, from_to(0, 1e6),
+              "of one device, the yardstick of FLOP utilisation; 0: measured after the first step");
 }
 
 }  // namespace

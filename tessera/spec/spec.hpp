@@ -84,6 +84,7 @@ struct Cluster {
   Transport transport = Transport::gloo;
   std::int64_t devices = 0;     // 0: as many as the layout needs
   double timeout_seconds = 60;  // how long a rank waits for another
+  double peak_tflops = 0;       // of one device, for FLOP utilisation; 0: measured
   bool operator==(const Cluster&) const = default;
 };
 

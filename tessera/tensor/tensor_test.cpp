@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/tensor/flop_count.hpp"
+#include "tessera/tensor/peak.hpp"
 
 namespace tessera::tensor {
 namespace {
@@ -39,6 +41,14 @@ TEST(FlopCount, CountsProductsOfThisThread) {
   const Tensor q = zeros({1, 2, 4, 8}, at::kFloat);
   attention(q, q, q, /*causal=*/true);
   EXPECT_EQ(count.attention(), 4 * 2 * 4 * 4 * 8);
+}
+
+TEST(Peak, IsAtLeastWhatOneProductReachesAndTakesAboutTheTimeItMay) {
+  const double begin = now_seconds();
+  const double peak = measured_flops_per_second(at::kFloat, 0.05);
+  EXPECT_LT(now_seconds() - begin, 1.0);
+  EXPECT_GT(peak, 1e8);
+  EXPECT_LT(peak, 1e15);
 }
 
 }  // namespace

@@ -1,110 +1,64 @@
 #include "tessera/train/loop.hpp"
 
-#include <cstdio>
-#include <deque>
-#include <filesystem>
-#include <optional>
-
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/resident.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/metrics/json_lines.hpp"
-#include "tessera/metrics/step_line.hpp"
-#include "tessera/metrics/trace.hpp"
+#include "tessera/metrics/intervals.hpp"
+#include "tessera/metrics/step_outputs.hpp"
 #include "tessera/plan/describe.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/work.hpp"
+#include "tessera/spec/words.hpp"
+#include "tessera/tensor/peak.hpp"
 #include "tessera/train/session.hpp"
+#include "tessera/train/tracer.hpp"
 
 namespace tessera::train {
 
 namespace {
 
-void print_line(const std::string& line) {
-  std::fputs((line + "\n").c_str(), stdout);
-  std::fflush(stdout);
-}
+constexpr double kPeakSeconds = 0.1;  // spent on measuring the peak, once
 
-std::string headline(const spec::Run& run, const Session& session) {
+metrics::RunTitle title_of(const spec::Run& run, const program::Tables& tables, const LoopOptions& options) {
   const auto& layout = run.layout;
-  return cat(count_text(static_cast<double>(plan::num_parameters(session.program().tables))), " parameters, ",
-             layout.ranks(), " rank(s): dp ", layout.dp(), ", ", session.program().tables.num_micro,
-             " micro-batch(es) of ", layout.micro_batch, " x ", run.model.sequence, " tokens, ",
-             run.training.steps, " steps");
+  const std::string precision = spec::word(layout.precision);
+  return {.name = options.name,
+          .about =
+              cat(count_text(static_cast<double>(plan::num_parameters(tables))), " parameters, ", precision,
+                  ", ", layout.ranks(), layout.ranks() == 1 ? " rank" : " ranks", " (dp ", layout.dp(), "), ",
+                  tables.num_micro, " x ", layout.micro_batch, " x ", run.model.sequence, " tokens a rank"),
+          .place = options.folder,
+          .peak_source = run.cluster.peak_tflops > 0 ? "cluster.peak_tflops"
+                                                     : cat("measured, ", precision, " matrix product"),
+          .steps = run.training.steps,
+          .ranks = layout.ranks()};
 }
 
-std::string row_of(const program::Lane& lane, const program::Tables& tables) {
-  switch (lane.kind) {
-    case program::LaneKind::compute:
-      return "compute";
-    case program::LaneKind::copy:
-      return "copy";
-    case program::LaneKind::communication:
-      return cat("communication ", tables.axis_sets[static_cast<std::size_t>(lane.axes)].name,
-                 lane.direction ? " down" : "");
+at::ScalarType dtype_of(spec::Precision precision) {
+  switch (precision) {
+    case spec::Precision::fp32:
+      return at::kFloat;
+    case spec::Precision::fp64:
+      return at::kDouble;
+    case spec::Precision::bf16:
+      return at::kBFloat16;
+    case spec::Precision::fp16:
+      return at::kHalf;
   }
-  throw Bug("a lane outside its kinds");
+  throw Bug("a precision outside its kinds");
 }
 
-// Events of one rank, kept until the end of the run.
-class Tracer {
- public:
-  // An empty path traces nothing; one that can't be written is told before the first step.
-  Tracer(const Session& session, const collective::Communicator& communicator, const std::string& path)
-      : path_(path),
-        program_(session.program()),
-        sequence_(program_.classes.at(
-            program_.tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank())))),
-        rank_(communicator.rank()) {
-    if (!path_.empty()) metrics::write_trace(part(rank_), events_);
+// Seconds in which an op with others was under way and no op of this rank's own. Collectives inside a segment count as
+// compute.
+double exposed_seconds(const std::vector<engine::OpTime>& times, const program::Sequence& sequence,
+                       const program::Tables& tables) {
+  std::vector<metrics::Interval> communication, compute;
+  for (const auto& time : times) {
+    const auto& op = sequence.ops[time.op];
+    const bool meets_others = op.along >= 0 && tables.size_of(op.along) > 1;
+    (meets_others ? communication : compute).emplace_back(time.start_seconds, time.end_seconds);
   }
-
-  void add(std::int64_t step, const std::vector<engine::OpTime>& times) {
-    if (path_.empty()) return;
-    for (const auto& time : times) {
-      const auto& op = sequence_.ops[time.op];
-      events_.push_back({program::word(op, program_.tables),
-                         rank_,
-                         row_of(op.lane, program_.tables),
-                         time.start_seconds,
-                         time.end_seconds - time.start_seconds,
-                         {{"step", step}}});
-    }
-  }
-
-  // One file for all ranks: each writes its part beside it, rank 0 joins them.
-  void write(const collective::Group& world) {
-    if (path_.empty()) return;
-    if (rank_ != 0) metrics::write_trace(part(rank_), events_);
-    world.barrier();
-    if (rank_ != 0) return;
-    for (std::int64_t rank = 1; rank < world.size(); ++rank) {
-      const auto more = metrics::read_trace(part(rank));
-      events_.insert(events_.end(), more.begin(), more.end());
-      std::filesystem::remove(part(rank));
-    }
-    metrics::write_trace(path_, events_);
-  }
-
- private:
-  std::string part(std::int64_t rank) const { return rank == 0 ? path_ : cat(path_, ".rank", rank); }
-
-  std::string path_;
-  const program::Program& program_;
-  const program::Sequence& sequence_;
-  std::int64_t rank_;
-  std::vector<metrics::Event> events_;
-};
-
-std::optional<metrics::JsonLines> open_records(const std::string& folder) {
-  if (folder.empty()) return std::nullopt;
-  const auto path = std::filesystem::path(folder) / "metrics.jsonl";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error) std::filesystem::remove(path, error);
-  if (error)
-    throw UserError(
-        cat("cannot write to --out ", folder, ": ", error.message(), ". Name a folder you may write to."));
-  return std::optional<metrics::JsonLines>(std::in_place, path.string());
+  return metrics::covered_seconds(communication) - metrics::overlap_seconds(communication, compute);
 }
 
 // What the steps so far add up to.
@@ -120,10 +74,14 @@ class Tally {
     summary_.steps_not_taken += report.taken ? 0 : 1;
   }
 
-  Summary summary(const Session& session, std::int64_t ranks, double seconds) const {
+  std::int64_t steps_not_taken() const { return summary_.steps_not_taken; }
+  // Of what is still to come, at the pace so far.
+  double left_seconds(std::int64_t steps) const { return median(step_seconds_) * static_cast<double>(steps); }
+
+  Summary summary(const program::Tables& tables, std::int64_t ranks, double seconds) const {
     Summary out = summary_;
     out.steps = static_cast<std::int64_t>(losses_.size());
-    out.parameters = plan::num_parameters(session.program().tables);
+    out.parameters = plan::num_parameters(tables);
     out.ranks = ranks;
     out.seconds = seconds;
     out.step_seconds = median(step_seconds_);
@@ -140,47 +98,81 @@ class Tally {
   std::vector<double> step_seconds_, token_rates_, losses_;
 };
 
+// What rank 0 knows of a step when it has ended.
+class FactsOfSteps {
+ public:
+  FactsOfSteps(const spec::Run& run, const program::Program& program, const LoopOptions& options)
+      : program_(program), options_(options), steps_(run.training.steps) {
+    // A last micro-batch that is short or empty does less than the program says.
+    const double samples =
+        static_cast<double>(run.layout.dp() * run.layout.micro_batch * program.tables.num_micro);
+    const double share = static_cast<double>(run.training.global_batch) / samples;
+    flops_ = program::step_flops(program);
+    flops_ = {flops_.model * share, flops_.hardware * share};
+  }
+  void set_peak(double flops_per_second) { peak_flops_per_second_ = flops_per_second; }
+
+  metrics::StepFacts of(std::int64_t step, const engine::StepReport& report, double learning_rate,
+                        double seconds, const Tally& tally) const {
+    return {
+        .step = step,
+        .steps = steps_,
+        .loss = report.loss,
+        .tokens = report.tokens,
+        .grad_norm = report.gradient_norm,
+        .learning_rate = learning_rate,
+        .step_seconds = seconds,
+        .left_seconds = tally.left_seconds(steps_ - step),
+        .exposed_seconds = exposed_seconds(
+            report.times, program_.classes.at(program_.tables.class_of_rank.at(0)), program_.tables),
+        .model_flops = flops_.model,
+        .hardware_flops = flops_.hardware,
+        .peak_flops_per_second = peak_flops_per_second_,
+        .resident_bytes = options_.resident_bytes ? options_.resident_bytes() : std::vector{resident_bytes()},
+        .steps_not_taken = tally.steps_not_taken(),
+        .taken = report.taken};
+  }
+
+ private:
+  const program::Program& program_;
+  const LoopOptions& options_;
+  std::int64_t steps_;
+  program::StepFlops flops_;
+  double peak_flops_per_second_ = 0;
+};
+
 }  // namespace
 
 Summary train(const spec::Run& run, const collective::Communicator& communicator,
               const LoopOptions& options) {
   Session session(run, communicator, corpus_source(run));
-  const std::int64_t steps = run.training.steps;
-  const bool tells = communicator.rank() == 0;
-  auto records = tells ? open_records(options.folder) : std::nullopt;
-  Tracer tracer(session, communicator, options.trace);
-  if (tells && options.lines) print_line(headline(run, session));
+  const auto& tables = session.program().tables;
+  const auto ranks = static_cast<double>(communicator.size());
+  std::optional<metrics::StepOutputs> outputs;
+  if (communicator.rank() == 0)
+    outputs.emplace(metrics::OutputOptions{.folder = options.folder,
+                                           .lines = options.lines,
+                                           .prometheus_port = options.prometheus_port,
+                                           .title = title_of(run, tables, options)});
+  Tracer tracer(session.program(), communicator.rank(), options.trace);
+  FactsOfSteps facts(run, session.program(), options);
+  facts.set_peak(run.cluster.peak_tflops * 1e12 * ranks);
 
   Tally tally;
   const double begin = now_seconds();
-  for (std::int64_t step = 1; step <= steps; ++step) {
+  for (std::int64_t step = 1; step <= run.training.steps; ++step) {
     const double start = now_seconds();
     const auto report = session.step();
-    const double end = now_seconds(), seconds = end - start, rate = report.tokens / seconds;
+    const double seconds = now_seconds() - start;
     tally.add(step, report, seconds);
     tracer.add(step, report.times);
-    if (tells && options.lines)
-      print_line(metrics::step_line(
-          {.step = step,
-           .steps = steps,
-           .loss = report.loss,
-           .tokens_per_second = rate,
-           .grad_norm = report.gradient_norm,
-           .learning_rate = session.learning_rate(),
-           .step_seconds = seconds,
-           .left_seconds = (end - begin) / static_cast<double>(step) * static_cast<double>(steps - step),
-           .taken = report.taken}));
-    if (records)
-      records->write(metrics::Record{{"step", step},
-                                     {"loss", report.loss},
-                                     {"gradient_norm", report.gradient_norm},
-                                     {"learning_rate", session.learning_rate()},
-                                     {"tokens", report.tokens},
-                                     {"tokens_per_second", rate},
-                                     {"step_seconds", seconds},
-                                     {"taken", report.taken}});
+    if (outputs) outputs->add(facts.of(step, report, session.learning_rate(), seconds, tally));
+    // On all ranks at once, as they compute at once; after the first step, so that it comes no later.
+    if (step == 1 && run.cluster.peak_tflops == 0)
+      facts.set_peak(ranks * tensor::measured_flops_per_second(dtype_of(run.layout.precision), kPeakSeconds));
   }
-  const auto summary = tally.summary(session, communicator.size(), now_seconds() - begin);
+  const auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
+  outputs.reset();
   tracer.write(session.data_group());
   return summary;
 }

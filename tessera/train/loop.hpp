@@ -1,7 +1,11 @@
-// How does a run go? The loop over steps: a line a step, metrics.jsonl, the trace, and a summary.
+// How does a run go? The loop over steps, what is told of them, the trace, and a summary.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "tessera/collective/group.hpp"
 #include "tessera/spec/spec.hpp"
@@ -9,9 +13,13 @@
 namespace tessera::train {
 
 struct LoopOptions {
-  std::string folder;  // where metrics.jsonl goes; empty: nowhere
+  std::string name;    // of the run, for people
+  std::string folder;  // where metrics.jsonl and tensorboard/ go; empty: nowhere
   std::string trace;   // file of the trace; empty: none
-  bool lines = true;   // a line a step on standard output, from rank 0
+  bool lines = true;   // rank 0 tells of the steps on standard output: a display, or a line a step
+  std::optional<int> prometheus_port = std::nullopt;  // rank 0 answers monitors there
+  // Resident bytes of all ranks, asked on rank 0 after each step; empty: those of this process.
+  std::function<std::vector<std::int64_t>()> resident_bytes = nullptr;
 };
 
 struct Summary {

@@ -1,0 +1,11 @@
+// How much memory does this process hold?
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+
+// Resident bytes as the system counts them; 0 where it does not say.
+std::int64_t resident_bytes();
+
+}  // namespace tessera

@@ -1,0 +1,96 @@
+#include "tessera/metrics/event_file.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <climits>
+#include <filesystem>
+
+#include "tessera/base/error.hpp"
+#include "tessera/metrics/event.pb.h"
+
+namespace tessera::metrics {
+
+namespace {
+
+constexpr std::array<std::uint32_t, 256> crc_table() {
+  constexpr std::uint32_t kCastagnoli = 0x82f63b78;  // reflected
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t i = 0; i < table.size(); ++i) {
+    std::uint32_t crc = i;
+    for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? crc >> 1 ^ kCastagnoli : crc >> 1;
+    table[i] = crc;
+  }
+  return table;
+}
+
+// The mask keeps a file that holds its own check sums from looking like a valid one.
+std::uint32_t masked_crc(std::string_view bytes) {
+  static constexpr auto kTable = crc_table();
+  std::uint32_t crc = ~0u;
+  for (const char c : bytes) crc = kTable[(crc ^ static_cast<unsigned char>(c)) & 0xff] ^ crc >> 8;
+  crc = ~crc;
+  return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+std::string little_endian(std::uint64_t number, int bytes) {
+  std::string out;
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(number >> 8 * i & 0xff);
+  return out;
+}
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string record_of_event(event_format::Event& event) {
+  event.set_wall_time(wall_seconds());
+  return framed(event.SerializeAsString());
+}
+
+std::string fresh_path(const std::string& folder) {
+  static constexpr std::string_view kPrefix = "events.out.tfevents.";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error)
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+      if (entry.path().filename().string().starts_with(kPrefix)) std::filesystem::remove(entry.path(), error);
+  if (error)
+    throw UserError(
+        cat("cannot write to '", folder, "': ", error.message(), ". Name another folder with --out."));
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  gethostname(host.data(), HOST_NAME_MAX);
+  const auto second = static_cast<std::int64_t>(wall_seconds());
+  return (std::filesystem::path(folder) / cat(kPrefix, second, ".", host.data(), ".", getpid())).string();
+}
+
+}  // namespace
+
+std::string framed(const std::string& message) {
+  const std::string length = little_endian(message.size(), 8);
+  return length + little_endian(masked_crc(length), 4) + message + little_endian(masked_crc(message), 4);
+}
+
+EventFile::EventFile(const std::string& folder) : file_(fresh_path(folder), OutFile::Begin::empty, "--out") {
+  event_format::Event event;
+  event.set_file_version("brain.Event:2");
+  file_.write(record_of_event(event));
+}
+
+void EventFile::write(const StepFacts& facts) {
+  event_format::Event event;
+  event.set_step(facts.step);
+  for (const Measure& measure : measures()) {
+    const auto found = measure.of(facts);
+    if (!found) continue;
+    auto& value = *event.mutable_summary()->add_value();
+    value.set_tag(cat(measure.group, "/", measure.name));
+    value.set_simple_value(static_cast<float>(*found));
+    if (described_.insert(measure.name).second)
+      value.mutable_metadata()->set_summary_description(measure.about);
+  }
+  file_.write(record_of_event(event));
+}
+
+}  // namespace tessera::metrics

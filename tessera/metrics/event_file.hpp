@@ -1,0 +1,28 @@
+// How does TensorBoard get to see a run? Event files: records of a length, a message and check sums, a message a step.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "tessera/metrics/out_file.hpp"
+#include "tessera/metrics/step_facts.hpp"
+
+namespace tessera::metrics {
+
+class EventFile {
+ public:
+  // Makes the folder if need be and a new file in it; event files of an earlier run there are removed, as TensorBoard
+  // would join them to this one. Throws UserError when it can't.
+  explicit EventFile(const std::string& folder);
+  // All measures of the step, visible to readers when this returns. Throws UserError when the disk refuses.
+  void write(const StepFacts& facts);
+
+ private:
+  OutFile file_;
+  std::set<std::string> described_;  // measures whose meaning was said, which the first value of each does
+};
+
+// The message as a record of the file: its length and its bytes, each followed by a masked CRC-32C.
+std::string framed(const std::string& message);
+
+}  // namespace tessera::metrics

@@ -1,0 +1,54 @@
+#include "tessera/metrics/step_facts.hpp"
+
+#include <limits>
+
+#include "tessera/base/statistics.hpp"
+
+namespace tessera::metrics {
+
+std::int64_t StepFacts::resident_quantile(double q) const {
+  return static_cast<std::int64_t>(quantile({resident_bytes.begin(), resident_bytes.end()}, q));
+}
+
+std::optional<double> StepFacts::utilisation(double flops) const {
+  if (peak_flops_per_second <= 0) return std::nullopt;
+  return flops / step_seconds / peak_flops_per_second;
+}
+
+const std::vector<Measure>& measures() {
+  using Facts = StepFacts;
+  static const std::vector<Measure> list = {
+      {"loss", "training", "nats per token, mean over the valid tokens of the step",
+       [](const Facts& f) -> std::optional<double> { return f.loss; }},
+      {"gradient_norm", "training", "of all gradients, before clipping",
+       [](const Facts& f) -> std::optional<double> { return f.grad_norm; }},
+      {"learning_rate", "training", "of this step",
+       [](const Facts& f) -> std::optional<double> { return f.learning_rate; }},
+      {"tokens_per_second", "speed", "valid tokens of all ranks",
+       [](const Facts& f) -> std::optional<double> { return f.tokens_per_second(); }},
+      {"step_seconds", "speed", "seconds of the step",
+       [](const Facts& f) -> std::optional<double> { return f.step_seconds; }},
+      {"exposed_communication", "speed", "share of the step in which rank 0 communicated and did not compute",
+       [](const Facts& f) -> std::optional<double> { return f.exposed_share(); }},
+      {"model_flop_utilisation", "speed", "FLOPs the model needs, as a share of what all ranks could do",
+       [](const Facts& f) -> std::optional<double> { return f.model_utilisation(); }},
+      {"hardware_flop_utilisation", "speed", "the same with what is computed twice",
+       [](const Facts& f) -> std::optional<double> { return f.hardware_utilisation(); }},
+      {"resident_bytes_min", "memory", "bytes held by the rank that holds least",
+       [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.resident_quantile(0)); }},
+      {"resident_bytes_median", "memory", "bytes held by the rank in the middle",
+       [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.resident_quantile(0.5)); }},
+      {"resident_bytes_max", "memory", "bytes held by the rank that holds most",
+       [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.resident_quantile(1)); }},
+  };
+  return list;
+}
+
+Record record_of(const StepFacts& facts) {
+  Record record = {{"step", facts.step}, {"tokens", facts.tokens}, {"taken", facts.taken}};
+  for (const Measure& measure : measures())
+    record.push_back({measure.name, measure.of(facts).value_or(std::numeric_limits<double>::quiet_NaN())});
+  return record;
+}
+
+}  // namespace tessera::metrics

@@ -1,0 +1,54 @@
+// What is known of a step that has ended? The one list of numbers that lines, the display, metrics.jsonl, event files
+// and the endpoint show.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/metrics/field.hpp"
+
+namespace tessera::metrics {
+
+struct StepFacts {
+  std::int64_t step = 0;  // counted from 1
+  std::int64_t steps = 0;
+  double loss = 0;
+  double tokens = 0;  // valid, of all ranks
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double step_seconds = 0;
+  double left_seconds = 0;
+  double exposed_seconds = 0;                // communication was under way, and no compute
+  double model_flops = 0;                    // what the model needs, all ranks
+  double hardware_flops = 0;                 // what was done: recomputation too
+  double peak_flops_per_second = 0;          // of all ranks together; 0: not known yet
+  std::vector<std::int64_t> resident_bytes;  // by rank
+  std::int64_t steps_not_taken = 0;          // so far
+  bool taken = true;                         // false: loss or norm not finite, so the parameters stayed
+
+  double tokens_per_second() const { return tokens / step_seconds; }
+  double exposed_share() const { return exposed_seconds / step_seconds; }
+  // Shares of the peak; none while it isn't known.
+  std::optional<double> model_utilisation() const { return utilisation(model_flops); }
+  std::optional<double> hardware_utilisation() const { return utilisation(hardware_flops); }
+  std::int64_t resident_quantile(double q) const;
+
+ private:
+  std::optional<double> utilisation(double flops) const;
+};
+
+// A number that every output shows under one name.
+struct Measure {
+  std::string name;   // the field of metrics.jsonl
+  std::string group;  // which part of a page it belongs to
+  std::string about;  // one line, with the unit
+  std::optional<double> (*of)(const StepFacts&);
+};
+const std::vector<Measure>& measures();
+
+// The line of metrics.jsonl.
+Record record_of(const StepFacts& facts);
+
+}  // namespace tessera::metrics

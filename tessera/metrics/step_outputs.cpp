@@ -1,0 +1,78 @@
+#include "tessera/metrics/step_outputs.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "tessera/base/error.hpp"
+#include "tessera/metrics/display.hpp"
+#include "tessera/metrics/endpoint.hpp"
+#include "tessera/metrics/event_file.hpp"
+#include "tessera/metrics/json_lines.hpp"
+#include "tessera/metrics/step_line.hpp"
+#include "tessera/metrics/terminal.hpp"
+
+namespace tessera::metrics {
+
+namespace {
+
+void print_line(FILE* where, const std::string& line) {
+  std::fputs((line + "\n").c_str(), where);
+  std::fflush(where);
+}
+
+// The file of a new run: what an earlier one left there is removed.
+std::string fresh_records(const std::string& folder) {
+  const auto path = std::filesystem::path(folder) / "metrics.jsonl";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) std::filesystem::remove(path, error);
+  if (error)
+    throw UserError(
+        cat("cannot write to --out ", folder, ": ", error.message(), ". Name a folder you may write to."));
+  return path.string();
+}
+
+}  // namespace
+
+struct StepOutputs::Parts {
+  bool prints_lines = false;
+  std::optional<JsonLines> records;
+  std::optional<EventFile> events;
+  std::optional<Endpoint> endpoint;
+  std::optional<Display> display;
+};
+
+StepOutputs::StepOutputs(const OutputOptions& options) : parts_(std::make_unique<Parts>()) {
+  if (!options.folder.empty()) {
+    parts_->records.emplace(fresh_records(options.folder));
+    parts_->events.emplace((std::filesystem::path(options.folder) / "tensorboard").string());
+  }
+  if (options.prometheus_port) {
+    parts_->endpoint.emplace(*options.prometheus_port);
+    // Standard output belongs to the JSON object when no lines are wanted.
+    print_line(options.lines ? stdout : stderr,
+               cat("metrics at http://127.0.0.1:", parts_->endpoint->port(), "/metrics"));
+  }
+  if (!options.lines) return;
+  if (is_live_terminal(STDOUT_FILENO)) {
+    std::fflush(stdout);
+    parts_->display.emplace(options.title, STDOUT_FILENO);
+  } else {
+    parts_->prints_lines = true;
+    print_line(stdout, cat(options.title.about, ", ", options.title.steps, " steps"));
+  }
+}
+
+StepOutputs::~StepOutputs() = default;
+
+void StepOutputs::add(const StepFacts& facts) {
+  if (parts_->prints_lines) print_line(stdout, step_line(facts));
+  if (parts_->display) parts_->display->update(facts);
+  if (parts_->endpoint) parts_->endpoint->update(facts);
+  if (parts_->records) parts_->records->write(record_of(facts));
+  if (parts_->events) parts_->events->write(facts);
+}
+
+}  // namespace tessera::metrics

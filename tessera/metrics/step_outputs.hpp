@@ -1,0 +1,32 @@
+// Who is told of each step? Everything that rank 0 writes while a run goes: lines or the live display, metrics.jsonl,
+// event files, the endpoint.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tessera/metrics/frame.hpp"
+
+namespace tessera::metrics {
+
+struct OutputOptions {
+  std::string folder;  // of metrics.jsonl and tensorboard/; empty: neither
+  bool lines = true;   // the display where standard output is a terminal, else a line a step
+  std::optional<int> prometheus_port;
+  RunTitle title;
+};
+
+class StepOutputs {
+ public:
+  // Throws UserError when something can't be written or listened on.
+  explicit StepOutputs(const OutputOptions& options);
+  ~StepOutputs();
+  void add(const StepFacts& facts);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace tessera::metrics

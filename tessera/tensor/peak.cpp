@@ -1,0 +1,29 @@
+#include "tessera/tensor/peak.hpp"
+
+#include <algorithm>
+
+#include "tessera/base/clock.hpp"
+
+namespace tessera::tensor {
+
+double measured_flops_per_second(at::ScalarType dtype, double seconds) {
+  constexpr std::int64_t kFirstSize = 128, kLastSize = 2048;
+  const double begin = now_seconds();
+  std::int64_t size = kFirstSize;
+  Tensor a = zeros({size, size}, dtype).fill_(0.5), b = a.clone();
+  double best = 0;
+  do {
+    const double start = now_seconds();
+    a.matmul(b);
+    const double took = now_seconds() - start;
+    best = std::max(best, 2.0 * static_cast<double>(size * size * size) / took);
+    // Larger products come nearer to the peak; eight times the work must still leave time to repeat it.
+    if (size < kLastSize && 8 * took < seconds / 4) {
+      size *= 2;
+      a = zeros({size, size}, dtype).fill_(0.5), b = a.clone();
+    }
+  } while (now_seconds() - begin < seconds);
+  return best;
+}
+
+}  // namespace tessera::tensor

@@ -1,0 +1,11 @@
+// How fast can this device multiply? The yardstick of FLOP utilisation.
+#pragma once
+
+#include "tessera/tensor/tensor.hpp"
+
+namespace tessera::tensor {
+
+// FLOP/s of the fastest square matrix product seen in about `seconds`, on the calling thread.
+double measured_flops_per_second(at::ScalarType dtype, double seconds);
+
+}  // namespace tessera::tensor

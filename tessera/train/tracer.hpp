@@ -1,0 +1,32 @@
+// When did each op run? Keeps the times of all steps on this rank and writes one trace of all ranks at the end.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/collective/group.hpp"
+#include "tessera/engine/executor.hpp"
+#include "tessera/metrics/trace.hpp"
+
+namespace tessera::train {
+
+class Tracer {
+ public:
+  // An empty path traces nothing; one that can't be written is told before the first step.
+  Tracer(const program::Program& program, std::int64_t rank, const std::string& path);
+
+  void add(std::int64_t step, const std::vector<engine::OpTime>& times);
+  // One file for all ranks: each writes its part beside it, rank 0 joins them.
+  void write(const collective::Group& world);
+
+ private:
+  std::string part(std::int64_t rank) const;
+
+  std::string path_;
+  const program::Program& program_;
+  const program::Sequence& sequence_;
+  std::int64_t rank_;
+  std::vector<metrics::Event> events_;
+};
+
+}  // namespace tessera::train
