@@ -54,6 +54,19 @@ TEST(Random, PhiloxGivesThePublishedAnswers) {
             (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
+TEST(Random, HalvesAreThoseOfThePhiloxBlocks) {
+  const std::uint64_t key = 0x0123456789abcdef;
+  for (const std::size_t size : {1u, 127u, 128u, 300u}) {
+    std::vector<std::uint16_t> found(size);
+    random_halves(key, {7, 8, 9}, found);
+    for (std::size_t e = 0; e < size; ++e) {
+      const auto block = static_cast<std::uint32_t>(e / 128 * 16 + e % 16);
+      const std::uint32_t word = philox({block, 7, 8, 9}, {0x89abcdef, 0x01234567})[e % 64 / 16];
+      EXPECT_EQ(found[e], e % 128 < 64 ? word & 0xffff : word >> 16) << "element " << e << " of " << size;
+    }
+  }
+}
+
 TEST(Random, NormalsHaveMeanZeroAndVarianceOne) {
   double sum = 0, squares = 0;
   const int n = 100'000;

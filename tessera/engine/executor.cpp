@@ -52,7 +52,8 @@ StepReport Executor::step(const StepInput& input) {
   StepReport report;
   report.tokens = number(Role::tokens);
   report.loss = number(Role::loss) / report.tokens;
-  report.gradient_norm = std::sqrt(number(Role::norm));
+  report.gradient_norm = std::sqrt(number(Role::norm)) / input.loss_scale;
+  report.loss_scale = input.loss_scale;
   report.taken = number(Role::finite) == 0;
   report.times = times_;
   return report;
@@ -142,7 +143,7 @@ void Executor::backward(const Op& op, bool with_weights) {
   for (const auto value : segment.writes) root_gradients.push_back(gradients_[at(value, op.micro)]);
   for (const auto& loss : segment.losses) {
     const auto dtype = tables_.buckets.front().compute == program::Dtype::fp64 ? at::kDouble : at::kFloat;
-    root_gradients.push_back(tensor::empty({}, dtype).fill_(1.0 / numbers_[loss.tokens]));
+    root_gradients.push_back(tensor::empty({}, dtype).fill_(input_->loss_scale / numbers_[loss.tokens]));
   }
   std::vector<Tensor> leaves = recording.inputs;
   for (const auto& [leaf, weight] : recording.tape.leaves) leaves.push_back(leaf);
@@ -203,8 +204,9 @@ void Executor::sum(const Op& op) {
 
 void Executor::update(const Op& op) {
   if (number(Role::finite) != 0) return;
-  const double scale = optim::clip_scale(std::sqrt(number(Role::norm)), parts_.clip_norm);
-  parts_.optimizers[op.item].step(input_->learning_rate, input_->count, scale);
+  const double norm = std::sqrt(number(Role::norm)) / input_->loss_scale;
+  parts_.optimizers[op.item].step(input_->learning_rate, input_->count,
+                                  optim::clip_scale(norm, parts_.clip_norm) / input_->loss_scale);
 }
 
 void Executor::end(const Cell& cell) {

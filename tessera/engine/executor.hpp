@@ -23,6 +23,7 @@ struct StepInput {
   double valid_tokens = 0;  // of this rank
   double learning_rate = 0;
   std::int64_t count = 1;  // updates taken, this one included
+  double loss_scale = 1;   // factor of every gradient until norm, clipping and step divide it out
 };
 
 struct OpTime {
@@ -34,6 +35,7 @@ struct StepReport {
   double loss = 0;    // mean over the valid tokens of all ranks
   double tokens = 0;  // valid, of all ranks
   double gradient_norm = 0;
+  double loss_scale = 1;
   bool taken = true;          // false: something was not finite; parameters and moments stayed
   std::vector<OpTime> times;  // by op
 };

@@ -7,6 +7,13 @@ Tensor Tape::leaf(shard::Weight& weight) {
   return leaves.back().first;
 }
 
+Tensor Tape::wide_leaf(shard::Weight& weight) {
+  const Tensor& value = weight.value();
+  const auto wide = value.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  leaves.emplace_back(value.detach().to(wide).requires_grad_(true), &weight);
+  return leaves.back().first;
+}
+
 Tensor Tape::anchor() {
   if (!anchor_tensor.defined()) anchor_tensor = tensor::zeros({1}, at::kFloat).requires_grad_(true);
   return anchor_tensor;

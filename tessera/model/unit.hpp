@@ -22,8 +22,10 @@ struct Cache {
 // One micro-batch of one rank: constants of its forward. T = samples * positions.
 struct Batch {
   std::int64_t samples = 0;
-  Tensor tokens_T, targets_T;  // targets below 0 don't count
-  Cache* cache = nullptr;      // generation: read and extended; after the first call one position at a time
+  Tensor tokens_T, targets_T;                 // targets below 0 don't count
+  std::vector<std::uint64_t> sample_indices;  // global: dropout counts with them; none: no dropout
+  double head_gradient_factor = 1;            // of the gradient that a loss head makes in its forward
+  Cache* cache = nullptr;  // generation: read and extended; after the first call one position at a time
 };
 
 // What one forward of a segment leaves behind for its backward, besides the graph.
@@ -31,6 +33,8 @@ class Tape {
  public:
   // A vector weight, differentiated by autograd: a leaf over its value.
   Tensor leaf(shard::Weight& weight);
+  // The same over a copy of at least 32 bits, for layers that keep statistics in the dtype of their weights.
+  Tensor wide_leaf(shard::Weight& weight);
   // Any tensor that requires a gradient, for layers whose inputs are constants.
   Tensor anchor();
 
@@ -51,6 +55,13 @@ class Unit {
   // changed.
   virtual Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values,
                           const Batch& batch, Tape& tape) = 0;
+};
+
+// The last unit of a model.
+class Head : public Unit {
+ public:
+  // Logits of the hidden values, without a gradient.
+  virtual Tensor logits(const Tensor& x) const = 0;
 };
 
 using Model = std::vector<std::unique_ptr<Unit>>;  // in the order of Tables::units

@@ -14,11 +14,13 @@ class BucketOptimizer {
   // One update from the bucket's (reduced) gradient times `gradient_scale`; `count` is 1 for the first step
   // taken.
   void step(double learning_rate, std::int64_t count, double gradient_scale);
+  // adamw: first and second moment; sgd: the velocity, if any. Flat, as the bucket lies.
+  std::span<const tensor::Tensor> state() const { return flat_; }
 
  private:
   spec::Training rule_;
   shard::FlatBucket* bucket_;
-  std::vector<tensor::Tensor> flat_;  // adamw: both moments; sgd: the momentum, if any
+  std::vector<tensor::Tensor> flat_;
   std::vector<tensor::Tensor> values_, gradients_, first_, second_, counts_;
 };
 

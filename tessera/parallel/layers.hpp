@@ -15,8 +15,8 @@ using shard::Weight;
 using shard::WeightWork;
 using tensor::Tensor;
 
-// y = x W^T.
-Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work);
+// y = x W^T, plus the bias if there is one.
+Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* bias_O = nullptr);
 
 // Rows of the table. `tape` is any tensor that requires a gradient: it makes autograd visit the layer.
 Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work);
@@ -31,6 +31,7 @@ Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::S
 struct Heads {
   Tensor q, k, v;
 };
+Heads split(const Tensor& qkv, std::int64_t samples, std::int64_t heads);  // K = N, nothing rotated
 Heads split_and_rotate(const Tensor& qkv, const Rotary& rotary, std::int64_t samples, std::int64_t heads,
                        std::int64_t kv_heads);
 
@@ -38,8 +39,10 @@ Heads split_and_rotate(const Tensor& qkv, const Rotary& rotary, std::int64_t sam
 Tensor swiglu(const Tensor& gate_up_T2F);
 
 // Sum of the cross entropies of all valid tokens (target >= 0), in fp32 or fp64, by chunks of tokens: full
-// logits never exist. See Note [Loss gradient in the forward].
-Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work);
+// logits never exist. See Note [Loss gradient in the forward]; its gradient is made times `gradient_factor`, which the
+// backward divides out again.
+Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work,
+                       double gradient_factor = 1.0);
 
 // The same in a form that keeps logits, for generation and for comparing with other implementations.
 Tensor logits(const Tensor& x_TH, const Weight& weight_VH);

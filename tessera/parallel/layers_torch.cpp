@@ -34,17 +34,22 @@ WeightWork& kept_work(AutogradContext* ctx) {
 }
 
 struct Linear : Function<Linear> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, Weight* weight, WeightWork* work) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, Weight* weight, Weight* bias,
+                        WeightWork* work) {
     keep(ctx, *weight, *work);
+    ctx->saved_data["bias"] = reinterpret_cast<std::int64_t>(bias);
     ctx->save_for_backward({x});
-    return x.mm(weight->value().t());
+    const Tensor w = weight->value().t();
+    return bias ? bias->value().addmm(x, w) : x.mm(w);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const Tensor dy = gradients[0].contiguous();
     Weight& weight = kept_weight(ctx);
     Tensor dx = dy.mm(weight.value());
     kept_work(ctx).product(weight, dy, ctx->get_saved_variables()[0].detach());
-    return {dx, Tensor(), Tensor()};
+    if (auto* bias = reinterpret_cast<Weight*>(ctx->saved_data["bias"].toInt()))
+      kept_work(ctx).column_sums(*bias, dy);
+    return {dx, Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -126,11 +131,13 @@ struct SwiGlu : Function<SwiGlu> {
 // by chunk, keeps dx [T,H] and dW [V,H] on the tape, and the backward scales them: no chunk is computed
 // twice, the weight half costs one addition, and the halves of a split backward do the same work as a whole
 // one. The price is one more dW per micro-batch in flight on the head's stage; without a gradient mode only
-// the loss is computed.
+// the loss is computed. What is narrowed to 16 bits here must already carry a loss scale, or fp16 would lose in the
+// forward what the scale is to save: hence `gradient_factor`, which stands for scale / tokens while tokens are not known.
 struct VocabularyLoss : Function<VocabularyLoss> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& targets, Weight* weight,
-                        WeightWork* work, bool differentiate) {
+                        WeightWork* work, double gradient_factor, bool differentiate) {
     keep(ctx, *weight, *work);
+    ctx->saved_data["gradient_factor"] = gradient_factor;
     const auto wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     Tensor loss = tensor::zeros({}, wide);
     const Tensor& w = weight->value();
@@ -148,7 +155,7 @@ struct VocabularyLoss : Function<VocabularyLoss> {
       if (!differentiate) continue;
       scores.exp_();
       scores.scatter_add_(1, index, tensor::empty({rows, 1}, wide).fill_(-1.0));
-      scores.mul_(valid.unsqueeze(1));
+      scores.mul_(valid.to(wide).mul_(gradient_factor).unsqueeze(1));
       const Tensor d_logits = scores.to(x.scalar_type());
       dx.narrow(0, first, rows).copy_(d_logits.mm(w));
       if (x.scalar_type() == wide)
@@ -161,18 +168,18 @@ struct VocabularyLoss : Function<VocabularyLoss> {
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
-    const double scale = gradients[0].item<double>();
+    const double scale = gradients[0].item<double>() / ctx->saved_data["gradient_factor"].toDouble();
     kept_work(ctx).term(kept_weight(ctx), saved[1], scale);
-    return {saved[0].mul(scale), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {saved[0].mul(scale), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
-Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work) {
+Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* bias_O) {
   CHECK(x_TI.dim() == 2 && x_TI.size(1) == weight_OI.value().size(1), "linear: input [", x_TI.size(0), ", ",
         x_TI.size(-1), "] does not fit a weight with ", weight_OI.value().size(1), " inputs");
-  return Linear::apply(x_TI, &weight_OI, &work);
+  return Linear::apply(x_TI, &weight_OI, bias_O, &work);
 }
 
 Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work) {
@@ -195,6 +202,12 @@ Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::S
   return {tensor::concatenate({cosine, cosine}, -1), angle.sin().to(dtype)};
 }
 
+Heads split(const Tensor& qkv, std::int64_t samples, std::int64_t heads) {
+  // Autograd's own views: the derivative of unbind is one copy that stacks the three gradients.
+  const auto parts = qkv.view({samples, qkv.size(0) / samples, 3, heads, -1}).unbind(2);
+  return {parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2)};
+}
+
 Heads split_and_rotate(const Tensor& qkv, const Rotary& rotary, std::int64_t samples, std::int64_t heads,
                        std::int64_t kv_heads) {
   const auto out = SplitAndRotate::apply(qkv, rotary.cos_S1D, rotary.sin_S1H, samples, heads, kv_heads);
@@ -203,9 +216,10 @@ Heads split_and_rotate(const Tensor& qkv, const Rotary& rotary, std::int64_t sam
 
 Tensor swiglu(const Tensor& gate_up_T2F) { return SwiGlu::apply(gate_up_T2F); }
 
-Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work) {
+Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work,
+                       double gradient_factor) {
   const bool differentiate = at::GradMode::is_enabled() && x_TH.requires_grad();
-  return VocabularyLoss::apply(x_TH, targets_T, &weight_VH, &work, differentiate);
+  return VocabularyLoss::apply(x_TH, targets_T, &weight_VH, &work, gradient_factor, differentiate);
 }
 
 Tensor logits(const Tensor& x_TH, const Weight& weight_VH) { return x_TH.mm(weight_VH.value().t()); }

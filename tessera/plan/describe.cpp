@@ -3,7 +3,8 @@
 #include <limits>
 
 #include "tessera/base/error.hpp"
-#include "tessera/plan/llama.hpp"
+#include "tessera/plan/family.hpp"
+#include "tessera/plan/pieces.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -76,7 +77,6 @@ void add_segment(program::Unit unit, std::vector<std::uint32_t> buckets, bool is
 Tables describe(const spec::Run& run) {
   const spec::Model& model = run.model;
   const spec::Layout& layout = run.layout;
-  CHECK(model.family == spec::Family::llama, "only the Llama family is described");
   CHECK(layout.pp == 1 && layout.cp == 1 && layout.tp == 1 && layout.ep == 1 && layout.zero == 0,
         "only pure data parallelism is described");
   Tables tables;
@@ -89,21 +89,24 @@ Tables describe(const spec::Run& run) {
                     {"norm", program::Role::norm},
                     {"finite", program::Role::finite}};
 
-  const std::uint32_t embedding = add_bucket(run, "embedding", embedding_parameters(model), true, tables);
+  Blueprint parts = blueprint(run);
+  const std::uint32_t embedding =
+      add_bucket(run, "embedding", std::move(parts.embedding_parameters), true, tables);
   std::vector<std::uint32_t> blocks;
-  for (std::int64_t i = 0; i < model.layers; ++i)
-    blocks.push_back(add_bucket(run, cat("block.", i), block_parameters(model, i), true, tables));
-  const std::uint32_t head =
-      model.tied_embeddings ? embedding : add_bucket(run, "head", head_parameters(model), true, tables);
-  const std::uint32_t norms = add_bucket(run, "norms", norm_parameters(model), false, tables);
+  for (std::size_t i = 0; i < parts.blocks.size(); ++i)
+    blocks.push_back(
+        add_bucket(run, parts.blocks[i].name, std::move(parts.block_parameters[i]), true, tables));
+  const std::uint32_t head = parts.head_parameters.empty()
+                                 ? embedding
+                                 : add_bucket(run, "head", std::move(parts.head_parameters), true, tables);
+  const std::uint32_t vectors = add_bucket(run, "vectors", std::move(parts.vectors), false, tables);
 
   const std::int64_t hidden_bytes =
       layout.micro_batch * model.sequence * model.hidden * bytes_of(compute_dtype(layout.precision));
-  add_segment(embedding_unit(run), {embedding}, false, hidden_bytes, tables);
-  for (std::int64_t i = 0; i < model.layers; ++i)
-    add_segment(block_unit(run, i), {blocks[static_cast<std::size_t>(i)], norms}, false, hidden_bytes,
-                tables);
-  add_segment(head_unit(run), {head, norms}, true, hidden_bytes, tables);
+  add_segment(std::move(parts.embedding), {embedding}, false, hidden_bytes, tables);
+  for (std::size_t i = 0; i < parts.blocks.size(); ++i)
+    add_segment(std::move(parts.blocks[i]), {blocks[i], vectors}, false, hidden_bytes, tables);
+  add_segment(std::move(parts.head), {head, vectors}, true, hidden_bytes, tables);
   assign_ends(tables);
   return tables;
 }

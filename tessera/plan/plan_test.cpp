@@ -66,7 +66,7 @@ TEST(Describe, NamesParametersAsHuggingFaceDoes) {
   const Tables tables = describe(small());
   std::vector<std::string> buckets, block, norms;
   for (const Bucket& bucket : tables.buckets) buckets.push_back(bucket.name);
-  EXPECT_EQ(buckets, (std::vector<std::string>{"embedding", "block.0", "block.1", "head", "norms"}));
+  EXPECT_EQ(buckets, (std::vector<std::string>{"embedding", "block.0", "block.1", "head", "vectors"}));
   for (const auto& parameter : tables.buckets[2].parameters) block.push_back(parameter.name);
   EXPECT_EQ(block, (std::vector<std::string>{
                        "model.layers.1.self_attn.q_proj.weight", "model.layers.1.self_attn.k_proj.weight",
@@ -96,11 +96,11 @@ TEST(Describe, PutsFusedMatricesSideBySideAndPadsTheBucket) {
 TEST(Describe, InitialisesResidualProjectionsSmallerAndNormsWithOnes) {
   const Tables tables = describe(small());
   for (const Bucket& bucket : tables.buckets) {
-    EXPECT_EQ(bucket.weight_decay, bucket.name != "norms");
+    EXPECT_EQ(bucket.weight_decay, bucket.name != "vectors");
     for (const auto& parameter : bucket.parameters) {
       const bool is_residual = parameter.name.find("o_proj") != std::string::npos ||
                                parameter.name.find("down_proj") != std::string::npos;
-      if (bucket.name == "norms") {
+      if (bucket.name == "vectors") {
         EXPECT_EQ(parameter.init.kind, program::Init::Kind::ones);
       } else {
         EXPECT_DOUBLE_EQ(parameter.init.std, is_residual ? 0.02 / 2.0 : 0.02) << parameter.name;

@@ -107,4 +107,11 @@ void FlatBucket::end_gradient() {
   for (auto& [name, weight] : weights_) weight.end_gradient();
 }
 
+Weight& find_weight(std::span<FlatBucket> buckets, std::span<const std::string> names) {
+  for (FlatBucket& bucket : buckets)
+    for (const auto& parameter : bucket.table().parameters)
+      if (parameter.name == names.front()) return bucket.weight(names);
+  throw Bug(cat("no bucket holds ", names.front()));
+}
+
 }  // namespace tessera::shard

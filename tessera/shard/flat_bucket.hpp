@@ -49,4 +49,10 @@ class FlatBucket {
   std::deque<std::pair<std::string, Weight>> weights_;  // by the first name; a deque keeps addresses
 };
 
+// The weight of these parameters, wherever the tables put them.
+Weight& find_weight(std::span<FlatBucket> buckets, std::span<const std::string> names);
+inline Weight& find_weight(std::span<FlatBucket> buckets, const std::string& name) {
+  return find_weight(buckets, std::span(&name, 1));
+}
+
 }  // namespace tessera::shard

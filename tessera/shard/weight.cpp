@@ -35,6 +35,10 @@ void Weight::add_rows(const Tensor& rows_T, const Tensor& dy_TH) {
   gradient_.index_add_(0, rows_T, dy_TH.to(gradient_.scalar_type()));
 }
 
+void Weight::add_column_sums(const Tensor& dy_TO) {
+  add(dy_TO.sum({0}, false, gradient_.scalar_type()), 1.0);
+}
+
 void Weight::end_gradient() {
   if (!written_) gradient_.zero_();
   written_ = true;
@@ -50,6 +54,10 @@ void WeightWork::term(Weight& weight, Tensor term, double scale) {
 
 void WeightWork::rows(Weight& weight, Tensor rows_T, Tensor dy_TH) {
   take({Kind::rows, &weight, std::move(rows_T), std::move(dy_TH), 1.0});
+}
+
+void WeightWork::column_sums(Weight& bias, Tensor dy_TO) {
+  take({Kind::column_sums, &bias, std::move(dy_TO), Tensor(), 1.0});
 }
 
 void WeightWork::take(Term term) {
@@ -75,6 +83,8 @@ void WeightWork::run(const Term& term) {
       return term.weight->add(term.a, term.scale);
     case Kind::rows:
       return term.weight->add_rows(term.a, term.b);
+    case Kind::column_sums:
+      return term.weight->add_column_sums(term.a);
   }
 }
 

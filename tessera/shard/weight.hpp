@@ -23,6 +23,9 @@ class Weight {
   // gradient[rows[i]] += dy[i], the weight half of an embedding.
   void add_rows(const tensor::Tensor& rows_T, const tensor::Tensor& dy_TH);
 
+  // gradient += the sum of dy's rows, the weight half of adding a bias.
+  void add_column_sums(const tensor::Tensor& dy_TO);
+
   void begin_step() { written_ = false; }
   // What no micro-batch wrote is zero.
   void end_gradient();
@@ -39,6 +42,7 @@ class WeightWork {
   void product(Weight& weight, tensor::Tensor dy_TO, tensor::Tensor x_TI);
   void term(Weight& weight, tensor::Tensor term, double scale = 1.0);
   void rows(Weight& weight, tensor::Tensor rows_T, tensor::Tensor dy_TH);
+  void column_sums(Weight& bias, tensor::Tensor dy_TO);
   // From now on nothing is kept.
   void run_at_once() { at_once_ = true; }
   // Multiplies what is kept into the gradient buffers in the order it came, and forgets it.
@@ -46,7 +50,7 @@ class WeightWork {
   bool empty() const { return terms_.empty(); }
 
  private:
-  enum class Kind { product, term, rows };
+  enum class Kind { product, term, rows, column_sums };
   struct Term {
     Kind kind;
     Weight* weight;

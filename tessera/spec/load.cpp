@@ -140,8 +140,17 @@ std::string applied(const Entry& entry, Run& run) {
   return "";
 }
 
+// What a family's published models have where the run file says nothing.
+void set_family_defaults(Model& model) { model.tied_embeddings = model.family == Family::gpt2; }
+
 Run resolved(const std::vector<Entry>& entries, std::span<const std::string> overrides) {
+  std::vector<Entry> last;
+  for (const auto& text : overrides) last.push_back(override_entry(text));
   Run run;
+  for (const auto* list : {&entries, &std::as_const(last)})
+    for (const auto& entry : *list)
+      if (entry.section == "model" && entry.name == "family") applied(entry, run);
+  set_family_defaults(run.model);
   std::vector<std::string> mistakes;
   const auto apply = [&](const Entry& entry) {
     if (auto mistake = applied(entry, run); !mistake.empty()) mistakes.push_back(std::move(mistake));
@@ -150,7 +159,7 @@ Run resolved(const std::vector<Entry>& entries, std::span<const std::string> ove
     // Of an unknown section only the heading is reported, not each key below it.
     if (entry.name.empty() || entry.section.empty() || is_section(entry.section)) apply(entry);
   }
-  for (const auto& text : overrides) apply(override_entry(text));
+  for (const auto& entry : last) apply(entry);
   if (!mistakes.empty()) throw UserError(join(mistakes, "\n"));
   return run;
 }

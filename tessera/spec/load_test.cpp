@@ -226,7 +226,9 @@ Value random_value(const Key& key, std::uint64_t seed, std::uint64_t stream) {
       const double wide = (random_uniform(seed, stream, 0) + 0.1) * std::pow(10, exponent);
       const double whole = static_cast<double>(bits(2) >> bits(3) % 64);
       const double x = bits(4) % 2 ? wide : whole;
-      return key.range.holds(x) ? x : random_uniform(seed, stream, 5) * 0.5 + 0.25;
+      return key.range.holds(x)
+                 ? x
+                 : std::max(0.0, key.range.least) + random_uniform(seed, stream, 5) * 0.5 + 0.25;
     }
     case Kind::text: {
       static const std::vector<std::string> kPieces = {
@@ -241,6 +243,14 @@ Value random_value(const Key& key, std::uint64_t seed, std::uint64_t stream) {
       return key.words[bits(0) % key.words.size()];
   }
   return false;
+}
+
+TEST(Load, EmbeddingsOfGpt2AreTiedUnlessTheFileSaysOtherwise) {
+  EXPECT_FALSE(parsed("").model.tied_embeddings);
+  EXPECT_TRUE(parsed("[model]\nfamily = \"gpt2\"\n").model.tied_embeddings);
+  EXPECT_FALSE(parsed("[model]\ntied_embeddings = false\nfamily = \"gpt2\"\n").model.tied_embeddings);
+  const std::vector<std::string> overrides = {"model.family=gpt2"};
+  EXPECT_TRUE(parse("[model]\nfamily = \"llama\"\n", "run.toml", overrides).model.tied_embeddings);
 }
 
 TEST(Load, WhatIsPrintedReadsBackEqual) {

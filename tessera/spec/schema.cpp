@@ -68,14 +68,19 @@ void declare_model(std::vector<Key>& keys) {
   section.add("layers", &Model::layers, from_to(1, kMaxLayers), "number of blocks");
   section.add("hidden", &Model::hidden, from_to(1, kMaxWidth), "width of the residual stream");
   section.add("heads", &Model::heads, from_to(1, kMaxWidth), "attention heads; divides hidden");
-  section.add("kv_heads", &Model::kv_heads, from_to(1, kMaxWidth), "key and value heads; divides heads");
+  section.add("kv_heads", &Model::kv_heads, from_to(1, kMaxWidth),
+              "llama: key and value heads; divides heads. gpt2: as many as heads");
   section.add("ffn", &Model::ffn, from_to(1, kMaxTokens), "inner width of the feed-forward part");
   section.add("vocab", &Model::vocab, from_to(1, kMaxTokens), "number of token ids");
   section.add("sequence", &Model::sequence, from_to(1, kMaxTokens), "tokens per sample");
-  section.add("rope_theta", &Model::rope_theta, above(0), "base of the rotary frequencies");
-  section.add("norm_epsilon", &Model::norm_epsilon, at_least(0), "added to the mean square in a norm");
-  section.add("tied_embeddings", &Model::tied_embeddings, "head and embedding share one weight");
+  section.add("rope_theta", &Model::rope_theta, above(0), "llama: base of the rotary frequencies");
+  section.add("norm_epsilon", &Model::norm_epsilon, at_least(0),
+              "added to the mean square (gpt2: the variance) in a norm");
+  section.add("tied_embeddings", &Model::tied_embeddings,
+              "head and embedding share one weight; true by default when family is gpt2");
   section.add("init_std", &Model::init_std, at_least(0), "standard deviation of initial weights");
+  section.add("dropout", &Model::dropout, from_below(0, 1),
+              "share of channels zeroed in the embedding and in what each block adds, in steps of 1/65536");
   section.add("weights", &Model::weights, "safetensors file to start from; empty: drawn from training.seed");
 }
 
@@ -90,7 +95,7 @@ void declare_training(std::vector<Key>& keys) {
   section.add("steps", &Training::steps, at_least(1), "optimizer steps");
   section.add("global_batch", &Training::global_batch, from_to(1, kMaxTokens),
               "samples per step, over all ranks");
-  section.add("seed", &Training::seed, at_least(0), "decides the initial weights");
+  section.add("seed", &Training::seed, at_least(0), "decides the initial weights and what dropout zeroes");
   section.add("optimizer", &Training::optimizer, "update rule");
   section.add("learning_rate", &Training::learning_rate, at_least(0), "peak, reached after warm-up");
   section.add("min_learning_rate", &Training::min_learning_rate, at_least(0), "where the decay ends");
@@ -106,6 +111,10 @@ void declare_training(std::vector<Key>& keys) {
   section.add("momentum", &Training::momentum, from_below(0, 1), "sgd: decay of the velocity");
   section.add("clip_norm", &Training::clip_norm, at_least(0),
               "bound of the global gradient norm; 0: no clipping");
+  section.add("loss_scale_start", &Training::loss_scale_start, from_to(1, 0x1p32),
+              "fp16: factor of the first step's loss; halved when a gradient is not finite");
+  section.add("loss_scale_growth_steps", &Training::loss_scale_growth_steps, at_least(1),
+              "fp16: updates in a row after which the factor doubles");
 }
 
 void declare_layout(std::vector<Key>& keys) {

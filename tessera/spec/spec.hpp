@@ -28,8 +28,9 @@ struct Model {
   std::int64_t sequence = 256;  // tokens per sample
   double rope_theta = 10000.0;
   double norm_epsilon = 1e-5;
-  bool tied_embeddings = false;
+  bool tied_embeddings = false;  // a run file of family gpt2 starts from true
   double init_std = 0.02;
+  double dropout = 0;   // of the embedding and of what each block adds to the residual stream
   std::string weights;  // a safetensors file to start from; empty: drawn from the seed
   std::int64_t head_dim() const { return hidden / heads; }
   bool operator==(const Model&) const = default;
@@ -44,7 +45,7 @@ struct Data {
 struct Training {
   std::int64_t steps = 100;
   std::int64_t global_batch = 16;  // samples per step, over all ranks
-  std::uint64_t seed = 1;          // initial weights
+  std::uint64_t seed = 1;          // initial weights, dropout
   Optimizer optimizer = Optimizer::adamw;
   double learning_rate = 1e-3;
   double min_learning_rate = 1e-4;
@@ -55,8 +56,10 @@ struct Training {
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;
-  double momentum = 0.0;   // sgd
-  double clip_norm = 1.0;  // 0: no clipping
+  double momentum = 0.0;                        // sgd
+  double clip_norm = 1.0;                       // 0: no clipping
+  double loss_scale_start = 65536;              // fp16: factor of the loss in the first backward
+  std::int64_t loss_scale_growth_steps = 2000;  // fp16: doubled after so many updates in a row
   bool operator==(const Training&) const = default;
 };
 

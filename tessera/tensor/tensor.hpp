@@ -27,6 +27,10 @@ Tensor concatenate(at::TensorList parts, std::int64_t dim);
 bool bit_equal(const Tensor& a, const Tensor& b);
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon);
+// Statistics are kept in the dtype of weight and bias, which may be wider than x.
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon);
+// The tanh approximation, as GPT-2 has it.
+Tensor gelu(const Tensor& x);
 // Attention over [batch, head, position, channel]; heads of q are a multiple of heads of k and v.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal);
 

@@ -4,6 +4,8 @@
 #include <ATen/ops/cat_ops.h>
 #include <ATen/ops/empty_ops.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/gelu_ops.h>
+#include <ATen/ops/layer_norm_ops.h>
 #include <ATen/ops/rms_norm_ops.h>
 #include <ATen/ops/scaled_dot_product_attention_ops.h>
 #include <malloc.h>
@@ -38,6 +40,13 @@ bool bit_equal(const Tensor& a, const Tensor& b) {
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
   return at::_ops::rms_norm::call(x, c10::fromIntArrayRefSlow(weight.sizes()), weight, epsilon);
 }
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
+  return at::_ops::layer_norm::call(x, c10::fromIntArrayRefSlow(weight.sizes()), weight, bias, epsilon,
+                                    /*cudnn_enable=*/true);
+}
+
+Tensor gelu(const Tensor& x) { return at::_ops::gelu::call(x, "tanh"); }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
   const bool grouped = q.size(1) != k.size(1);

@@ -7,7 +7,6 @@
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/safetensors.hpp"
 #include "tessera/collective/threads.hpp"
-#include "tessera/model/llama.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {

@@ -1,12 +1,13 @@
 #include "tessera/train/session.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/data/batch_plan.hpp"
 #include "tessera/data/byte_corpus.hpp"
-#include "tessera/model/llama.hpp"
+#include "tessera/model/family.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/ranks.hpp"
 
@@ -26,6 +27,14 @@ std::vector<collective::Group> make_groups(const collective::Communicator& commu
   }
   const During meeting(log, Doing::meeting);
   return collective::make_groups(communicator, lists);
+}
+
+// What a head's gradient is narrowed with in the forward, when the valid tokens are not counted yet: scale / tokens, all
+// of them taken as valid. A power of two, so that it rounds nothing.
+double head_gradient_factor(const spec::Run& run, double loss_scale) {
+  if (run.layout.precision != spec::Precision::fp16) return 1;
+  const double tokens = static_cast<double>(run.training.global_batch * run.model.sequence);
+  return std::exp2(std::round(std::log2(loss_scale / tokens)));
 }
 
 std::int64_t data_rank(int rank, const program::Tables& tables) {
@@ -67,13 +76,14 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       program_(variation.program ? *variation.program : plan::compile(run)),
       source_(std::move(source)),
       groups_(make_groups(communicator, program_.tables, log)),
-      data_rank_(data_rank(communicator.rank(), program_.tables)) {
+      data_rank_(data_rank(communicator.rank(), program_.tables)),
+      loss_scale_(run) {
   const auto& tables = program_.tables;
   if (variation.muted)
     for (auto& group : groups_) group = group.muted();
   for (const auto& bucket : tables.buckets) buckets_.emplace_back(bucket, run.training.seed);
   if (!run.model.weights.empty()) read_weights(run.model.weights, buckets_);
-  model_ = model::make_llama(run_.model, tables, buckets_);
+  model_ = model::make(run_, tables, buckets_);
   for (auto& bucket : buckets_) optimizers_.emplace_back(run.training, bucket);
   executor_ = std::make_unique<engine::Executor>(
       engine::Parts{program_, tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank())), groups_,
@@ -83,12 +93,15 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
 engine::StepInput Session::next_input() {
   const During reading(log_, Doing::reading_data, ++steps_);
   engine::StepInput input;
+  input.loss_scale = loss_scale_.value();
   const std::int64_t sequence = run_.model.sequence;
   for (std::int64_t micro = 0; micro < program_.tables.num_micro; ++micro) {
     const auto samples = data::samples_of(cursor_, run_.training.global_batch, data_rank_, run_.layout.dp(),
                                           run_.layout.micro_batch, micro);
     model::Batch batch;
     batch.samples = static_cast<std::int64_t>(samples.size());
+    batch.sample_indices = samples;
+    batch.head_gradient_factor = head_gradient_factor(run_, input.loss_scale);
     batch.tokens_T = tensor::empty({batch.samples * sequence}, at::kLong);
     batch.targets_T = tensor::empty({batch.samples * sequence}, at::kLong);
     const auto elements = static_cast<std::size_t>(batch.samples * sequence);
@@ -104,7 +117,7 @@ engine::StepInput Session::next_input() {
 
 tensor::Tensor Session::logits(const model::Batch& batch) {
   for (auto& bucket : buckets_) bucket.gather();
-  return model::llama_logits(model_, program_.tables, batch);
+  return model::logits(model_, program_.tables, batch);
 }
 
 engine::StepReport Session::step() {
@@ -114,6 +127,7 @@ engine::StepReport Session::step() {
   input.count = updates_ + 1;
   auto report = executor_->step(input);
   if (report.taken) ++updates_;
+  loss_scale_.update(report.taken);
   return report;
 }
 

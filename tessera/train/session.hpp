@@ -10,6 +10,7 @@
 
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
+#include "tessera/optim/loss_scale.hpp"
 #include "tessera/program/types.hpp"
 #include "tessera/spec/spec.hpp"
 
@@ -46,11 +47,14 @@ class Session {
 
   const program::Program& program() const { return program_; }
   std::span<shard::FlatBucket> buckets() { return buckets_; }
+  std::span<const optim::BucketOptimizer> optimizers() const { return optimizers_; }
   // All logits of a micro-batch with the current weights.
   tensor::Tensor logits(const model::Batch& batch);
   const collective::Group& data_group() const { return groups_.at(0); }
   std::int64_t updates() const { return updates_; }
   double learning_rate() const { return learning_rate_; }
+  // Of the next step.
+  double loss_scale() const { return loss_scale_.value(); }
 
  private:
   engine::StepInput next_input();
@@ -68,6 +72,7 @@ class Session {
   std::uint64_t cursor_ = 0;
   std::int64_t steps_ = 0, updates_ = 0;
   double learning_rate_ = 0;
+  optim::LossScale loss_scale_;
 };
 
 // Copies the tensors of a safetensors file into the parameters of the same names. Throws UserError naming

@@ -16,6 +16,13 @@ spec::Run small_run() {
   return run;
 }
 
+spec::Run gpt2_run() {
+  spec::Run run = small_run();
+  run.model.family = spec::Family::gpt2;
+  run.model.kv_heads = run.model.heads;
+  return run;
+}
+
 void expect_equal_to_one_device(const spec::Run& run, const std::string& name) {
   const auto verification = verify_on_threads(run);
   EXPECT_TRUE(verification.passed()) << name << "\n" << to_text(verification);
@@ -31,6 +38,55 @@ TEST(Verify, DataParallelismAndAccumulationEqualOneDevice) {
         run.layout.micro_batch = 2;
         run.training.global_batch = dp * 2 * accumulation;
         expect_equal_to_one_device(run, cat("dp ", dp, " accumulation ", accumulation, tied ? " tied" : ""));
+      }
+}
+
+TEST(Verify, Gpt2EqualsOneDevice) {
+  for (const bool tied : {false, true})
+    for (const std::int64_t dp : {1, 2, 3, 4})
+      for (const std::int64_t accumulation : {1, 3}) {
+        auto run = gpt2_run();
+        run.model.tied_embeddings = tied;
+        run.layout.dp_replicate = dp;
+        run.layout.micro_batch = 2;
+        run.training.global_batch = dp * 2 * accumulation;
+        expect_equal_to_one_device(run,
+                                   cat("gpt2 dp ", dp, " accumulation ", accumulation, tied ? " tied" : ""));
+      }
+}
+
+TEST(Verify, Gpt2WithShortAndEmptyMicroBatchesEqualsOneDevice) {
+  for (const std::int64_t batch : {1, 7}) {
+    auto run = gpt2_run();
+    run.layout.dp_replicate = 4;
+    run.layout.micro_batch = 2;
+    run.training.global_batch = batch;
+    expect_equal_to_one_device(run, cat("gpt2 dp 4 batch ", batch));
+  }
+}
+
+TEST(Verify, OnlyKeyBiasesOfGpt2AreZeroInTheory) {
+  auto run = gpt2_run();
+  run.layout.dp_replicate = 2;
+  const auto verification = verify_on_threads(run);
+  int zeros = 0;
+  for (const auto& comparison : verification.comparisons) {
+    if (comparison.kind != "gradient" || !comparison.zero_in_theory) continue;
+    EXPECT_NE(comparison.what.find("attn.k_proj.bias"), std::string::npos) << comparison.what;
+    ++zeros;
+  }
+  EXPECT_EQ(zeros, run.model.layers);
+}
+
+TEST(Verify, DropoutDoesNotDependOnTheLayout) {
+  for (auto run : {small_run(), gpt2_run()})
+    for (const std::int64_t dp : {1, 2, 4})
+      for (const std::int64_t micro_batch : {1, 3}) {
+        run.model.dropout = 0.2;
+        run.layout.dp_replicate = dp;
+        run.layout.micro_batch = micro_batch;
+        run.training.global_batch = 12;
+        expect_equal_to_one_device(run, cat("dropout, dp ", dp, ", micro-batches of ", micro_batch));
       }
 }
 

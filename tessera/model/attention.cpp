@@ -1,0 +1,32 @@
+#include "tessera/model/attention.hpp"
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::model {
+
+namespace {
+void extend(Cache& cache, parallel::Heads& heads, std::size_t layer) {
+  const auto append = [&](std::vector<Tensor>& kept, Tensor& fresh) {
+    if (layer == kept.size())
+      kept.push_back(fresh);
+    else
+      kept[layer] = fresh = tensor::concatenate({kept[layer], fresh}, 2);
+  };
+  append(cache.keys, heads.k);
+  append(cache.values, heads.v);
+}
+}  // namespace
+
+std::int64_t num_cached(const Batch& batch, std::size_t layer) {
+  return batch.cache && layer < batch.cache->keys.size() ? batch.cache->keys[layer].size(2) : 0;
+}
+
+Tensor attend(parallel::Heads heads, const Batch& batch, std::size_t layer) {
+  const std::int64_t before = num_cached(batch, layer), positions = heads.q.size(2);
+  CHECK(before == 0 || positions == 1, "a cache is extended by one position at a time, not by ", positions);
+  if (batch.cache) extend(*batch.cache, heads, layer);
+  const Tensor out = tensor::attention(heads.q, heads.k, heads.v, /*causal=*/before == 0);
+  return out.transpose(1, 2).reshape({heads.q.size(0) * positions, -1});
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,23 @@
+// How is the model of a run built? One function per family, in a file of its own; family.cpp is the one place that chooses.
+#pragma once
+
+#include <span>
+
+#include "tessera/model/unit.hpp"
+#include "tessera/program/tables.hpp"
+#include "tessera/shard/flat_bucket.hpp"
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::model {
+
+// The units of the tables (embedding, block.i, head); run and buckets must outlive the model.
+Model make(const spec::Run& run, const program::Tables& tables, std::span<shard::FlatBucket> buckets);
+
+Model make_llama(const spec::Run& run, const program::Tables& tables, std::span<shard::FlatBucket> buckets);
+Model make_gpt2(const spec::Run& run, const program::Tables& tables, std::span<shard::FlatBucket> buckets);
+
+// All logits of a micro-batch, with Full of every bucket gathered: for generation and for comparing with other
+// implementations.
+Tensor logits(Model& model, const program::Tables& tables, const Batch& batch);
+
+}  // namespace tessera::model

@@ -1,0 +1,164 @@
+// The GPT-2 family: LayerNorm, learnt positions, GELU, biases everywhere, tied or untied embeddings.
+#include <numeric>
+
+#include "tessera/base/error.hpp"
+#include "tessera/model/attention.hpp"
+#include "tessera/model/family.hpp"
+#include "tessera/parallel/dropout.hpp"
+#include "tessera/parallel/layers.hpp"
+
+namespace tessera::model {
+
+namespace {
+
+using parallel::Dropout;
+using shard::find_weight;
+using shard::FlatBucket;
+using shard::Weight;
+
+struct Norm {
+  Norm(std::span<FlatBucket> buckets, const std::string& name, double epsilon)
+      : weight(find_weight(buckets, name + ".weight")),
+        bias(find_weight(buckets, name + ".bias")),
+        epsilon(epsilon) {}
+  Tensor operator()(const Tensor& x, Tape& tape) const {
+    return tensor::layer_norm(x, tape.wide_leaf(weight), tape.wide_leaf(bias), epsilon);
+  }
+  Weight &weight, &bias;
+  double epsilon;
+};
+
+// One product of matrices that lie side by side, with their biases.
+struct Linear {
+  Linear(std::span<FlatBucket> buckets, const std::string& block, const std::vector<const char*>& parts)
+      : weight(find_weight(buckets, names(block, parts, ".weight"))),
+        bias(find_weight(buckets, names(block, parts, ".bias"))) {}
+  Tensor operator()(const Tensor& x, Tape& tape) const {
+    return parallel::linear(x, weight, tape.work, &bias);
+  }
+  static std::vector<std::string> names(const std::string& block, const std::vector<const char*>& parts,
+                                        const char* what) {
+    std::vector<std::string> out;
+    for (const char* part : parts) out.push_back(cat(block, part, "_proj", what));
+    return out;
+  }
+  Weight &weight, &bias;
+};
+
+class EmbeddingUnit final : public Unit {
+ public:
+  EmbeddingUnit(const spec::Run& run, std::span<FlatBucket> buckets)
+      : tokens_(find_weight(buckets, "transformer.wte.weight")),
+        positions_(find_weight(buckets, "transformer.wpe.weight")),
+        drop_(run.model.dropout, run.training.seed, 0, Dropout::Place::embedding) {}
+  Outcome forward(std::size_t, std::size_t, std::vector<Tensor>, const Batch& batch, Tape& tape) override {
+    const Tensor x = parallel::embedding(batch.tokens_T, tokens_, tape.anchor(), tape.work)
+                         .add(parallel::embedding(places_T(batch), positions_, tape.anchor(), tape.work));
+    return {{drop_(x, batch.sample_indices)}, {}};
+  }
+
+ private:
+  static Tensor places_T(const Batch& batch) {
+    const std::int64_t tokens = batch.tokens_T.size(0), positions = tokens / batch.samples;
+    Tensor places = tensor::empty({tokens}, at::kLong);
+    auto* out = places.mutable_data_ptr<std::int64_t>();
+    for (std::int64_t first = 0; first < tokens; first += positions)
+      std::iota(out + first, out + first + positions, num_cached(batch, 0));
+    return places;
+  }
+
+  Weight &tokens_, &positions_;
+  Dropout drop_;
+};
+
+// Values between the pieces: x alone, or x and what the next piece works on.
+class BlockUnit final : public Unit {
+ public:
+  BlockUnit(const spec::Run& run, std::int64_t layer, std::span<FlatBucket> buckets)
+      : heads_(run.model.heads),
+        layer_(static_cast<std::size_t>(layer)),
+        name_(cat("transformer.h.", layer, ".")),
+        norm_1_(buckets, name_ + "ln_1", run.model.norm_epsilon),
+        qkv_(buckets, name_, {"attn.q", "attn.k", "attn.v"}),
+        out_(buckets, name_, {"attn.out"}),
+        norm_2_(buckets, name_ + "ln_2", run.model.norm_epsilon),
+        up_(buckets, name_, {"mlp.up"}),
+        down_(buckets, name_, {"mlp.down"}),
+        drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
+        drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {}
+
+  Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
+                  Tape& tape) override {
+    for (std::size_t piece = first; piece < first + count; ++piece) {
+      const Tensor x = values.at(0);
+      switch (piece) {
+        case 0:
+          values = {x, qkv_(norm_1_(x, tape), tape)};
+          break;
+        case 1:
+          values = {x, attend(parallel::split(values.at(1), batch.samples, heads_), batch, layer_)};
+          break;
+        case 2:
+          values = {x.add(drop_attention_(out_(values.at(1), tape), batch.sample_indices))};
+          break;
+        case 3:
+          values = {x, up_(norm_2_(x, tape), tape)};
+          break;
+        case 4:
+          values = {x, tensor::gelu(values.at(1))};
+          break;
+        case 5:
+          values = {x.add(drop_mlp_(down_(values.at(1), tape), batch.sample_indices))};
+          break;
+        default:
+          throw Bug(cat("a GPT-2 block has no piece ", piece));
+      }
+    }
+    return {std::move(values), {}};
+  }
+
+ private:
+  std::int64_t heads_;
+  std::size_t layer_;
+  std::string name_;
+  Norm norm_1_;
+  Linear qkv_, out_;
+  Norm norm_2_;
+  Linear up_, down_;
+  Dropout drop_attention_, drop_mlp_;
+};
+
+class HeadUnit final : public Head {
+ public:
+  HeadUnit(const spec::Model& spec, std::span<FlatBucket> buckets)
+      : norm_(buckets, "transformer.ln_f", spec.norm_epsilon),
+        table_(find_weight(buckets, spec.tied_embeddings ? "transformer.wte.weight" : "lm_head.weight")) {}
+
+  Outcome forward(std::size_t, std::size_t, std::vector<Tensor> values, const Batch& batch,
+                  Tape& tape) override {
+    return {{},
+            {parallel::vocabulary_loss(norm_(values.at(0), tape), table_, batch.targets_T, tape.work,
+                                       batch.head_gradient_factor)}};
+  }
+  Tensor logits(const Tensor& x) const override {
+    Tape tape;
+    return parallel::logits(norm_(x, tape), table_);
+  }
+
+ private:
+  Norm norm_;
+  Weight& table_;
+};
+
+}  // namespace
+
+Model make_gpt2(const spec::Run& run, const program::Tables&, std::span<FlatBucket> buckets) {
+  Model model;
+  model.push_back(std::make_unique<EmbeddingUnit>(run, buckets));
+  for (std::int64_t layer = 0; layer < run.model.layers; ++layer)
+    model.push_back(std::make_unique<BlockUnit>(run, layer, buckets));
+  model.push_back(std::make_unique<HeadUnit>(run.model, buckets));
+  return model;
+}
+
+}  // namespace tessera::model

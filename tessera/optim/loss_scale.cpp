@@ -1,0 +1,22 @@
+#include "tessera/optim/loss_scale.hpp"
+
+#include <algorithm>
+
+namespace tessera::optim {
+
+LossScale::LossScale(const spec::Run& run)
+    : dynamic_(run.layout.precision == spec::Precision::fp16),
+      value_(dynamic_ ? run.training.loss_scale_start : 1.0),
+      growth_steps_(run.training.loss_scale_growth_steps) {}
+
+void LossScale::update(bool taken) {
+  constexpr double kFactor = 2;
+  if (!dynamic_) return;
+  if (!taken) value_ = std::max(1.0, value_ / kFactor);
+  good_steps_ = taken ? good_steps_ + 1 : 0;
+  if (good_steps_ < growth_steps_) return;
+  value_ *= kFactor;
+  good_steps_ = 0;
+}
+
+}  // namespace tessera::optim

@@ -1,0 +1,25 @@
+// By what is the loss multiplied so that fp16 gradients neither vanish nor overflow? A power of two that halves when a
+// gradient was not finite and doubles after many steps that were. The same on all ranks, since all take a step or none.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::optim {
+
+// Value and count of good steps are the state to save; the scale of all precisions but fp16 is 1 and stays so.
+class LossScale {
+ public:
+  explicit LossScale(const spec::Run& run);
+  double value() const { return value_; }
+  // After each step. Never below 1: what overflows there is not mended by scaling.
+  void update(bool taken);
+
+ private:
+  bool dynamic_;
+  double value_;
+  std::int64_t growth_steps_, good_steps_ = 0;
+};
+
+}  // namespace tessera::optim

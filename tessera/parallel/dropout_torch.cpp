@@ -1,0 +1,115 @@
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+
+#include "tessera/base/error.hpp"
+#include "tessera/base/random.hpp"
+#include "tessera/parallel/dropout.hpp"
+
+namespace tessera::parallel {
+
+namespace {
+
+using tensor::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+constexpr std::int64_t kSteps = 1 << 16;
+
+template <typename T, typename Wide>
+[[gnu::always_inline]] inline void scaled(const T* x, const std::uint16_t* random, T* out, std::int64_t n,
+                                          std::int64_t dropped) {
+  const auto scale = static_cast<Wide>(static_cast<double>(kSteps) / static_cast<double>(kSteps - dropped));
+  const auto bound = static_cast<std::uint16_t>(dropped);
+  for (std::int64_t i = 0; i < n; ++i)
+    out[i] = static_cast<T>(static_cast<Wide>(x[i]) * (random[i] >= bound ? scale : Wide{0}));
+}
+[[gnu::target_clones("avx512f", "avx2", "default"), gnu::optimize("O3")]] void row(
+    const float* x, const std::uint16_t* random, float* out, std::int64_t n, std::int64_t dropped) {
+  scaled<float, float>(x, random, out, n, dropped);
+}
+void row(const double* x, const std::uint16_t* random, double* out, std::int64_t n, std::int64_t dropped) {
+  scaled<double, double>(x, random, out, n, dropped);
+}
+void row(const at::BFloat16* x, const std::uint16_t* random, at::BFloat16* out, std::int64_t n,
+         std::int64_t dropped) {
+  scaled<at::BFloat16, float>(x, random, out, n, dropped);
+}
+void row(const at::Half* x, const std::uint16_t* random, at::Half* out, std::int64_t n,
+         std::int64_t dropped) {
+  scaled<at::Half, float>(x, random, out, n, dropped);
+}
+
+struct Mask {
+  std::uint64_t key;
+  std::int64_t dropped;
+  std::span<const std::int64_t> samples;
+
+  template <typename T>
+  void rows(const Tensor& x, Tensor& out) const {
+    const std::int64_t channels = x.size(1),
+                       positions = x.size(0) / static_cast<std::int64_t>(samples.size());
+    std::vector<std::uint16_t> random(static_cast<std::size_t>(channels));
+    const T* from = x.const_data_ptr<T>();
+    T* to = out.mutable_data_ptr<T>();
+    for (const std::int64_t signed_sample : samples)
+      for (std::int64_t p = 0; p < positions; ++p, from += channels, to += channels) {
+        const auto sample = static_cast<std::uint64_t>(signed_sample);
+        random_halves(key,
+                      {static_cast<std::uint32_t>(p), static_cast<std::uint32_t>(sample),
+                       static_cast<std::uint32_t>(sample >> 32)},
+                      random);
+        row(from, random.data(), to, channels, dropped);
+      }
+  }
+  Tensor operator()(const Tensor& strided_x) const {
+    const Tensor x = strided_x.contiguous();
+    Tensor out = tensor::empty(x.sizes(), x.scalar_type());
+    switch (x.scalar_type()) {
+      case at::kFloat:
+        return rows<float>(x, out), out;
+      case at::kDouble:
+        return rows<double>(x, out), out;
+      case at::kBFloat16:
+        return rows<at::BFloat16>(x, out), out;
+      case at::kHalf:
+        return rows<at::Half>(x, out), out;
+      default:
+        throw Bug("dropout of a dtype that nothing computes with");
+    }
+  }
+};
+
+struct Dropped : Function<Dropped> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, std::int64_t key, std::int64_t dropped,
+                        const std::vector<std::int64_t>& samples) {
+    ctx->saved_data["key"] = key;
+    ctx->saved_data["dropped"] = dropped;
+    ctx->saved_data["samples"] = samples;
+    return Mask{static_cast<std::uint64_t>(key), dropped, samples}(x);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const auto samples = ctx->saved_data["samples"].toIntVector();
+    const Mask mask{static_cast<std::uint64_t>(ctx->saved_data["key"].toInt()),
+                    ctx->saved_data["dropped"].toInt(), samples};
+    return {mask(gradients[0]), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+Dropout::Dropout(double rate, std::uint64_t seed, std::int64_t unit, Place place)
+    : key_(random_bits(seed, stream_of("dropout"),
+                       static_cast<std::uint64_t>(unit) * 4 + static_cast<std::uint64_t>(place))),
+      dropped_(std::min<std::int64_t>(kSteps - 1, std::llround(rate * static_cast<double>(kSteps)))) {}
+
+Tensor Dropout::operator()(const Tensor& x_TH, std::span<const std::uint64_t> samples) const {
+  if (dropped_ == 0 || samples.empty()) return x_TH;
+  CHECK(x_TH.dim() == 2 && x_TH.size(0) % static_cast<std::int64_t>(samples.size()) == 0,
+        "dropout: ", x_TH.size(0), " rows for ", samples.size(), " samples");
+  return Dropped::apply(x_TH, static_cast<std::int64_t>(key_), dropped_,
+                        std::vector<std::int64_t>(samples.begin(), samples.end()));
+}
+
+}  // namespace tessera::parallel

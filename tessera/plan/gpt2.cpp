@@ -1,0 +1,94 @@
+// The GPT-2 family: LayerNorm, learnt positions, GELU, biases everywhere. Names follow Hugging Face's where the tensor is
+// the same; the matrices of a block are called *_proj because theirs are [in, out] and fuse q, k and v
+// (checkpoint/foreign.hpp says which is which).
+#include "tessera/base/text.hpp"
+#include "tessera/plan/family.hpp"
+#include "tessera/plan/pieces.hpp"
+
+namespace tessera::plan {
+namespace {
+
+using program::Init;
+using program::Parameter;
+using program::Piece;
+
+program::Unit block_unit(const Sizes& s, std::int64_t layer) {
+  // q, k and v are views of the fused product, which is kept whole with the output and the row sums.
+  const Piece attention{
+      .name = "attention",
+      .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.sequence) * static_cast<double>(s.h),
+      .bytes_read = 3 * s.n * s.h * s.c,
+      .bytes_written = s.n * s.h * s.c + s.n * s.heads * s.a,
+      .tape_bytes = 4 * s.n * s.h * s.c + s.n * s.heads * s.a};
+  Piece up = norm_and_product("norm+up", s, kLayerNorm, s.f, 1);
+  up.tape_bytes += s.n * s.f * s.c;  // what GELU's derivative needs
+  const Piece gelu{.name = "gelu",
+                   .bytes_read = s.n * s.f * s.c,
+                   .bytes_written = s.n * s.f * s.c,
+                   .tape_bytes = s.n * s.f * s.c};
+  return {cat("block.", layer),
+          {named(norm_and_product("norm+qkv", s, kLayerNorm, 3 * s.h, 1), {"hidden"}, {"qkv"}),
+           named(attention, {"qkv"}, {"attended"}),
+           named(product_and_residual("out", s, s.h, 1, true), {"attended", "hidden"}, {"middle"}),
+           named(up, {"middle"}, {"up"}), named(gelu, {"up"}, {"opened"}),
+           named(product_and_residual("down", s, s.f, 1, false), {"opened", "middle"}, {"hidden"})}};
+}
+
+std::vector<Parameter> block_parameters(const spec::Model& m, std::int64_t layer) {
+  const Init init = normal(m.init_std), residual = residual_normal(m);
+  const auto parameter = [&](const char* name, std::int64_t out, std::int64_t in, const Init& how) {
+    return Parameter{
+        .name = cat("transformer.h.", layer, ".", name, "_proj.weight"), .shape = {out, in}, .init = how};
+  };
+  return {parameter("attn.q", m.hidden, m.hidden, init), parameter("attn.k", m.hidden, m.hidden, init),
+          parameter("attn.v", m.hidden, m.hidden, init), parameter("attn.out", m.hidden, m.hidden, residual),
+          parameter("mlp.up", m.ffn, m.hidden, init),    parameter("mlp.down", m.hidden, m.ffn, residual)};
+}
+
+std::vector<Parameter> vectors(const spec::Model& m) {
+  std::vector<Parameter> out;
+  const auto bias = [&](const std::string& name, std::int64_t size) {
+    out.push_back({.name = name + ".bias", .shape = {size}, .init = {Init::Kind::zeros, 0}});
+  };
+  const auto norm = [&](const std::string& name) {
+    out.push_back({.name = name + ".weight", .shape = {m.hidden}, .init = {Init::Kind::ones, 0}});
+    bias(name, m.hidden);
+  };
+  for (std::int64_t layer = 0; layer < m.layers; ++layer) {
+    const std::string block = cat("transformer.h.", layer, ".");
+    norm(block + "ln_1");
+    for (const char* name : {"attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.out_proj"})
+      bias(block + name, m.hidden);
+    norm(block + "ln_2");
+    bias(block + "mlp.up_proj", m.ffn);
+    bias(block + "mlp.down_proj", m.hidden);
+  }
+  norm("transformer.ln_f");
+  return out;
+}
+
+}  // namespace
+
+Blueprint gpt2_blueprint(const spec::Run& run) {
+  const Sizes s(run);
+  const spec::Model& m = run.model;
+  const auto table = [&](const char* name, std::int64_t rows) {
+    return Parameter{.name = name, .shape = {rows, m.hidden}, .init = normal(m.init_std)};
+  };
+  Blueprint out;
+  out.embedding = {"embedding", {named(lookup(s, 2), {"tokens"}, {"hidden"})}};
+  out.head = {
+      "head",
+      {named(norm(s, kLayerNorm), {"hidden"}, {"normed"}), named(loss(s), {"normed", "targets"}, {"loss"})}};
+  out.embedding_parameters = {table("transformer.wte.weight", m.vocab),
+                              table("transformer.wpe.weight", m.sequence)};
+  if (!m.tied_embeddings) out.head_parameters = {table("lm_head.weight", m.vocab)};
+  for (std::int64_t layer = 0; layer < m.layers; ++layer) {
+    out.blocks.push_back(block_unit(s, layer));
+    out.block_parameters.push_back(block_parameters(m, layer));
+  }
+  out.vectors = vectors(m);
+  return out;
+}
+
+}  // namespace tessera::plan

@@ -1,0 +1,50 @@
+// Of which pieces are units made? What families share: sizes of a micro-batch, and the FLOPs and bytes of common pieces.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/program/tables.hpp"
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::plan {
+
+program::Dtype storage_dtype(spec::Precision precision);
+program::Dtype compute_dtype(spec::Precision precision);
+
+// Sizes of one micro-batch: n tokens, h hidden, k key (and value) width, f feed-forward, v vocabulary, c bytes per
+// element computed with, a bytes per element of statistics and of the loss.
+struct Sizes {
+  std::int64_t n, h, k, f, v, c, a, heads, sequence;
+  bool drops;  // dropout reads and writes what is dropped once more; its mask is made again, never kept
+  explicit Sizes(const spec::Run& run);
+};
+
+// What a norm reads per channel (weights, biases) and keeps per token.
+struct NormSizes {
+  std::int64_t vectors, statistics;
+};
+inline constexpr NormSizes kRmsNorm{1, 1}, kLayerNorm{2, 2};
+
+double product_flops(std::int64_t n, std::int64_t in, std::int64_t out);
+
+// tokens -> rows of one or two tables.
+program::Piece lookup(const Sizes& s, std::int64_t tables);
+// x -> norm(x) W: the normalised x is written, read again, and kept with the row statistics. `biases` is how many rows
+// of `out` are added to the product.
+program::Piece norm_and_product(const char* name, const Sizes& s, const NormSizes& norm, std::int64_t out,
+                                std::int64_t biases);
+// residual + x W. The sum is kept only if a norm of the same segment reads it.
+program::Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, std::int64_t biases,
+                                    bool keeps_sum);
+program::Piece norm(const Sizes& s, const NormSizes& norm);
+// The vocabulary loss, as Note [Loss gradient in the forward] has it.
+program::Piece loss(const Sizes& s);
+
+program::Piece named(program::Piece piece, std::vector<std::string> reads, std::vector<std::string> writes);
+
+program::Init normal(double std);
+// What adds to the residual stream starts smaller, so that the stream's variance does not grow with depth.
+program::Init residual_normal(const spec::Model& model);
+
+}  // namespace tessera::plan
