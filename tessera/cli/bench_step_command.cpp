@@ -39,7 +39,8 @@ bare::Config bare_config(const spec::Run& run) {
 
 void refuse_what_bare_lacks(const spec::Run& run) {
   const auto refuse = [](const char* what, const char* hint) {
-    throw UserError(cat("bench step measures a Llama on one rank with AdamW in fp32 or bf16: ", what, ". ", hint));
+    throw UserError(
+        cat("bench step measures a Llama on one rank with AdamW in fp32 or bf16: ", what, ". ", hint));
   };
   if (run.model.family != spec::Family::llama) refuse("the family is another", "Add model.family=llama.");
   if (run.model.dropout > 0) refuse("it has dropout", "Add model.dropout=0.");
