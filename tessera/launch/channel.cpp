@@ -26,7 +26,8 @@ class PlainChannel final : public Channel {
   std::optional<std::size_t> send(std::string_view bytes) override {
     return moved(::send(socket_.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
   }
-  short events() const override { return POLLIN; }
+  short events_to_receive() const override { return POLLIN; }
+  short events_to_send() const override { return POLLOUT; }
   void end_sending() override { shutdown(socket_.number(), SHUT_WR); }
 
  private:

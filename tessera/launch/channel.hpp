@@ -19,8 +19,9 @@ class Channel {
   virtual int descriptor() const = 0;
   virtual std::optional<std::size_t> receive(std::span<char> into) = 0;
   virtual std::optional<std::size_t> send(std::string_view bytes) = 0;
-  // What to poll for besides what the caller has to send.
-  virtual short events() const = 0;
+  // What to poll for when nothing could be received or sent.
+  virtual short events_to_receive() const = 0;
+  virtual short events_to_send() const = 0;
   // No more is sent from here; what was sent still arrives.
   virtual void end_sending() = 0;
 };

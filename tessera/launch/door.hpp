@@ -24,8 +24,8 @@ class Door {
   Descriptor listening_;
 };
 
-// Processes of `user` that connect to the Unix socket at `path`, which goes with the door. Throws UserError when the path
-// is too long or the system refuses.
+// Processes of `user` that connect to the Unix socket at `path`, which goes with the door. What a dead process has left
+// there is replaced. Throws UserError when somebody serves there, the path is too long or the system refuses.
 std::unique_ptr<Door> unix_door(const std::string& path, uid_t user);
 
 }  // namespace tessera::launch

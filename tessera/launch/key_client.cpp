@@ -44,7 +44,7 @@ bool KeyClient::send_all(std::string_view bytes, double deadline_seconds) {
     const auto count = channel_->send(bytes);
     if (!count) return false;
     bytes.remove_prefix(*count);
-    if (*count == 0 && !wait_for(POLLOUT, deadline_seconds)) return false;
+    if (*count == 0 && !wait_for(channel_->events_to_send(), deadline_seconds)) return false;
   }
   return true;
 }
@@ -54,9 +54,12 @@ std::string KeyClient::receive_exactly(std::size_t num_bytes, double deadline_se
   std::size_t have = 0;
   while (have < num_bytes) {
     const auto count = channel_->receive(std::span(bytes).subspan(have));
-    if (!count) throw PeerLost("the key server has closed the connection: the launcher is gone");
+    if (!count)
+      throw PeerLost(
+          "the key server has closed the connection: the launcher is gone, or rank 0 if another program has "
+          "started the ranks");
     have += *count;
-    if (*count == 0 && !wait_for(channel_->events(), deadline_seconds))
+    if (*count == 0 && !wait_for(channel_->events_to_receive(), deadline_seconds))
       throw PeerLost("the key server does not answer");
   }
   return bytes;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -91,6 +92,11 @@ class KeyServer::Loop {
     ring();
   }
 
+  bool wait_until_left(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    return all_left_.wait_for(lock, timeout, [this] { return notes_.arrivals.empty() && num_members_ == 0; });
+  }
+
  private:
   struct Notes {
     std::string abort_reason;
@@ -117,7 +123,14 @@ class KeyServer::Loop {
       dismiss_strangers();
       clients_.remove_if([](const Client& client) { return !client.channel; });
       if (polled[1].revents && door_) admit();
+      tell_who_waits_for_all_to_leave();
     }
+  }
+
+  void tell_who_waits_for_all_to_leave() {
+    std::scoped_lock lock(mutex_);
+    num_members_ = clients_.size() - num_strangers();
+    if (num_members_ == 0) all_left_.notify_all();
   }
 
   void attend(Client& client, short events) {
@@ -128,8 +141,9 @@ class KeyServer::Loop {
 
   // Who doesn't take its answers is not asked for more.
   static short events_of(const Client& client) {
-    if (client.out.empty()) return client.channel->events();
-    return client.closing ? static_cast<short>(client.channel->events() | POLLOUT) : POLLOUT;
+    if (client.out.empty()) return client.channel->events_to_receive();
+    const short out = client.channel->events_to_send();
+    return client.closing ? static_cast<short>(client.channel->events_to_receive() | out) : out;
   }
 
   int milliseconds_to_next_deadline() const {
@@ -349,7 +363,9 @@ class KeyServer::Loop {
   Descriptor bell_;
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
-  Notes notes_;  // guarded by mutex_
+  Notes notes_;                  // guarded by mutex_
+  std::size_t num_members_ = 0;  // guarded by mutex_: clients that are no strangers
+  std::condition_variable all_left_;
   std::unique_ptr<Door> door_;
   int num_expected_ = 0;  // through the door
   std::list<Client> clients_;
@@ -370,5 +386,6 @@ void KeyServer::open(std::unique_ptr<Door> door, int num_connections) {
   loop_->open(std::move(door), num_connections);
 }
 void KeyServer::abort(const std::string& reason) { loop_->abort(reason); }
+bool KeyServer::wait_until_left(std::chrono::milliseconds timeout) { return loop_->wait_until_left(timeout); }
 
 }  // namespace tessera::launch

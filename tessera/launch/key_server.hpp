@@ -2,6 +2,7 @@
 // rank 0 of a job started by others. It never waits for one client.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -34,6 +35,8 @@ class KeyServer {
   void open(std::unique_ptr<Door> door, int num_connections);
   // From now on every client that waits or asks gets PeerLost with these words.
   void abort(const std::string& reason);
+  // Until no client is connected; false when the time is over first.
+  bool wait_until_left(std::chrono::milliseconds timeout);
 
  private:
   class Loop;

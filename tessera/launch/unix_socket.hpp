@@ -33,7 +33,8 @@ class Descriptor {
 // passed on to further programs. Throws UserError when it isn't open.
 Descriptor inherited_descriptor(const std::string& number, const std::string& where);
 
-// Both throw UserError when the path is too long or the system refuses.
+// Both throw UserError when the path is too long. listen_at throws it also when the system refuses; connect_to then
+// returns nothing, with errno set.
 Descriptor listen_at(const std::string& path);
 Descriptor connect_to(const std::string& path);
 

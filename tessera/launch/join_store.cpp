@@ -1,0 +1,164 @@
+#include "tessera/launch/join_store.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/error.hpp"
+#include "tessera/base/random.hpp"
+#include "tessera/launch/tcp_socket.hpp"
+#include "tessera/launch/tls.hpp"
+
+namespace tessera::launch {
+namespace {
+
+constexpr int kConnectionsPerRank = 2;  // keys and reports
+
+std::string full_name(const Membership& m) { return cat(m.job, "/", m.generation); }
+
+// Of this user alone. In a folder for all (/tmp) another user may have made it first: then it is not used.
+std::filesystem::path private_folder() {
+  std::error_code error;
+  const auto parent = std::filesystem::temp_directory_path(error);
+  if (error)
+    throw UserError(cat("no folder for temporary files (", error.message(),
+                        "). Set TMPDIR to a folder that you may write to."));
+  const auto folder = parent / cat("tessera-", geteuid());
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    throw UserError(cat("cannot make the folder ", folder.string(), ": ", system_reason(),
+                        ". Set TMPDIR to a folder that you may write to."));
+  struct stat status;
+  if (lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
+      (status.st_mode & 077) != 0)
+    throw UserError(
+        cat(folder.string(),
+            " is not a folder that belongs to you alone (mode 700). Remove it, or set TMPDIR to another "
+            "folder, for all ranks the same."));
+  return folder;
+}
+
+std::string socket_path(const Membership& m) {
+  char name[17];
+  std::snprintf(name, sizeof(name), "%016llx", static_cast<unsigned long long>(stream_of(full_name(m))));
+  return private_folder() / name;
+}
+
+std::string place_of(const Membership& m, const StoreOptions& options) {
+  return options.address.empty() ? socket_path(m) : options.address;
+}
+
+std::shared_ptr<const JobKey> key_for(const Membership& m, const StoreOptions& options) {
+  const std::string job = full_name(m);
+  if (!options.key_descriptor.empty()) {
+    const Descriptor in = inherited_descriptor(options.key_descriptor, "TESSERA_KEY_FD");
+    return std::make_shared<JobKey>(Secret::from_descriptor(in, "TESSERA_KEY_FD").bytes(), job);
+  }
+  if (!options.key_file.empty())
+    return std::make_shared<JobKey>(Secret::from_file(options.key_file).bytes(), job);
+  throw UserError(
+      cat("the store at ", options.address,
+          " needs a key, so that no stranger can join the job. Make one (head -c 32 /dev/urandom > job.key; "
+          "chmod 600 "
+          "job.key), bring it to every host, and name it by cluster.key_file or TESSERA_KEY_FILE."));
+}
+
+void check_hosts(const Membership& m, const StoreOptions& options) {
+  if (m.num_hosts == 1 || !options.address.empty()) return;
+  throw UserError(cat(m.started_by, " has started ranks on ", m.num_hosts,
+                      " hosts, but nobody said where they meet. Set cluster.store (or TESSERA_STORE) to an "
+                      "address of rank 0's host and "
+                      "a free port, e.g. cluster.store=node1:29400, and cluster.key_file (or "
+                      "TESSERA_KEY_FILE) to a key that every host "
+                      "has: head -c 32 /dev/urandom > job.key; chmod 600 job.key"));
+}
+
+// Tries until it works. `attempt` returns nothing when it should be tried again, with errno set.
+std::unique_ptr<KeyClient> come_in(const std::string& place, double deadline_seconds,
+                                   const std::function<std::unique_ptr<KeyClient>()>& attempt) {
+  constexpr auto kPause = std::chrono::milliseconds(50);
+  while (true) {
+    std::string reason;
+    try {
+      if (auto client = attempt()) {
+        client->exchange({}, {}, kPause);  // the server has heard the hello
+        return client;
+      }
+      reason = system_reason();
+    } catch (const PeerLost& error) {  // it had to make room; there will be some again
+      reason = error.what();
+    }
+    if (now_seconds() >= deadline_seconds)
+      throw PeerLost(cat("rank 0 could not be reached at ", place, ": ", reason,
+                         ". Was it started, and may this host connect to it?"));
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+std::unique_ptr<KeyClient> come_in_here(const std::string& path, int rank) {
+  Descriptor socket = connect_to(path);
+  if (!socket) return nullptr;
+  if (const uid_t user = peer_user(socket); user != geteuid())
+    throw UserError(cat("the key server at ", path, " belongs to user ", user, ", not to you"));
+  return std::make_unique<KeyClient>(std::move(socket), rank);
+}
+
+}  // namespace
+
+StoreOptions store_options(const Environment& environment, const std::string& address,
+                           const std::string& key_file, std::chrono::milliseconds timeout) {
+  const auto either = [&](const char* name, const std::string& otherwise) {
+    const auto found = environment.find(name);
+    return found == environment.end() || found->second.empty() ? otherwise : found->second;
+  };
+  return {either("TESSERA_STORE", address), either("TESSERA_KEY_FILE", key_file),
+          either("TESSERA_KEY_FD", ""), timeout};
+}
+
+JoinedStore::JoinedStore(const Membership& m, const StoreOptions& options, KeyServerCallbacks callbacks)
+    : timeout_(options.timeout), num_exceptions_(std::uncaught_exceptions()) {
+  check_hosts(m, options);
+  const bool is_remote = !options.address.empty();
+  const auto address = is_remote ? parse_address(options.address, "the store's address") : TcpAddress();
+  const auto key = is_remote ? key_for(m, options) : nullptr;
+  if (m.rank == 0) {
+    std::unique_ptr<Door> door;
+    if (is_remote) {
+      Descriptor listening = listen_on(address);
+      host_ = own_host(listening);
+      door = tls_door(std::move(listening), key);
+    } else {
+      door = unix_door(socket_path(m), geteuid());
+    }
+    server_.emplace(std::move(callbacks));
+    server_->open(std::move(door), kConnectionsPerRank * (m.world_size - 1));
+    keys_ = std::make_unique<KeyClient>(server_->connect(), 0);
+    reports_ = std::make_unique<KeyClient>(server_->connect(), 0);
+    return;
+  }
+  const double deadline_seconds = now_seconds() + std::chrono::duration<double>(timeout_).count();
+  const auto attempt = [&]() -> std::unique_ptr<KeyClient> {
+    if (!is_remote) return come_in_here(socket_path(m), m.rank);
+    Descriptor socket = connect_by(address, deadline_seconds);
+    if (!socket) return nullptr;
+    host_ = own_host(socket);
+    auto channel = tls_channel(std::move(socket), key, deadline_seconds);
+    return channel ? std::make_unique<KeyClient>(std::move(channel), m.rank) : nullptr;
+  };
+  for (auto* client : {&keys_, &reports_}) *client = come_in(place_of(m, options), deadline_seconds, attempt);
+}
+
+JoinedStore::~JoinedStore() {
+  keys_.reset();
+  reports_.reset();
+  if (server_ && std::uncaught_exceptions() == num_exceptions_) server_->wait_until_left(timeout_);
+}
+
+}  // namespace tessera::launch

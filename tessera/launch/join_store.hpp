@@ -1,0 +1,52 @@
+// Where do the ranks of a job that somebody else started meet? At rank 0: behind a Unix socket when all are on one host,
+// else behind an address and a key that the user names.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tessera/launch/join.hpp"
+#include "tessera/launch/key_client.hpp"
+#include "tessera/launch/key_server.hpp"
+
+namespace tessera::launch {
+
+struct StoreOptions {
+  std::string address = {};   // host:port; empty: a Unix socket
+  std::string key_file = {};  // with an address
+  std::string key_descriptor =
+      {};  // number of an inherited descriptor to read the key from; goes before the file
+  std::chrono::milliseconds timeout{60000};  // for all to come
+};
+
+// What the run file says, unless TESSERA_STORE, TESSERA_KEY_FILE or TESSERA_KEY_FD say otherwise.
+StoreOptions store_options(const Environment& environment, const std::string& address,
+                           const std::string& key_file, std::chrono::milliseconds timeout);
+
+class JoinedStore {
+ public:
+  // Comes back once this rank is connected. Rank 0 serves, with these callbacks. Throws UserError when ranks on several
+  // hosts have no address or key, and when something is wrong with them; PeerLost when rank 0 can't be reached.
+  JoinedStore(const Membership& membership, const StoreOptions& options, KeyServerCallbacks callbacks = {});
+  // Rank 0 waits for the others' goodbyes, unless it leaves because of an exception.
+  ~JoinedStore();
+
+  // Two connections, see KeyClient.
+  KeyClient& keys() { return *keys_; }
+  KeyClient& reports() { return *reports_; }
+  // On rank 0; else null.
+  KeyServer* server() { return server_ ? &*server_ : nullptr; }
+  // Address of this host that the other ranks reach.
+  const std::string& host() const { return host_; }
+
+ private:
+  const std::chrono::milliseconds timeout_;
+  const int num_exceptions_;  // in flight when it was made
+  std::optional<KeyServer> server_;
+  std::unique_ptr<KeyClient> keys_, reports_;
+  std::string host_ = "127.0.0.1";
+};
+
+}  // namespace tessera::launch
