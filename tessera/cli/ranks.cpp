@@ -5,9 +5,11 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/cli/commands.hpp"
+#include "tessera/cli/joined.hpp"
 #include "tessera/collective/gloo.hpp"
 #include "tessera/collective/threads.hpp"
 #include "tessera/launch/key_client.hpp"
+#include "tessera/launch/pin.hpp"
 #include "tessera/launch/spawn.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/problems.hpp"
@@ -25,15 +27,16 @@ std::string environment(const char* name) {
 bool started_by_launcher() { return environment("TESSERA_STORE").starts_with("fd:"); }
 
 void join_launcher(const spec::Run& run, const std::function<void(const collective::Communicator&)>& body) {
-  tensor::set_threads(1);
   const int rank = std::stoi(environment("TESSERA_RANK"));
+  const int size = std::stoi(environment("TESSERA_WORLD_SIZE"));
+  if (run.cluster.pin) launch::pin_threads(rank, size);
+  tensor::set_threads(1);
   launch::KeyClient keys(
       launch::inherited_descriptor(environment("TESSERA_STORE").substr(3), "TESSERA_STORE"), rank);
   collective::GlooOptions gloo;
   gloo.prefix = cat(environment("TESSERA_JOB"), "/", environment("TESSERA_GENERATION"));
   gloo.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(run.cluster.timeout_seconds * 1000));
-  const collective::GlooCommunicator communicator(keys, rank, std::stoi(environment("TESSERA_WORLD_SIZE")),
-                                                  gloo);
+  const collective::GlooCommunicator communicator(keys, rank, size, gloo);
   body(communicator);
 }
 
@@ -43,13 +46,18 @@ spec::Run load_run(const Options& options) {
   spec::Run run = spec::load(options.file, options.overrides);
   spec::validate(run);  // before its sizes are multiplied
   const std::int64_t ranks = run.layout.ranks();
-  if (options.procs > 0 && ranks == 1) run.layout.dp_replicate = options.procs;
-  if (options.procs > 0 && run.layout.ranks() != options.procs)
-    throw UserError(
-        cat("--procs ", options.procs, " does not fit the layout of ", options.file, ", which has ", ranks,
-            " ranks (pp ", run.layout.pp, ", dp ", run.layout.dp(), ", cp ", run.layout.cp, ", tp ",
-            run.layout.tp,
-            "). Leave --procs out, or change the layout, e.g. layout.dp_replicate=", options.procs, "."));
+  const auto joined = joined_membership();
+  if (joined && options.procs != 0)
+    throw UserError(cat("--procs is given, but ", joined->started_by, " has already started ",
+                        joined->world_size, " ranks. Leave --procs out."));
+  const int given = joined ? joined->world_size : options.procs;
+  if (given > 0 && ranks == 1) run.layout.dp_replicate = given;
+  if (given > 0 && run.layout.ranks() != given)
+    throw UserError(cat(joined ? joined->started_by + " started " : "--procs ", given,
+                        joined ? " ranks, which" : "", " does not fit the layout of ", options.file,
+                        ", which has ", ranks, " ranks (pp ", run.layout.pp, ", dp ", run.layout.dp(),
+                        ", cp ", run.layout.cp, ", tp ", run.layout.tp,
+                        "). Start as many, or change the layout, e.g. layout.dp_replicate=", given, "."));
   spec::validate(run);
   return run;
 }
@@ -59,6 +67,10 @@ int on_ranks(const spec::Run& run, const Options& options,
   tensor::keep_freed_memory();
   if (started_by_launcher()) {
     join_launcher(run, body);
+    return 0;
+  }
+  if (const auto joined = joined_membership()) {
+    on_joined_rank(run, *joined, body);
     return 0;
   }
   const int ranks = static_cast<int>(run.layout.ranks());

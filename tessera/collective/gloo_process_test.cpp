@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 #include <thread>
 
 #include "tessera/base/error.hpp"
+#include "tessera/collective/closed_door.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera::collective {
@@ -282,6 +285,30 @@ TEST(Gloo, NothingListensOutsideLoopbackWhileGroupsExist) {
     for (const auto& address : addresses)
       EXPECT_TRUE(address == "0100007F" || address == "00000000000000000000000001000000") << address;
     groups[0].barrier();
+  });
+}
+
+TEST(Gloo, NobodyElseCanConnectOnceGroupsExist) {
+  in_processes(2, [](KeyStore& store, int rank) {
+    const GlooCommunicator me(store, rank, 2);
+    const auto groups = make_groups(me, {{0, 1}, {1, 0}});
+    const auto listening = listening_sockets();
+    ASSERT_FALSE(listening.empty());
+    for (const int socket : listening) {
+      sockaddr_storage address;
+      socklen_t size = sizeof(address);
+      ASSERT_EQ(getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size), 0);
+      const int stranger = ::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+      connect(stranger, reinterpret_cast<const sockaddr*>(&address), size);
+      pollfd polled{stranger, POLLOUT, 0};
+      EXPECT_EQ(poll(&polled, 1, 300), 0) << "a stranger was let in, or told something";
+      close(stranger);
+    }
+    Tensor t = filled(rank, {1 << 16});
+    for (const auto& group : groups) group.all_reduce_sum(t);
+    EXPECT_EQ(element(t, 0), 2);
+    // Groups that are made later have a socket of their own.
+    make_groups(me, {{0, 1}})[0].barrier();
   });
 }
 

@@ -1,9 +1,11 @@
 #include <csignal>
 #include <cstdio>
+#include <set>
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "tessera/base/random.hpp"
+#include "tessera/collective/closed_door.hpp"
 #include "tessera/collective/gloo.hpp"
 #include "tessera/collective/key_batch.hpp"
 #include "tessera/collective/link.hpp"
@@ -107,7 +109,11 @@ std::vector<std::shared_ptr<Link>> GlooCommunicator::connect(
   if (rank_lists.empty()) return {};
   const auto batch =
       std::make_shared<KeyBatch>(store_, static_cast<int>(rank_lists.size()), options_.timeout);
+  const auto listening_before = listening_sockets();
   const auto device = listen_on(options_.address);  // one socket and one event thread for all groups
+  std::set<int> listening;
+  std::ranges::set_difference(listening_sockets(), listening_before,
+                              std::inserter(listening, listening.end()));
   std::vector<std::shared_ptr<Link>> links;
   std::vector<std::exception_ptr> errors(rank_lists.size());
   std::vector<std::thread> threads;
@@ -133,6 +139,7 @@ std::vector<std::shared_ptr<Link>> GlooCommunicator::connect(
   num_exchanges_ += batch->num_exchanges();
   for (const auto& error : errors)
     if (error) std::rethrow_exception(error);
+  close_to_strangers(listening);
   return links;
 }
 

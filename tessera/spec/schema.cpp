@@ -148,6 +148,11 @@ void declare_cluster(std::vector<Key>& keys) {
               "how long a rank waits for another");
   section.add("peak_tflops", &Cluster::peak_tflops, from_to(0, 1e6),
               "of one device, the yardstick of FLOP utilisation; 0: measured after the first step");
+  section.add("store", &Cluster::store,
+              "host:port where rank 0 listens for ranks on other hosts; empty: all are on one host");
+  section.add("key_file", &Cluster::key_file,
+              "file with the job's key (16 bytes or more, mode 600), needed by cluster.store");
+  section.add("pin", &Cluster::pin, "each rank of a host computes on cores of its own");
 }
 
 }  // namespace

@@ -88,6 +88,9 @@ struct Cluster {
   std::int64_t devices = 0;     // 0: as many as the layout needs
   double timeout_seconds = 60;  // how long a rank waits for another
   double peak_tflops = 0;       // of one device, for FLOP utilisation; 0: measured
+  std::string store;            // host:port where rank 0 listens when ranks on several hosts join
+  std::string key_file;         // the key that all of them hold
+  bool pin = true;              // each rank of a host computes on cores of its own
   bool operator==(const Cluster&) const = default;
 };
 
