@@ -87,8 +87,6 @@ void EventFile::write(const StepFacts& facts) {
     auto& value = *event.mutable_summary()->add_value();
     value.set_tag(cat(measure.group, "/", measure.name));
     value.set_simple_value(static_cast<float>(*found));
-    if (described_.insert(measure.name).second)
-      value.mutable_metadata()->set_summary_description(measure.about);
   }
   file_.write(record_of_event(event));
 }

@@ -1,7 +1,6 @@
 // How does TensorBoard get to see a run? Event files: records of a length, a message and check sums, a message a step.
 #pragma once
 
-#include <set>
 #include <string>
 
 #include "tessera/metrics/out_file.hpp"
@@ -19,7 +18,6 @@ class EventFile {
 
  private:
   OutFile file_;
-  std::set<std::string> described_;  // measures whose meaning was said, which the first value of each does
 };
 
 // The message as a record of the file: its length and its bytes, each followed by a masked CRC-32C.

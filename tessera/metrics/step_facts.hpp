@@ -42,7 +42,7 @@ struct StepFacts {
 // A number that every output shows under one name.
 struct Measure {
   std::string name;   // the field of metrics.jsonl
-  std::string group;  // which part of a page it belongs to
+  std::string group;  // learning or running: which part of a page it belongs to
   std::string about;  // one line, with the unit
   std::optional<double> (*of)(const StepFacts&);
 };

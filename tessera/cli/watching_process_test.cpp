@@ -1,0 +1,173 @@
+// Can a run be watched? The binary in a real terminal, its event files read by TensorBoard, its endpoint asked by an
+// HTTP client.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tessera/base/text.hpp"
+
+namespace tessera::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+struct Outcome {
+  int code = 0;
+  std::string out;  // standard output and error, as they came
+};
+
+Outcome shell(const std::string& command) {
+  Outcome outcome;
+  FILE* pipe = popen(cat("( ", command, " ) 2>&1").c_str(), "r");
+  char buffer[4096];
+  while (const auto n = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.out.append(buffer, n);
+  const int status = pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+class Watching : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / cat("tessera-watching-", getpid());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  static std::string binary() {
+    const char* binary = std::getenv("TESSERA_BINARY");
+    return binary ? binary : "build/release/tessera";
+  }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+  // examples/tiny.toml with small steps.
+  std::string train(int steps) const {
+    return cat(binary(), " train examples/tiny.toml training.global_batch=4 training.steps=", steps,
+               " --out ", path("out"));
+  }
+
+  std::filesystem::path folder_;
+};
+
+// A terminal that is tmux, as large as it is told.
+class Terminal {
+ public:
+  Terminal(const std::filesystem::path& folder, int columns, int rows, const std::string& command)
+      : tmux_(cat("LC_ALL=C.UTF-8 tmux -f /dev/null -S ", (folder / "socket").string(), " ")),
+        code_(folder / "code") {
+    std::filesystem::remove(code_);
+    const auto script = folder / "run.sh";
+    std::ofstream(script) << command << "\necho $? > " << code_.string() << "\nsleep 100\n";
+    const auto started =
+        shell(cat(tmux_, "new-session -d -x ", columns, " -y ", rows, " 'sh ", script.string(), "'"));
+    EXPECT_EQ(started.code, 0) << started.out;
+  }
+  ~Terminal() { shell(cat(tmux_, "kill-server")); }
+
+  void resize(int columns, int rows) { shell(cat(tmux_, "resize-window -x ", columns, " -y ", rows)); }
+  // With all that has scrolled off.
+  std::string screen() const { return shell(cat(tmux_, "capture-pane -p -S -")).out; }
+  bool is_over() const { return std::filesystem::exists(code_); }
+  std::string cursor_is_visible() const { return shell(cat(tmux_, "display -p '#{cursor_flag}'")).out; }
+  std::string wait_for(const std::string& part) const {
+    for (int i = 0; i < 1200 && screen().find(part) == std::string::npos; ++i) usleep(50'000);
+    return screen();
+  }
+  std::string wait_for_end() const {
+    for (int i = 0; i < 1200 && !is_over(); ++i) usleep(50'000);
+    return screen();
+  }
+
+ private:
+  std::string tmux_;
+  std::filesystem::path code_;
+};
+
+TEST_F(Watching, ATerminalShowsOneFrameAndTheSummaryBelowIt) {
+  for (const int columns : {80, 200}) {
+    Terminal terminal(folder_, columns, 24, cat("LC_ALL=C.UTF-8 ", train(40), " --procs 2"));
+    EXPECT_THAT(terminal.wait_for(" left"), HasSubstr("tokens/s"));
+    const std::string end = terminal.wait_for_end();
+    EXPECT_EQ(count_of(end, "learning rate"), 1u) << end;
+    EXPECT_THAT(end, HasSubstr("40/40  100 %"));
+    EXPECT_LT(end.find("done in"), end.find("trained 40 steps")) << end;
+    EXPECT_EQ(end.find("tiny"), 0u) << end;
+  }
+}
+
+TEST_F(Watching, ANarrowerAndAWiderTerminalKeepOneFrame) {
+  Terminal terminal(folder_, 120, 30, cat("LC_ALL=C.UTF-8 ", train(120)));
+  terminal.wait_for(" left");
+  for (const int columns : {70, 200, 50, 100}) {
+    terminal.resize(columns, 30);
+    usleep(400'000);
+    EXPECT_EQ(count_of(terminal.screen(), "learning rate"), 1u) << columns << "\n" << terminal.screen();
+  }
+  const std::string end = terminal.wait_for_end();
+  EXPECT_EQ(count_of(end, "learning rate"), 1u) << end;
+  EXPECT_THAT(end, HasSubstr("120/120  100 %"));
+}
+
+TEST_F(Watching, AnErrorStandsBelowTheLastFrameAndTheCursorIsVisible) {
+  Terminal terminal(folder_, 80, 24,
+                    cat("LC_ALL=C.UTF-8 ", train(2000), " --procs 2 & echo $! > ", path("pid"), "; wait $!"));
+  terminal.wait_for("100 % =");
+  const auto killed = shell(cat("launcher=$(cat ", path("pid"),
+                                "); set -- $(cat /proc/$launcher/task/$launcher/children); kill -KILL $2"));
+  ASSERT_EQ(killed.code, 0) << killed.out;
+  const std::string end = terminal.wait_for_end();
+  EXPECT_EQ(count_of(end, "learning rate"), 1u) << end;
+  const auto error = end.find("rank 1");
+  ASSERT_NE(error, end.npos) << end;
+  EXPECT_GT(error, end.find("100 % =")) << end;
+  EXPECT_EQ(terminal.cursor_is_visible(), "1\n");
+}
+
+TEST_F(Watching, DumbTerminalsAndPipesGetPlainLines) {
+  Terminal terminal(folder_, 100, 24, cat("TERM=dumb ", train(3)));
+  EXPECT_THAT(terminal.wait_for_end(), HasSubstr("step 3/3  loss "));
+  EXPECT_THAT(shell(train(3)).out, Not(HasSubstr("\x1b")));
+}
+
+TEST_F(Watching, NoColorAndOtherLocalesAreHonoured) {
+  const auto shown = shell(cat("NO_COLOR=1 LC_ALL=C TERM=xterm script -qec '", train(5), "' /dev/null")).out;
+  EXPECT_THAT(shown, HasSubstr("====")) << shown;
+  EXPECT_THAT(shown, Not(HasSubstr("\x1b[1m"))) << shown;
+}
+
+TEST_F(Watching, TensorBoardReadsWhatMetricsJsonlSays) {
+  for (const int steps : {6, 4}) {  // the second run replaces the first
+    ASSERT_EQ(shell(train(steps)).code, 0);
+    const auto read = shell(cat(".venv/bin/python tests/watching/read_events.py ", path("out")));
+    EXPECT_EQ(read.code, 0) << read.out;
+    EXPECT_THAT(read.out, HasSubstr(cat("11 scalars of ", steps, " steps agree")));
+  }
+}
+
+TEST_F(Watching, TheEndpointAnswersGetOnLoopbackAndNothingElse) {
+  const auto asked =
+      shell(cat(".venv/bin/python tests/watching/ask_endpoint.py ", train(2000), " --prometheus 0"));
+  EXPECT_EQ(asked.code, 0) << asked.out;
+}
+
+TEST_F(Watching, AFullDiskEndsTheJobWithOneError) {
+  const auto outcome = shell(cat(train(3), " --procs 2 --trace /dev/full"));
+  EXPECT_EQ(outcome.code, 2) << outcome.out;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("cannot write to '/dev/full': No space left on device. Free space there"));
+}
+
+}  // namespace
+}  // namespace tessera::cli
