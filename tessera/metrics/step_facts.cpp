@@ -24,6 +24,8 @@ const std::vector<Measure>& measures() {
        [](const Facts& f) -> std::optional<double> { return f.grad_norm; }},
       {"learning_rate", "learning", "of this step",
        [](const Facts& f) -> std::optional<double> { return f.learning_rate; }},
+      {"loss_scale", "learning", "factor of the loss in the backward; 1 unless the precision is fp16",
+       [](const Facts& f) -> std::optional<double> { return f.loss_scale; }},
       {"tokens_per_second", "running", "valid tokens of all ranks",
        [](const Facts& f) -> std::optional<double> { return f.tokens_per_second(); }},
       {"step_seconds", "running", "seconds of the step",

@@ -18,6 +18,7 @@ struct StepFacts {
   double tokens = 0;  // valid, of all ranks
   double grad_norm = 0;
   double learning_rate = 0;
+  double loss_scale = 1;  // fp16: factor of the loss in the backward
   double step_seconds = 0;
   double left_seconds = 0;
   double exposed_seconds = 0;                // communication was under way, and no compute

@@ -57,6 +57,27 @@ TEST(Linear, GivesTheInputGradientAtOnceAndTheWeightGradientWhenTold) {
   EXPECT_TRUE(work.empty());
 }
 
+TEST(Linear, AddsItsBiasWhoseGradientIsTheSumOfRows) {
+  Weight weight = random_weight({4, 3}, 1), bias = random_weight({4}, 4);
+  const Tensor x = random({5, 3}, 2).requires_grad_(true), dy = random({5, 4}, 3);
+  WeightWork work;
+  const Tensor y = linear(x, weight, work, &bias);
+  EXPECT_LT(distance(y.detach(), x.detach().mm(weight.value().t()).add(bias.value())), 1e-14);
+  const Tensor dx = gradient(y.mul(dy).sum(), x);
+  EXPECT_LT(distance(dx, dy.mm(weight.value())), 1e-14);
+  EXPECT_FALSE(bias.written());
+  work.run();
+  EXPECT_LT(distance(bias.gradient(), dy.sum({0})), 1e-14);
+  EXPECT_LT(distance(weight.gradient(), dy.t().mm(x.detach())), 1e-13);
+}
+
+TEST(Bias, SumsSixteenBitGradientsInThirtyTwo) {
+  Weight bias(tensor::zeros({1}, at::kHalf), tensor::empty({1}, at::kFloat));
+  bias.add_column_sums(tensor::empty({5000, 1}, at::kHalf).fill_(1));
+  bias.add_column_sums(tensor::empty({1, 1}, at::kHalf).fill_(1));
+  EXPECT_EQ(bias.gradient().item<double>(), 5001) << "fp16 has no 5001";
+}
+
 TEST(Weight, AddsUpTermsAfterTheFirstOverwritesWhatWasLeft) {
   Weight weight = random_weight({2, 2}, 1);
   const Tensor term = random({2, 2}, 2);
@@ -109,6 +130,20 @@ TEST(SplitAndRotate, IsTheRotationOfHalvesAndItsDerivative) {
               at(raw, 4).item<double>() * cosine + at(raw, 1).item<double>() * sine, 1e-14);
 }
 
+TEST(Split, GivesTheThirdsAndTheirDerivative) {
+  const std::int64_t samples = 2, positions = 3, heads = 4, head_dim = 5, hidden = heads * head_dim;
+  const Tensor qkv = random({samples * positions, 3 * hidden}, 5).requires_grad_(true);
+  const Tensor a = random({samples, heads, positions, head_dim}, 6), b = random(a.sizes().vec(), 7),
+               c = random(a.sizes().vec(), 8);
+  const auto loss = [&] {
+    const Heads h = split(qkv, samples, heads);
+    return h.q.mul(a).sum().add(h.k.mul(b).sum()).add(h.v.mul(c).sum());
+  };
+  const Tensor found = gradient(loss(), qkv);
+  const auto back = [&](const Tensor& t) { return t.transpose(1, 2).reshape({samples * positions, hidden}); };
+  EXPECT_LT(distance(found, tensor::concatenate({back(a), back(b), back(c)}, 1)), 1e-14);
+}
+
 TEST(SwiGlu, AgreesWithFiniteDifferences) {
   const Tensor x = random({3, 8}, 9).requires_grad_(true), dy = random({3, 4}, 10);
   const auto loss = [&] { return swiglu(x).mul(dy).sum(); };
@@ -128,6 +163,26 @@ TEST(VocabularyLoss, AgreesWithFiniteDifferencesAndIgnoresMaskedTargets) {
   EXPECT_EQ(dx.select(0, 2).abs().max().item<double>(), 0.0);
   work.run();
   EXPECT_LT(distance(weight.gradient(), differences(weight.value(), loss)), 1e-8);
+}
+
+TEST(VocabularyLoss, TakesOutTheFactorThatItsGradientWasMadeWith) {
+  for (const double factor : {1.0, 64.0, 0x1p-20}) {
+    Weight weight = random_weight({7, 3}, 11);
+    const Tensor x = random({5, 3}, 12).requires_grad_(true);
+    Tensor targets = tensor::zeros({5}, at::kLong);
+    WeightWork work;
+    const Tensor loss = vocabulary_loss(x, weight, targets, work, factor);
+    const Tensor plain = vocabulary_loss(x, weight, targets, work);
+    EXPECT_EQ(loss.item<double>(), plain.item<double>());
+    EXPECT_LT(distance(gradient(loss, x), gradient(plain, x)), 1e-15);
+    work.run();
+    // Both losses left their term: together twice one of them.
+    Weight once = random_weight({7, 3}, 11);
+    WeightWork single;
+    gradient(vocabulary_loss(x, once, targets, single), x);
+    single.run();
+    EXPECT_LT(distance(weight.gradient(), once.gradient().mul(2)), 1e-14);
+  }
 }
 
 TEST(VocabularyLoss, IsTheSameInOneChunkAndInMany) {

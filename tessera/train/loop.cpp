@@ -121,6 +121,7 @@ class FactsOfSteps {
         .tokens = report.tokens,
         .grad_norm = report.gradient_norm,
         .learning_rate = learning_rate,
+        .loss_scale = report.loss_scale,
         .step_seconds = seconds,
         .left_seconds = tally.left_seconds(steps_ - step),
         .exposed_seconds = exposed_seconds(

@@ -75,8 +75,8 @@ class Session {
   optim::LossScale loss_scale_;
 };
 
-// Copies the tensors of a safetensors file into the parameters of the same names. Throws UserError naming
-// what is missing or has another shape.
+// Copies the tensors of a safetensors file into the parameters: of the same names, or as `transformers` stores them
+// (checkpoint/foreign.hpp). Throws UserError naming what is missing, surplus or has another shape.
 void read_weights(const std::string& path, std::span<shard::FlatBucket> buckets);
 
 }  // namespace tessera::train

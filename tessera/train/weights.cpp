@@ -1,12 +1,18 @@
 #include <set>
 
 #include "tessera/base/error.hpp"
+#include "tessera/checkpoint/foreign.hpp"
 #include "tessera/checkpoint/safetensors.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {
 
 namespace {
+
+using checkpoint::ForeignPlace;
+using checkpoint::Safetensors;
+using tensor::Tensor;
+
 at::ScalarType dtype_of(const std::string& word, const std::string& where) {
   if (word == "F32") return at::kFloat;
   if (word == "F64") return at::kDouble;
@@ -15,41 +21,63 @@ at::ScalarType dtype_of(const std::string& word, const std::string& where) {
   throw UserError(cat(where, " is stored as ", word, "; weights may be F64, F32, BF16 or F16"));
 }
 
-// A tensor of the file that nothing reads means another model: more layers, biases, experts.
-void refuse_what_the_model_lacks(const checkpoint::Safetensors& file, std::span<shard::FlatBucket> buckets) {
-  std::set<std::string> known;
-  for (auto& bucket : buckets)
-    for (const auto& parameter : bucket.table().parameters) known.insert(parameter.name);
-  for (const auto& [name, tensor] : file.tensors()) {
-    const bool derived = name.ends_with("rotary_emb.inv_freq");
-    const bool tied_copy = name == "lm_head.weight" && known.contains("model.embed_tokens.weight");
-    if (known.contains(name) || derived || tied_copy) continue;
-    throw UserError(cat(file.path(), " holds ", name,
-                        ", which the model of this run has not. Make [model] match the file."));
-  }
+std::string words(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const auto size : shape) text += cat(text.empty() ? "" : " x ", size);
+  return text;
 }
+
+// Under our own name, or where `transformers` puts it, with or without its prefix.
+ForeignPlace place_of(const std::string& name, const Safetensors& file) {
+  const auto& tensors = file.tensors();
+  if (tensors.contains(name) && !checkpoint::foreign_place(name).may_be_longer) return {.tensor = name};
+  ForeignPlace place = checkpoint::foreign_place(name);
+  if (const std::string bare = checkpoint::without_prefix(place.tensor);
+      !tensors.contains(place.tensor) && tensors.contains(bare))
+    place.tensor = bare;
+  if (!tensors.contains(place.tensor)) place.tensor = name;  // so that the complaint speaks of the parameter
+  return place;
+}
+
+void check_shape(const std::vector<std::int64_t>& found, const program::Parameter& parameter,
+                 const ForeignPlace& place, const std::string& where) {
+  auto needed = parameter.shape;
+  needed.front() *= place.parts;
+  if (place.transposed) std::swap(needed.front(), needed.back());
+  auto compared = found;
+  if (place.may_be_longer && !found.empty()) compared.front() = std::min(found.front(), needed.front());
+  if (compared != needed)
+    throw UserError(cat(where, " is ", words(found), "; the model of this run needs ", words(needed),
+                        ". Make [model] match the file."));
+}
+
+Tensor value_in(const Safetensors& file, const program::Parameter& parameter, const ForeignPlace& place) {
+  const auto& found = file.tensor(place.tensor);
+  const std::string where = cat(place.tensor, " in ", file.path());
+  check_shape(found.shape, parameter, place, where);
+  // The bytes are only read: the caller copies.
+  auto* bytes = const_cast<std::byte*>(found.bytes.data());
+  const Tensor whole = tensor::view_of(bytes, found.shape, dtype_of(found.dtype, where));
+  const std::int64_t rows = parameter.shape.front();
+  return (place.transposed ? whole.t() : whole).narrow(0, place.part * rows, rows);
+}
+
 }  // namespace
 
 void read_weights(const std::string& path, std::span<shard::FlatBucket> buckets) {
-  const checkpoint::Safetensors file(path);
-  refuse_what_the_model_lacks(file, buckets);
+  const Safetensors file(path);
+  std::set<std::string> used;
   for (auto& bucket : buckets)
-    for (const auto& parameter : bucket.table().parameters) {
-      const auto& found = file.tensor(parameter.name);
-      const std::string where = cat(parameter.name, " in ", path);
-      if (found.shape != parameter.shape) {
-        const auto words = [](const std::vector<std::int64_t>& shape) {
-          std::string text;
-          for (const auto size : shape) text += cat(text.empty() ? "" : " x ", size);
-          return text;
-        };
-        throw UserError(cat(where, " is ", words(found.shape), "; the model of this run needs ",
-                            words(parameter.shape), ". Make [model] match the file."));
-      }
-      // The bytes are only read: the copy below is what the model keeps.
-      auto* bytes = const_cast<std::byte*>(found.bytes.data());
-      bucket.value_of(parameter).copy_(tensor::view_of(bytes, found.shape, dtype_of(found.dtype, where)));
-    }
+    for (const auto& parameter : bucket.table().parameters)
+      used.insert(place_of(parameter.name, file).tensor);
+  // A tensor of the file that nothing reads means another model: more layers, biases, experts.
+  for (const auto& [name, tensor] : file.tensors())
+    if (!used.contains(name) && !checkpoint::is_derived(name))
+      throw UserError(
+          cat(path, " holds ", name, ", which the model of this run has not. Make [model] match the file."));
+  for (auto& bucket : buckets)
+    for (const auto& parameter : bucket.table().parameters)
+      bucket.value_of(parameter).copy_(value_in(file, parameter, place_of(parameter.name, file)));
 }
 
 }  // namespace tessera::train
