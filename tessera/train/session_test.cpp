@@ -28,6 +28,13 @@ spec::Run small_run(std::int64_t dp) {
   return run;
 }
 
+spec::Run small_gpt2_run(std::int64_t dp) {
+  spec::Run run = small_run(dp);
+  run.model.family = spec::Family::gpt2;
+  run.model.kv_heads = run.model.heads;
+  return run;
+}
+
 std::vector<double> losses(const spec::Run& run, int steps) {
   std::vector<double> out;
   collective::run_ranks(static_cast<int>(run.layout.ranks()),
@@ -118,9 +125,10 @@ TEST(Session, AFailingSourceEndsAllRanksWithItsError) {
 
 // The plan's description of a model can't drift from what the kernels do.
 TEST(Session, KernelsDoTheProductsThatThePlanCounts) {
-  for (const bool tied : {false, true}) {
-    auto run = small_run(1);
-    run.model.tied_embeddings = tied;
+  auto tied = small_run(1), tied_gpt2 = small_gpt2_run(1), half = small_gpt2_run(1);
+  tied.model.tied_embeddings = tied_gpt2.model.tied_embeddings = true;
+  half.layout.precision = spec::Precision::fp16;
+  for (const auto& run : {small_run(1), tied, small_gpt2_run(1), tied_gpt2, half}) {
     const auto tables = plan::describe(run);
     double planned = 0, attention = 0;
     for (const auto& unit : tables.units)
@@ -138,12 +146,31 @@ TEST(Session, KernelsDoTheProductsThatThePlanCounts) {
   }
 }
 
-class Generation : public testing::TestWithParam<spec::Precision> {};
+TEST(Session, DropoutChangesWhatIsTrainedAndNotWhatIsGenerated) {
+  for (auto run : {small_run(1), small_gpt2_run(1)}) {
+    const auto plain = losses(run, 2);
+    run.model.dropout = 0.3;
+    const auto dropped = losses(run, 2);
+    EXPECT_NE(plain.front(), dropped.front());
+    EXPECT_NEAR(dropped.front() / plain.front(), 1.0, 0.1);
+    collective::run_ranks(1, [&](const collective::Communicator& alone) {
+      const model::Batch batch{.samples = 1, .tokens_T = tensor::zeros({12}, at::kLong)};
+      Session with(run, alone, random_source(run.model));
+      auto without_dropout = run;
+      without_dropout.model.dropout = 0;
+      Session without(without_dropout, alone, random_source(run.model));
+      EXPECT_TRUE(tensor::bit_equal(with.logits(batch), without.logits(batch)));
+    });
+  }
+}
+
+class Generation : public testing::TestWithParam<std::tuple<spec::Family, spec::Precision>> {};
 
 TEST_P(Generation, WithACacheGivesTheLogitsOfTheWholeText) {
-  auto run = small_run(1);
-  run.layout.precision = GetParam();
-  const double tolerance = GetParam() == spec::Precision::bf16 ? 3e-2 : 1e-5;
+  const auto [family, precision] = GetParam();
+  auto run = family == spec::Family::llama ? small_run(1) : small_gpt2_run(1);
+  run.layout.precision = precision;
+  const double tolerance = precision == spec::Precision::bf16 ? 3e-2 : 1e-5;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
     Session session(run, alone, random_source(run.model));
     const tensor::Tensor tokens = tensor::empty({2, 12}, at::kLong),
@@ -167,8 +194,9 @@ TEST_P(Generation, WithACacheGivesTheLogitsOfTheWholeText) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, Generation,
-                         testing::Values(spec::Precision::fp32, spec::Precision::bf16));
+INSTANTIATE_TEST_SUITE_P(FamiliesAndPrecisions, Generation,
+                         testing::Combine(testing::Values(spec::Family::llama, spec::Family::gpt2),
+                                          testing::Values(spec::Precision::fp32, spec::Precision::bf16)));
 
 TEST(CorpusSource, RefusesAVocabularyTooSmallForBytes) {
   auto run = small_run(1);
