@@ -13,6 +13,7 @@
 #include "tessera/checkpoint/safetensors.hpp"
 #include "tessera/collective/threads.hpp"
 #include "tessera/plan/describe.hpp"
+#include "tessera/program/generate.hpp"
 #include "tessera/tensor/flop_count.hpp"
 
 namespace tessera::train {
@@ -146,6 +147,23 @@ TEST(Session, KernelsDoTheProductsThatThePlanCounts) {
   }
 }
 
+TEST(Session, HalvesOfABackwardGiveTheBitsOfTheWhole) {
+  for (const auto precision : {spec::Precision::fp32, spec::Precision::fp16}) {
+    auto run = small_gpt2_run(1);
+    run.model.dropout = 0.1;
+    run.model.tied_embeddings = true;
+    run.layout.precision = precision;
+    const auto split = program::data_parallel(plan::describe(run), {.split_backward = true});
+    collective::run_ranks(1, [&](const collective::Communicator& alone) {
+      Session whole(run, alone, random_source(run.model)),
+          halves(run, alone, random_source(run.model), {.program = &split});
+      for (int i = 0; i < 2; ++i) EXPECT_EQ(whole.step().loss, halves.step().loss);
+      for (std::size_t i = 0; i < whole.buckets().size(); ++i)
+        EXPECT_TRUE(tensor::bit_equal(whole.buckets()[i].shard(), halves.buckets()[i].shard()));
+    });
+  }
+}
+
 TEST(Session, DropoutChangesWhatIsTrainedAndNotWhatIsGenerated) {
   for (auto run : {small_run(1), small_gpt2_run(1)}) {
     const auto plain = losses(run, 2);
@@ -249,6 +267,53 @@ TEST_F(Weights, ThatAreMissingSurplusOrOfAnotherShapeAreNamed) {
   auto run = small_run(1);
   run.model.weights = "/nonexistent/model.safetensors";
   EXPECT_THROW(losses(run, 1), UserError);
+}
+
+// As the published GPT-2 files are: no prefix, masks of an older version among the weights, more positions than are used.
+TEST_F(Weights, OfPublishedGpt2FilesAreReadWithTheirMasksAndSurplusPositions) {
+  auto run = small_gpt2_run(1);
+  run.model.tied_embeddings = true;
+  const std::int64_t hidden = run.model.hidden, ffn = run.model.ffn;
+  std::vector<float> numbers(1 << 14);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+  Tensors tensors;
+  const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+    std::size_t elements = 1;
+    for (const auto size : shape) elements *= static_cast<std::size_t>(size);
+    tensors[name] = {"F32", shape, std::as_bytes(std::span(numbers).first(elements))};
+  };
+  add("wte.weight", {run.model.vocab, hidden});
+  add("wpe.weight", {run.model.sequence + 5, hidden});
+  for (const std::string norm : {"h.0.ln_1", "h.0.ln_2", "h.1.ln_1", "h.1.ln_2", "ln_f"})
+    add(norm + ".weight", {hidden}), add(norm + ".bias", {hidden});
+  for (const std::string block : {"h.0.", "h.1."}) {
+    const std::tuple<const char*, std::int64_t, std::int64_t> linears[] = {
+        {"attn.c_attn", hidden, 3 * hidden},
+        {"attn.c_proj", hidden, hidden},
+        {"mlp.c_fc", hidden, ffn},
+        {"mlp.c_proj", ffn, hidden}};
+    for (const auto& [name, in, out] : linears)
+      add(block + name + ".weight", {in, out}), add(block + name + ".bias", {out});
+    add(block + "attn.bias", {1, 1, 12, 12});
+  }
+  const std::string path = (std::filesystem::temp_directory_path() / cat("tessera-gpt2-", getpid())).string();
+  checkpoint::write_safetensors(path, tensors);
+  run.model.weights = path;
+  collective::run_ranks(1, [&](const collective::Communicator& alone) {
+    Session session(run, alone, random_source(run.model));
+    const auto element = [&](const std::string& name, std::int64_t row, std::int64_t column) {
+      for (auto& bucket : session.buckets())
+        for (const auto& parameter : bucket.table().parameters)
+          if (parameter.name == name) return bucket.value_of(parameter)[row][column].item<double>();
+      throw Bug(name);
+    };
+    // Row r (an output) of v, column c (an input): in the file row c, column 2 hidden + r.
+    EXPECT_EQ(element("transformer.h.1.attn.v_proj.weight", 3, 5), 5 * 3 * hidden + 2 * hidden + 3);
+    EXPECT_EQ(element("transformer.h.1.attn.out_proj.weight", 3, 5), 5 * hidden + 3);
+    EXPECT_EQ(element("transformer.h.0.mlp.down_proj.weight", 3, 5), 5 * hidden + 3);
+    EXPECT_EQ(element("transformer.wpe.weight", 11, 5), 11 * hidden + 5);
+  });
+  std::filesystem::remove(path);
 }
 
 }  // namespace
