@@ -12,11 +12,11 @@
 #include <list>
 #include <mutex>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/launch/key_table.hpp"
 #include "tessera/launch/wire.hpp"
 
 namespace tessera::launch {
@@ -38,10 +38,7 @@ struct Client {
   bool closing = false;               // once `out` is written
   int rank = -1;                      // introduced, and not gone with a goodbye: its end is a loss
   double stranger_until_seconds = 0;  // 0: no stranger
-  // The exchange it waits for; 0: none.
-  std::uint64_t exchange = 0;
-  std::vector<std::string> wanted = {};
-  std::size_t num_missing = 0;  // of `wanted`
+  KeyTable::Exchange exchange = 0;    // the one it waits for; 0: none
   double deadline_seconds = 0;
 };
 
@@ -270,31 +267,12 @@ class KeyServer::Loop {
 
   void begin_exchange(Client& client, const Request& request) {
     if (!lost_.empty()) return reply(client, {Reply::Kind::lost, {lost_}});
-    for (const auto& [key, value] : request.puts) put(key, value);
-    client.exchange = ++num_exchanges_;
-    client.wanted = request.keys;
-    client.num_missing = 0;
-    for (const auto& key : client.wanted) {
-      if (values_.contains(key)) continue;
-      ++client.num_missing;
-      awaited_[key].push_back(client.exchange);
-    }
-    waiting_[client.exchange] = &client;
+    client.exchange = table_.begin(request.puts, request.keys);
     client.deadline_seconds = now_seconds() + static_cast<double>(request.timeout_milliseconds) / 1000;
   }
 
-  void put(const std::string& key, const std::string& value) {
-    values_[key] = value;
-    const auto found = awaited_.find(key);
-    if (found == awaited_.end()) return;
-    for (const std::uint64_t exchange : found->second)
-      if (const auto waiter = waiting_.find(exchange); waiter != waiting_.end())
-        --waiter->second->num_missing;
-    awaited_.erase(found);
-  }
-
   void stop_waiting(Client& client) {
-    waiting_.erase(client.exchange);
+    table_.end(client.exchange);
     client.exchange = 0;
   }
 
@@ -303,17 +281,14 @@ class KeyServer::Loop {
     for (auto& client : clients_) {
       if (!client.exchange) continue;
       Reply answer;
-      if (client.num_missing == 0) {
-        for (const auto& key : client.wanted) answer.texts.push_back(values_.at(key));
-      } else if (!lost_.empty()) {
+      if (table_.is_complete(client.exchange))
+        answer.texts = table_.values(client.exchange);
+      else if (!lost_.empty())
         answer = {Reply::Kind::lost, {lost_}};
-      } else if (now >= client.deadline_seconds) {
-        answer.kind = Reply::Kind::missing;
-        for (const auto& key : client.wanted)
-          if (!values_.contains(key)) answer.texts.push_back(key);
-      } else {
+      else if (now >= client.deadline_seconds)
+        answer = {Reply::Kind::missing, table_.missing(client.exchange)};
+      else
         continue;
-      }
       stop_waiting(client);
       reply(client, answer);
     }
@@ -369,12 +344,7 @@ class KeyServer::Loop {
   std::unique_ptr<Door> door_;
   int num_expected_ = 0;  // through the door
   std::list<Client> clients_;
-  std::unordered_map<std::string, std::string> values_;
-  // Which exchanges wait for a key, and who waits in an exchange: a key that comes finds its waiters, and they only
-  // count. Exchanges that have ended stay in the first and are missing in the second.
-  std::unordered_map<std::string, std::vector<std::uint64_t>> awaited_;
-  std::unordered_map<std::uint64_t, Client*> waiting_;
-  std::uint64_t num_exchanges_ = 0;
+  KeyTable table_;
   std::string lost_;  // why waiting is in vain, once it is
   std::thread thread_;
 };
