@@ -58,6 +58,21 @@ class Watching : public testing::Test {
                " --out ", path("out"));
   }
 
+  // The named fields of each line of metrics.jsonl.
+  std::vector<std::vector<double>> fields(const std::vector<std::string>& names) const {
+    std::ifstream file(path("out/metrics.jsonl"));
+    std::vector<std::vector<double>> steps;
+    for (std::string line; std::getline(file, line);) {
+      auto& step = steps.emplace_back();
+      for (const std::string& name : names) {
+        const auto at = line.find(cat("\"", name, "\": "));
+        EXPECT_NE(at, line.npos) << name << " is missing in " << line;
+        step.push_back(at == line.npos ? -1 : std::atof(line.c_str() + at + name.size() + 4));
+      }
+    }
+    return steps;
+  }
+
   std::filesystem::path folder_;
 };
 
@@ -153,6 +168,29 @@ TEST_F(Watching, TensorBoardReadsWhatMetricsJsonlSays) {
     const auto read = shell(cat(".venv/bin/python tests/watching/read_events.py ", path("out")));
     EXPECT_EQ(read.code, 0) << read.out;
     EXPECT_THAT(read.out, HasSubstr(cat("11 scalars of ", steps, " steps agree")));
+  }
+}
+
+TEST_F(Watching, UtilisationIsTheFlopsOfTheModelOverThePeakThatWasNamed) {
+  ASSERT_EQ(shell(cat(train(3), " cluster.peak_tflops=0.002 --procs 2")).code, 0);
+  // 395,264 weights in products, 6 FLOPs a token each; attention of 2 layers over 128 x 128 positions, 128 channels.
+  constexpr double kTokens = 4 * 128;
+  constexpr double kFlops = 6 * 395'264 * kTokens + 2 * 12 * kTokens * 128 * 128;
+  const auto steps = fields({"model_flop_utilisation", "hardware_flop_utilisation", "step_seconds"});
+  ASSERT_EQ(steps.size(), 3u);
+  for (const auto& step : steps) {
+    EXPECT_NEAR(step[0] * step[2] * 2 * 0.002e12 / kFlops, 1, 1e-9);
+    EXPECT_EQ(step[0], step[1]);
+  }
+}
+
+TEST_F(Watching, OnlyCommunicationThatNothingHidesIsExposed) {
+  ASSERT_EQ(shell(train(3)).code, 0);
+  for (const auto& step : fields({"exposed_communication"})) EXPECT_EQ(step[0], 0);
+  ASSERT_EQ(shell(cat(train(3), " --procs 2 layout.overlap=false")).code, 0);
+  for (const auto& step : fields({"exposed_communication"})) {
+    EXPECT_GT(step[0], 0);
+    EXPECT_LT(step[0], 1);
   }
 }
 
