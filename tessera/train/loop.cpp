@@ -67,8 +67,9 @@ class Tally {
   void add(std::int64_t step, const engine::StepReport& report, double seconds) {
     if (step == 1) summary_.first_loss = report.loss;
     // The first step pays for pages and caches; it counts only when there is no other.
-    if (step == 2) step_seconds_.clear(), token_rates_.clear();
+    if (step == 2) step_seconds_.clear(), token_rates_.clear(), counted_seconds_ = 0;
     step_seconds_.push_back(seconds);
+    counted_seconds_ += seconds;
     token_rates_.push_back(report.tokens / seconds);
     losses_.push_back(report.loss);
     summary_.steps_not_taken += report.taken ? 0 : 1;
@@ -76,7 +77,9 @@ class Tally {
 
   std::int64_t steps_not_taken() const { return summary_.steps_not_taken; }
   // Of what is still to come, at the pace so far.
-  double left_seconds(std::int64_t steps) const { return median(step_seconds_) * static_cast<double>(steps); }
+  double left_seconds(std::int64_t steps) const {
+    return counted_seconds_ / static_cast<double>(step_seconds_.size()) * static_cast<double>(steps);
+  }
 
   Summary summary(const program::Tables& tables, std::int64_t ranks, double seconds) const {
     Summary out = summary_;
@@ -96,6 +99,7 @@ class Tally {
  private:
   Summary summary_;
   std::vector<double> step_seconds_, token_rates_, losses_;
+  double counted_seconds_ = 0;  // sum of step_seconds_
 };
 
 // What rank 0 knows of a step when it has ended.
