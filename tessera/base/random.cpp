@@ -61,10 +61,11 @@ double random_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t ind
 namespace {
 constexpr std::size_t kLanes = 16, kHalves = 8 * kLanes;
 
+using Counter = std::array<std::uint32_t, 3>;
+
 // Sixteen blocks side by side: the loop over lanes becomes vector instructions.
-[[gnu::target_clones("avx512f", "avx2", "default"), gnu::optimize("O3")]] void many_halves(
-    std::uint32_t first, const std::array<std::uint32_t, 3>& counter, std::uint64_t key,
-    std::uint16_t* __restrict out) {
+[[gnu::always_inline]] inline void halves_of(std::uint32_t first, const Counter& counter, std::uint64_t key,
+                                             std::uint16_t* __restrict out) {
   std::uint32_t words[4 * kLanes];
   for (std::size_t i = 0; i < kLanes; ++i) {
     std::uint32_t c0 = first + static_cast<std::uint32_t>(i), c1 = counter[0], c2 = counter[1],
@@ -89,6 +90,22 @@ constexpr std::size_t kLanes = 16, kHalves = 8 * kLanes;
     out[4 * kLanes + i] = static_cast<std::uint16_t>(words[i] >> 16);
   }
 }
+
+[[gnu::target("avx512f"), gnu::optimize("O3")]] void halves_512(std::uint32_t first, const Counter& counter,
+                                                                std::uint64_t key, std::uint16_t* out) {
+  halves_of(first, counter, key, out);
+}
+[[gnu::target("avx2"), gnu::optimize("O3")]] void halves_256(std::uint32_t first, const Counter& counter,
+                                                             std::uint64_t key, std::uint16_t* out) {
+  halves_of(first, counter, key, out);
+}
+void halves_plain(std::uint32_t first, const Counter& counter, std::uint64_t key, std::uint16_t* out) {
+  halves_of(first, counter, key, out);
+}
+// Chosen by hand: target_clones makes the loader choose, before the thread sanitizer is ready, and that crashes.
+const auto many_halves = __builtin_cpu_supports("avx512f") ? halves_512
+                         : __builtin_cpu_supports("avx2")  ? halves_256
+                                                           : halves_plain;
 }  // namespace
 
 void random_halves(std::uint64_t key, std::array<std::uint32_t, 3> counter, std::span<std::uint16_t> out) {
