@@ -22,11 +22,6 @@
 namespace tessera::launch {
 namespace {
 
-// A stranger came through the door and has not introduced itself yet. When there are too many, the oldest goes: a rank
-// needs its place for a moment only, and comes again if it lost it.
-constexpr std::size_t kMaxStrangers = 128;
-constexpr double kStrangerSeconds = 10;
-constexpr std::size_t kStrangerBytes = 4096;
 // Nobody is served less because others talk or come in much.
 constexpr int kReceivesPerRound = 16;
 constexpr int kVisitorsPerRound = 16;
@@ -47,8 +42,8 @@ struct Client {
 // All state belongs to the thread; others only leave a note and ring the bell.
 class KeyServer::Loop {
  public:
-  explicit Loop(KeyServerCallbacks callbacks)
-      : callbacks_(std::move(callbacks)), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  Loop(KeyServerCallbacks callbacks, StrangerLimits limits)
+      : callbacks_(std::move(callbacks)), limits_(limits), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     CHECK(static_cast<bool>(bell_), system_reason());
     thread_ = std::thread([this] { serve(); });
   }
@@ -181,10 +176,10 @@ class KeyServer::Loop {
         return;
       }
       if (!socket) return;  // nobody is left, or it went away again
-      if (num_strangers() >= kMaxStrangers) dismiss_oldest_stranger();
+      if (num_strangers() >= limits_.most) dismiss_oldest_stranger();
       Visitor visitor = door_->receive(std::move(socket));
       clients_.push_back({.channel = std::move(visitor.channel)});
-      clients_.back().stranger_until_seconds = now_seconds() + kStrangerSeconds;
+      clients_.back().stranger_until_seconds = now_seconds() + limits_.seconds;
       if (!visitor.refusal.empty()) refuse(clients_.back(), visitor.refusal);
     }
   }
@@ -219,7 +214,7 @@ class KeyServer::Loop {
       if (client.closing) continue;  // refused: what else it says is not heard
       client.in.append(buffer, *count);
       take_messages(client);
-      if (is_stranger(client) && client.in.size() > kStrangerBytes)
+      if (is_stranger(client) && client.in.size() > limits_.bytes)
         return refuse(client, "too much was said before a hello");
     }
   }
@@ -227,7 +222,7 @@ class KeyServer::Loop {
   void take_messages(Client& client) {
     while (!client.closing && client.in.size() >= kLengthBytes) {
       const std::uint32_t length = body_bytes(client.in);
-      const std::uint32_t most = client.rank < 0 ? kStrangerBytes : kMaxBodyBytes;
+      const std::uint32_t most = client.rank < 0 ? static_cast<std::uint32_t>(limits_.bytes) : kMaxBodyBytes;
       if (length > most)
         return refuse(client, cat("a message of ", length, " bytes; at most ", most, " are allowed"));
       if (client.in.size() < kLengthBytes + length) return;
@@ -335,6 +330,7 @@ class KeyServer::Loop {
   }
 
   const KeyServerCallbacks callbacks_;
+  const StrangerLimits limits_;
   Descriptor bell_;
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
@@ -349,7 +345,8 @@ class KeyServer::Loop {
   std::thread thread_;
 };
 
-KeyServer::KeyServer(KeyServerCallbacks callbacks) : loop_(std::make_unique<Loop>(std::move(callbacks))) {}
+KeyServer::KeyServer(KeyServerCallbacks callbacks, StrangerLimits limits)
+    : loop_(std::make_unique<Loop>(std::move(callbacks), limits)) {}
 KeyServer::~KeyServer() = default;
 Descriptor KeyServer::connect() { return loop_->connect(); }
 void KeyServer::open(std::unique_ptr<Door> door, int num_connections) {

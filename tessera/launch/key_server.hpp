@@ -19,9 +19,17 @@ struct KeyServerCallbacks {
   std::function<void(int rank)> on_lost = {};
 };
 
+// A stranger came through the door and has not introduced itself yet. When there are too many, the oldest goes: a rank
+// needs its place for a moment only, and comes again if it lost it.
+struct StrangerLimits {
+  std::size_t most = 128;
+  double seconds = 10;
+  std::size_t bytes = 4096;
+};
+
 class KeyServer {
  public:
-  explicit KeyServer(KeyServerCallbacks callbacks = {});
+  explicit KeyServer(KeyServerCallbacks callbacks = {}, StrangerLimits limits = {});
   // Ends all connections.
   ~KeyServer();
   KeyServer(const KeyServer&) = delete;

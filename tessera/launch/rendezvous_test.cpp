@@ -253,12 +253,27 @@ TEST_F(DoorTest, ManyStrangersNeitherEnterNorKeepARankOut) {
   EXPECT_EQ(recv(strangers[299].number(), &byte, 1, MSG_DONTWAIT), -1);
 }
 
+TEST_F(DoorTest, AStrangerWhoSaysNothingIsSentAwayInTime) {
+  KeyServer server({}, {.seconds = 0.1});
+  server.open(unix_door(path_, geteuid()), 2);
+  KeyClient member(come_in(), 0);
+  const Descriptor stranger = come_in();
+  const double start_seconds = now_seconds();
+  char byte;
+  EXPECT_EQ(recv(stranger.number(), &byte, 1, 0), 0);
+  EXPECT_LT(now_seconds() - start_seconds, 5);
+  EXPECT_EQ(member.exchange({{"a", "1"}}, {"a"}, 1s)[0], "1");  // who has introduced itself stays
+}
+
 TEST_F(DoorTest, AStrangerWhoSaysMuchButNoHelloIsRefused) {
   KeyServer server;
   server.open(unix_door(path_, geteuid()), 1);
   const Descriptor stranger = come_in();
   send_bytes(stranger, encode(Request{.puts = {{"a", "1"}}}));
   EXPECT_EQ(last_words(stranger), (Reply{Reply::Kind::refused, {"a hello must come first, and once"}}));
+  const Descriptor loud = come_in();
+  send_bytes(loud, encode(Request{.kind = Request::Kind::hello, .report = std::string(5000, 'x')}));
+  EXPECT_EQ(last_words(loud)->texts[0].substr(0, 12), "a message of");
 }
 
 TEST_F(DoorTest, AServerWithoutDescriptorsTellsInsteadOfSpinning) {
