@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/cli/commands.hpp"
 #include "tessera/spec/load.hpp"
@@ -38,6 +39,7 @@ void add_procs(CLI::App* command, Options& options, const char* about) {
 
 int dispatch(int argc, char** argv) {
   Options options;
+  options.main_seconds = now_seconds();
   options.argv.assign(argv, argv + argc);
   CLI::App app{"tessera: trains transformer models on many devices, proven equal to one", "tessera"};
   app.require_subcommand(1);
@@ -58,6 +60,8 @@ int dispatch(int argc, char** argv) {
   auto* step =
       add_command(*bench, "step", "the executor against a plain loop over the same kernels", options);
   step->add_option("--rounds", options.rounds, "interleaved pairs of steps")->check(CLI::Range(3, 10000));
+  auto* doctor = app.add_subcommand("doctor", "say whether this machine can train, and what to mend");
+  doctor->add_flag("--json", options.json, "print one JSON object (docs/doctor.md)");
 
   try {
     app.parse(argc, argv);
@@ -71,6 +75,7 @@ int dispatch(int argc, char** argv) {
     return 0;
   }
   if (train->parsed()) return train_command(options);
+  if (doctor->parsed()) return doctor_command(options);
   if (verify->parsed()) return verify_command(options);
   return bench_step_command(options);
 }

@@ -29,11 +29,19 @@ struct Options {
   std::optional<int> prometheus_port;
   int rounds = 15;                // bench
   std::vector<std::string> argv;  // of this process, to start ranks with
+  double main_seconds = 0;        // when its main began
 };
 
 int train_command(const Options& options);
 int verify_command(const Options& options);
 int bench_step_command(const Options& options);
+int doctor_command(const Options& options);
+
+// Environment of ranks: when the launcher's main began, in now_seconds().
+inline constexpr char kStartedAt[] = "TESSERA_STARTED_AT";
+
+// Whether this process is a rank of `tessera train --procs` and the like.
+bool started_by_launcher();
 
 // The run of the options, validated. --procs widens a layout of one rank to that many data-parallel ones; any other
 // disagreement is an error.

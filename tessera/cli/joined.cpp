@@ -3,7 +3,8 @@
 #include <chrono>
 
 #include "tessera/base/text.hpp"
-#include "tessera/collective/gloo.hpp"
+#include "tessera/cli/connect.hpp"
+#include "tessera/collective/group.hpp"
 #include "tessera/launch/join_store.hpp"
 #include "tessera/launch/pin.hpp"
 #include "tessera/tensor/tensor.hpp"
@@ -27,11 +28,12 @@ void on_joined_rank(const spec::Run& run, const launch::Membership& membership,
   launch::JoinedStore store(
       membership,
       launch::store_options(launch::process_environment(), run.cluster.store, run.cluster.key_file, timeout));
-  collective::GlooOptions gloo;
-  gloo.address = store.host();
-  gloo.prefix = cat(membership.job, "/", membership.generation);
-  gloo.timeout = timeout;
-  body(collective::GlooCommunicator(store.keys(), membership.rank, membership.world_size, gloo));
+  body(*connect(run, store.keys(),
+                {.rank = membership.rank,
+                 .size = membership.world_size,
+                 .local_rank = membership.local_rank,
+                 .prefix = cat(membership.job, "/", membership.generation),
+                 .address = store.host()}));
 }
 
 }  // namespace tessera::cli

@@ -1,12 +1,12 @@
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
 
 #include "tessera/base/error.hpp"
 #include "tessera/cli/commands.hpp"
+#include "tessera/cli/connect.hpp"
 #include "tessera/cli/joined.hpp"
-#include "tessera/collective/gloo.hpp"
+#include "tessera/collective/nccl.hpp"
 #include "tessera/collective/threads.hpp"
 #include "tessera/launch/key_client.hpp"
 #include "tessera/launch/pin.hpp"
@@ -24,8 +24,6 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-bool started_by_launcher() { return environment("TESSERA_STORE").starts_with("fd:"); }
-
 void join_launcher(const spec::Run& run, const std::function<void(const collective::Communicator&)>& body) {
   const int rank = std::stoi(environment("TESSERA_RANK"));
   const int size = std::stoi(environment("TESSERA_WORLD_SIZE"));
@@ -33,18 +31,22 @@ void join_launcher(const spec::Run& run, const std::function<void(const collecti
   tensor::set_threads(1);
   launch::KeyClient keys(
       launch::inherited_descriptor(environment("TESSERA_STORE").substr(3), "TESSERA_STORE"), rank);
-  collective::GlooOptions gloo;
-  gloo.prefix = cat(environment("TESSERA_JOB"), "/", environment("TESSERA_GENERATION"));
-  gloo.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(run.cluster.timeout_seconds * 1000));
-  const collective::GlooCommunicator communicator(keys, rank, size, gloo);
-  body(communicator);
+  // Our launcher starts the ranks of one machine: the rank is the local one.
+  body(*connect(run, keys,
+                {.rank = rank,
+                 .size = size,
+                 .local_rank = rank,
+                 .prefix = cat(environment("TESSERA_JOB"), "/", environment("TESSERA_GENERATION"))}));
 }
 
 }  // namespace
 
+bool started_by_launcher() { return environment("TESSERA_STORE").starts_with("fd:"); }
+
 spec::Run load_run(const Options& options) {
   spec::Run run = spec::load(options.file, options.overrides);
-  spec::validate(run);  // before its sizes are multiplied
+  const spec::Build build{.nccl = collective::has_nccl()};
+  spec::validate(run, build);  // before its sizes are multiplied
   const std::int64_t ranks = run.layout.ranks();
   const auto joined = joined_membership();
   if (joined && options.procs != 0)
@@ -58,7 +60,7 @@ spec::Run load_run(const Options& options) {
                         ", which has ", ranks, " ranks (pp ", run.layout.pp, ", dp ", run.layout.dp(),
                         ", cp ", run.layout.cp, ", tp ", run.layout.tp,
                         "). Start as many, or change the layout, e.g. layout.dp_replicate=", given, "."));
-  spec::validate(run);
+  spec::validate(run, build);
   return run;
 }
 
@@ -74,10 +76,16 @@ int on_ranks(const spec::Run& run, const Options& options,
     return 0;
   }
   const int ranks = static_cast<int>(run.layout.ranks());
+  if (ranks == 1 && run.cluster.transport == spec::Transport::nccl) {
+    MemoryKeyStore nobody;
+    body(*connect(run, nobody, {}));
+    return 0;
+  }
   if (ranks == 1 || run.cluster.transport == spec::Transport::threads) {
     collective::run_ranks(ranks, body);
     return 0;
   }
+  setenv(kStartedAt, cat(options.main_seconds).c_str(), 1);
   launch::SpawnOptions spawn;
   spawn.num_ranks = ranks;
   spawn.command = options.argv;

@@ -1,4 +1,7 @@
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "tessera/base/text.hpp"
@@ -11,8 +14,21 @@ namespace tessera::cli {
 
 namespace {
 
+// What is over of the start, since the main of the process that the user started: this one, or its launcher.
+Laps start_of(const Options& options) {
+  if (!started_by_launcher()) return Laps(options.main_seconds);
+  const char* launcher = std::getenv(kStartedAt);
+  Laps laps(launcher ? std::strtod(launcher, nullptr) : options.main_seconds);
+  laps.end("launcher", process_start_seconds(getpid()));
+  laps.end("loading", options.main_seconds);
+  return laps;
+}
+
 void print_summary(const train::Summary& s, const std::string& folder, bool json) {
   if (json) {
+    std::vector<metrics::Record> start_parts;
+    for (const auto& lap : s.start.laps())
+      start_parts.push_back({{"name", lap.name}, {"seconds", lap.seconds}});
     const metrics::Record record = {{"steps", s.steps},
                                     {"parameters", s.parameters},
                                     {"ranks", s.ranks},
@@ -23,6 +39,8 @@ void print_summary(const train::Summary& s, const std::string& folder, bool json
                                     {"step_seconds", s.step_seconds},
                                     {"seconds", s.seconds},
                                     {"steps_not_taken", s.steps_not_taken},
+                                    {"start_seconds", s.start.total_seconds()},
+                                    {"start_parts", start_parts},
                                     {"folder", folder}};
     std::puts(metrics::json_object(record).c_str());
     return;
@@ -46,7 +64,8 @@ int train_command(const Options& options) {
                                        .folder = folder,
                                        .trace = options.trace,
                                        .lines = !options.json,
-                                       .prometheus_port = options.prometheus_port});
+                                       .prometheus_port = options.prometheus_port,
+                                       .start = start_of(options)});
     if (communicator.rank() == 0) print_summary(summary, folder, options.json);
   });
 }

@@ -3,6 +3,8 @@
 // collectives in the same order. A peer that is gone or silent ends an operation with PeerLost.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -51,14 +53,17 @@ class Group {
   bool muted_ = false;
 };
 
-// This rank among all ranks, and the way to reach the others. Made by run_ranks (threads.hpp) or
-// GlooCommunicator (gloo.hpp).
+// This rank among all ranks, and the way to reach the others. Made by run_ranks (threads.hpp), GlooCommunicator
+// (gloo.hpp) or nccl_communicator (nccl.hpp).
 class Communicator {
  public:
-  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  Communicator(int rank, int size, c10::Device device = c10::kCPU)
+      : rank_(rank), size_(size), device_(device) {}
   virtual ~Communicator() = default;
   int rank() const { return rank_; }
   int size() const { return size_; }
+  // Where tensors lie that the groups of this rank can take.
+  c10::Device device() const { return device_; }
 
  private:
   friend std::vector<Group> make_groups(const Communicator&, const std::vector<std::vector<int>>&);
@@ -69,6 +74,7 @@ class Communicator {
 
   int rank_;
   int size_;
+  c10::Device device_;
 };
 
 // One group per list that holds this rank, in the order of the lists; equal lists share one connection. All

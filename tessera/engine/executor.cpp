@@ -25,7 +25,7 @@ Executor::Executor(const Parts& parts)
       tables_(parts.program.tables),
       sequence_(parts.program.classes.at(parts.rank_class)),
       lanes_(
-          sequence_, [this](std::uint32_t op) { run(op); }, parts.log) {
+          sequence_, [this](std::uint32_t op) { run(op); }, parts.log, parts.device) {
   const auto micro = static_cast<std::size_t>(tables_.num_micro);
   values_.resize(tables_.values.size() * micro);
   gradients_.resize(tables_.values.size() * micro);
@@ -143,7 +143,8 @@ void Executor::backward(const Op& op, bool with_weights) {
   for (const auto value : segment.writes) root_gradients.push_back(gradients_[at(value, op.micro)]);
   for (const auto& loss : segment.losses) {
     const auto dtype = tables_.buckets.front().compute == program::Dtype::fp64 ? at::kDouble : at::kFloat;
-    root_gradients.push_back(tensor::empty({}, dtype).fill_(input_->loss_scale / numbers_[loss.tokens]));
+    root_gradients.push_back(
+        tensor::empty({}, dtype, parts_.device).fill_(input_->loss_scale / numbers_[loss.tokens]));
   }
   std::vector<Tensor> leaves = recording.inputs;
   for (const auto& [leaf, weight] : recording.tape.leaves) leaves.push_back(leaf);
@@ -197,8 +198,11 @@ void Executor::sum(const Op& op) {
   // Axis by axis: a later sum of the same number goes on from the one before.
   double value = summed_[op.item] ? numbers_[op.item] : partial(tables_.numbers[op.item].role);
   summed_[op.item] = true;
-  Tensor cell = tensor::view_of(&value, {1}, at::kDouble);
-  if (op.along >= 0) parts_.groups[static_cast<std::size_t>(op.along)].all_reduce_sum(cell);
+  if (op.along >= 0) {
+    Tensor cell = tensor::view_of(&value, {1}, at::kDouble).to(parts_.device);
+    parts_.groups[static_cast<std::size_t>(op.along)].all_reduce_sum(cell);
+    value = cell.item<double>();
+  }
   numbers_[op.item] = value;
 }
 

@@ -49,7 +49,8 @@ struct Parts {
   std::span<shard::FlatBucket> buckets;
   std::span<optim::BucketOptimizer> optimizers;
   double clip_norm = 0;
-  ActivityLog* log = nullptr;  // where this rank writes what it is doing
+  ActivityLog* log = nullptr;    // where this rank writes what it is doing
+  at::Device device = at::kCPU;  // of buckets and batches
 };
 
 class Executor {

@@ -13,7 +13,8 @@ namespace {
 constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
 }
 
-Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run, ActivityLog* log)
+Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run, ActivityLog* log,
+             c10::Device device)
     : sequence_(sequence),
       run_(std::move(run)),
       log_(log),
@@ -26,9 +27,11 @@ Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t
     if (is_new && log_) log_->name_lane(lane->second, lane->first.axes, lane->first.direction);
     ops_of_lane_[lane->second].push_back(i);
   }
+  if (!device.is_cpu()) make_events(device);
   for (std::size_t lane = 1; lane < ops_of_lane_.size(); ++lane)
-    threads_.emplace_back([this, lane] {
+    threads_.emplace_back([this, lane, device] {
       tensor::set_threads(1);
+      tensor::use_own_stream(device);
       const at::NoGradGuard no_gradient;
       for (std::uint64_t step = 1; !stopped_; ++step) {
         for (auto now = step_.load(); now < step && !stopped_; now = step_.load()) step_.wait(now);
@@ -40,6 +43,18 @@ Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t
         }
       }
     });
+}
+
+// Ops of one lane follow each other on its stream; only what another lane waits for needs an event. Streams can't wait in
+// a circle: a wait is given to a stream only after the event it names was recorded.
+void Lanes::make_events(c10::Device device) {
+  events_.resize(sequence_.ops.size());
+  for (const auto& op : sequence_.ops)
+    for (const std::uint32_t wait : sequence_.waits_of(op)) {
+      const std::uint32_t other = wait & ~program::kPreviousStep;
+      if (sequence_.ops[other].lane != op.lane && !events_[other])
+        events_[other] = std::make_unique<tensor::Event>(device);
+    }
 }
 
 Lanes::~Lanes() {
@@ -73,12 +88,15 @@ void Lanes::run_lane(std::size_t lane, std::uint64_t step) {
     }
     for (const std::uint32_t wait : sequence_.waits_of(sequence_.ops[i])) {
       const bool previous = wait & program::kPreviousStep;
-      wait_for(wait & ~program::kPreviousStep, previous ? step - 1 : step);
+      const std::uint32_t other = wait & ~program::kPreviousStep;
+      wait_for(other, previous ? step - 1 : step);
+      if (!events_.empty() && sequence_.ops[other].lane != sequence_.ops[i].lane) events_[other]->wait();
     }
     if (stopped_) throw LaneStopped{};
     if (log_) log_->start(lane, now_seconds());
     run_(i);
     if (log_) log_->end(lane, now_seconds());
+    if (!events_.empty() && events_[i]) events_[i]->record();
     // Only upwards: stop() may have released the waiters of this op for good meanwhile.
     std::uint64_t before = done_[i].load();
     while (before < step && !done_[i].compare_exchange_weak(before, step, std::memory_order_release)) {

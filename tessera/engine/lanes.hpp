@@ -1,6 +1,6 @@
 // Who runs an op, and when? The compute lane is the calling thread; each other lane is a thread of its own
-// that goes through its ops in order. A wait is an event per op. (On a GPU a lane is a stream and a wait an
-// event of the device.)
+// that goes through its ops in order. On an accelerator a lane is a stream too, its thread's: a thread waits until the
+// other op has been issued, its stream until that op's event.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 
 #include "tessera/base/activity.hpp"
 #include "tessera/program/types.hpp"
+#include "tessera/tensor/device.hpp"
 
 namespace tessera::engine {
 
@@ -25,7 +26,8 @@ class Lanes {
  public:
   // `run(op)` executes the op with that index; it is called from the op's lane, after its waits. What each lane is at
   // is written to `log`, if there is one.
-  Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run, ActivityLog* log);
+  Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run, ActivityLog* log,
+        c10::Device device = c10::kCPU);
   ~Lanes();
 
   // Runs one step: returns when the compute lane is through and all sums are made. Rethrows the first error
@@ -33,6 +35,7 @@ class Lanes {
   void step();
 
  private:
+  void make_events(c10::Device device);
   void run_lane(std::size_t lane, std::uint64_t step);
   void wait_for(std::uint32_t op, std::uint64_t step);
   void stop(std::exception_ptr error);
@@ -41,7 +44,9 @@ class Lanes {
   std::function<void(std::uint32_t)> run_;
   ActivityLog* log_;
   std::vector<std::vector<std::uint32_t>> ops_of_lane_;  // the compute lane first
-  std::unique_ptr<std::atomic<std::uint64_t>[]> done_;   // per op: the last step it finished
+  // Per op: where an accelerator has got past it, if another lane waits for that; empty on a CPU.
+  std::vector<std::unique_ptr<tensor::Event>> events_;
+  std::unique_ptr<std::atomic<std::uint64_t>[]> done_;  // per op: the last step it finished
   std::atomic<std::uint64_t> step_ = 0;
   std::atomic<bool> stopped_ = false;
   std::mutex error_mutex_;

@@ -15,7 +15,9 @@ using Record = std::vector<Field>;
 
 struct Field {
   std::string name;
-  std::variant<std::int64_t, double, std::string, bool, std::vector<double>, std::vector<Record>> value;
+  std::variant<std::int64_t, double, std::string, bool, std::vector<double>, std::vector<std::string>,
+               std::vector<Record>>
+      value;
   bool operator==(const Field&) const = default;
 };
 

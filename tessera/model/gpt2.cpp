@@ -64,7 +64,7 @@ class EmbeddingUnit final : public Unit {
     auto* out = places.mutable_data_ptr<std::int64_t>();
     for (std::int64_t first = 0; first < tokens; first += positions)
       std::iota(out + first, out + first + positions, num_cached(batch, 0));
-    return places;
+    return places.to(batch.tokens_T.device());
   }
 
   Weight &tokens_, &positions_;

@@ -129,7 +129,8 @@ class HeadUnit final : public Head {
 Model make_llama(const spec::Run& run, const program::Tables& tables, std::span<FlatBucket> buckets) {
   const spec::Model& spec = run.model;
   const auto dtype = shard::to_torch(tables.buckets.front().compute);
-  const Rotary rotary = parallel::rotary(spec.sequence, spec.head_dim(), spec.rope_theta, dtype);
+  const Rotary rotary = parallel::rotary(spec.sequence, spec.head_dim(), spec.rope_theta, dtype,
+                                         buckets.front().shard().device());
   Model model;
   model.push_back(std::make_unique<EmbeddingUnit>(run, buckets));
   for (std::int64_t layer = 0; layer < spec.layers; ++layer)

@@ -42,8 +42,9 @@ template <typename T>
 BucketOptimizer::BucketOptimizer(const spec::Training& rule, shard::FlatBucket& bucket)
     : rule_(rule), bucket_(&bucket) {
   for (std::size_t i = 0; i < num_states(rule); ++i)
-    flat_.push_back(tensor::zeros(bucket.shard().sizes(), bucket.shard().scalar_type()));
-  const Tensor count = tensor::zeros({}, at::kFloat);
+    flat_.push_back(
+        tensor::zeros(bucket.shard().sizes(), bucket.shard().scalar_type(), bucket.shard().device()));
+  const Tensor count = tensor::zeros({}, at::kFloat, bucket.shard().device());
   for (const auto& parameter : bucket.table().parameters) {
     const auto piece = [&](const Tensor& flat) {
       return flat.narrow(0, parameter.offset, parameter.elements());
@@ -73,7 +74,19 @@ void BucketOptimizer::step(double learning_rate, std::int64_t count, double grad
   }
 }
 
+// The same sum by the device's kernels, in pieces that bound the fp64 copy.
+double squares_on_device(const Tensor& flat) {
+  constexpr std::int64_t kPiece = 1 << 24;
+  Tensor total = tensor::zeros({}, at::kDouble, flat.device());
+  for (std::int64_t first = 0; first < flat.numel(); first += kPiece) {
+    const Tensor piece = flat.narrow(0, first, std::min(kPiece, flat.numel() - first)).to(at::kDouble);
+    total.add_(piece.dot(piece));
+  }
+  return total.item<double>();
+}
+
 double squared_norm(const Tensor& flat) {
+  if (!flat.is_cpu()) return squares_on_device(flat);
   if (flat.scalar_type() == at::kDouble) return squares(flat.const_data_ptr<double>(), flat.numel());
   CHECK(flat.scalar_type() == at::kFloat, "gradients are kept in fp32 or fp64");
   return squares(flat.const_data_ptr<float>(), flat.numel());

@@ -27,8 +27,9 @@ class BucketOptimizer {
 // Learning rate of the update number `step` (0 for the first): warm-up, then the curve of training.decay.
 double learning_rate(const spec::Training& training, std::int64_t step);
 
-// Sum of squares in fp64.
+// Sum of squares in fp64; squares_on_device by kernels of the tensor's device, whichever that is.
 double squared_norm(const tensor::Tensor& flat);
+double squares_on_device(const tensor::Tensor& flat);
 
 // What clipping multiplies gradients with: min(1, clip / (norm + 1e-6)); 1 when clip is 0.
 double clip_scale(double norm, double clip);

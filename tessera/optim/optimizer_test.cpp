@@ -83,6 +83,7 @@ TEST(LearningRate, WarmsUpThenFollowsItsCurve) {
 TEST(Norm, IsSummedInDoublePrecisionAndClipsOnlyAbove) {
   Tensor t = tensor::empty({1'000'003}, at::kFloat).fill_(0.1);
   EXPECT_NEAR(squared_norm(t), 1'000'003 * std::pow(static_cast<double>(0.1f), 2), 1e-6);
+  EXPECT_NEAR(squares_on_device(t), squared_norm(t), 1e-9 * squared_norm(t));
   EXPECT_DOUBLE_EQ(clip_scale(0.5, 1.0), 1.0);
   EXPECT_NEAR(clip_scale(4.0, 1.0), 0.25, 1e-6);
   EXPECT_DOUBLE_EQ(clip_scale(4.0, 0.0), 1.0);

@@ -63,8 +63,9 @@ struct Mask {
         row(from, random.data(), to, channels, dropped);
       }
   }
-  Tensor operator()(const Tensor& strided_x) const {
-    const Tensor x = strided_x.contiguous();
+  // The counter-based numbers are drawn on the CPU, wherever x lies.
+  Tensor operator()(const Tensor& x) const { return on_cpu(x.cpu().contiguous()).to(x.device()); }
+  Tensor on_cpu(const Tensor& x) const {
     Tensor out = tensor::empty(x.sizes(), x.scalar_type());
     switch (x.scalar_type()) {
       case at::kFloat:

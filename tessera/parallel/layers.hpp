@@ -25,7 +25,8 @@ Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, 
 struct Rotary {
   Tensor cos_S1D, sin_S1H;
 };
-Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype);
+Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype,
+              at::Device device = at::kCPU);
 
 // The fused projection [T, (N+2K)*D] split in q [B,N,S,D], k and v [B,K,S,D], with q and k rotated.
 struct Heads {

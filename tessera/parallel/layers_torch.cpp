@@ -85,7 +85,8 @@ struct SplitAndRotate : Function<SplitAndRotate> {
     ctx->saved_data["kv_heads"] = kv_heads;
     ctx->save_for_backward({cos, sin});
     const Tensor all_BSND = qkv.view({samples, positions, heads + 2 * kv_heads, head_dim});
-    Tensor turned_BSND = tensor::empty({samples, positions, heads + kv_heads, head_dim}, qkv.scalar_type());
+    Tensor turned_BSND =
+        tensor::empty({samples, positions, heads + kv_heads, head_dim}, qkv.scalar_type(), qkv.device());
     rotate(turned_BSND, all_BSND.narrow(2, 0, heads + kv_heads), cos, sin, 1.0);
     return {turned_BSND.narrow(2, 0, heads).transpose(1, 2),
             turned_BSND.narrow(2, heads, kv_heads).transpose(1, 2),
@@ -96,8 +97,8 @@ struct SplitAndRotate : Function<SplitAndRotate> {
     const std::int64_t heads = ctx->saved_data["heads"].toInt(),
                        kv_heads = ctx->saved_data["kv_heads"].toInt();
     const auto sizes = gradients[0].sizes();
-    Tensor dqkv_BSND =
-        tensor::empty({sizes[0], sizes[2], heads + 2 * kv_heads, sizes[3]}, gradients[0].scalar_type());
+    Tensor dqkv_BSND = tensor::empty({sizes[0], sizes[2], heads + 2 * kv_heads, sizes[3]},
+                                     gradients[0].scalar_type(), gradients[0].device());
     rotate(dqkv_BSND.narrow(2, 0, heads), gradients[0].transpose(1, 2), saved[0], saved[1], -1.0);
     rotate(dqkv_BSND.narrow(2, heads, kv_heads), gradients[1].transpose(1, 2), saved[0], saved[1], -1.0);
     dqkv_BSND.narrow(2, heads + kv_heads, kv_heads).copy_(gradients[2].transpose(1, 2));
@@ -116,7 +117,7 @@ struct SwiGlu : Function<SwiGlu> {
     const auto saved = ctx->get_saved_variables();
     const Tensor gate_up = saved[0], opened = saved[1], dy = gradients[0];
     const std::int64_t ffn = opened.size(1);
-    Tensor out = tensor::empty(gate_up.sizes(), gate_up.scalar_type());
+    Tensor out = tensor::empty(gate_up.sizes(), gate_up.scalar_type(), gate_up.device());
     Tensor d_gate = out.narrow(1, 0, ffn), d_up = out.narrow(1, ffn, ffn);
     at::_ops::mul_out::call(dy, opened, d_up);
     at::_ops::silu_backward_grad_input::call(dy.mul(gate_up.narrow(1, ffn, ffn)), gate_up.narrow(1, 0, ffn),
@@ -139,12 +140,12 @@ struct VocabularyLoss : Function<VocabularyLoss> {
     keep(ctx, *weight, *work);
     ctx->saved_data["gradient_factor"] = gradient_factor;
     const auto wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    Tensor loss = tensor::zeros({}, wide);
+    Tensor loss = tensor::zeros({}, wide, x.device());
     const Tensor& w = weight->value();
     Tensor dx, dw;
     if (differentiate) {
-      dx = tensor::empty(x.sizes(), x.scalar_type());
-      dw = tensor::zeros(w.sizes(), wide);
+      dx = tensor::empty(x.sizes(), x.scalar_type(), x.device());
+      dw = tensor::zeros(w.sizes(), wide, x.device());
     }
     for (std::int64_t first = 0; first < x.size(0); first += kLossChunkTokens) {
       const std::int64_t rows = std::min(kLossChunkTokens, x.size(0) - first);
@@ -154,7 +155,7 @@ struct VocabularyLoss : Function<VocabularyLoss> {
       loss.sub_(scores.gather(1, index).squeeze(1).mul_(valid).sum());
       if (!differentiate) continue;
       scores.exp_();
-      scores.scatter_add_(1, index, tensor::empty({rows, 1}, wide).fill_(-1.0));
+      scores.scatter_add_(1, index, tensor::empty({rows, 1}, wide, x.device()).fill_(-1.0));
       scores.mul_(valid.to(wide).mul_(gradient_factor).unsqueeze(1));
       const Tensor d_logits = scores.to(x.scalar_type());
       dx.narrow(0, first, rows).copy_(d_logits.mm(w));
@@ -186,7 +187,8 @@ Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, 
   return Embedding::apply(tape, tokens_T, &weight_VH, &work);
 }
 
-Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype) {
+Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype,
+              at::Device device) {
   // Angles in fp32 unless the run is fp64: the tables of every other Llama are made so.
   const auto wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
   Tensor angle = tensor::empty({positions, 1, head_dim / 2}, at::kDouble);
@@ -198,8 +200,8 @@ Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::S
       const double turn = static_cast<double>(p) * frequency;
       *out++ = wide == at::kFloat ? static_cast<double>(static_cast<float>(turn)) : turn;
     }
-  const Tensor cosine = angle.cos().to(dtype);
-  return {tensor::concatenate({cosine, cosine}, -1), angle.sin().to(dtype)};
+  const Tensor cosine = angle.cos().to(dtype).to(device);
+  return {tensor::concatenate({cosine, cosine}, -1), angle.sin().to(dtype).to(device)};
 }
 
 Heads split(const Tensor& qkv, std::int64_t samples, std::int64_t heads) {

@@ -36,9 +36,9 @@ void draw(T* out, const Parameter& parameter, std::uint64_t seed) {
 }
 }  // namespace
 
-FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed) : table_(&table) {
+FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, at::Device device) : table_(&table) {
   shard_ = tensor::zeros({table.elements}, to_torch(table.storage));
-  gradient_ = tensor::zeros({table.elements}, to_torch(table.gradient));
+  gradient_ = tensor::zeros({table.elements}, to_torch(table.gradient), device);
   CHECK(table.storage == Dtype::fp32 || table.storage == Dtype::fp64, "bucket ", table.name,
         " is stored in 16 bits");
   for (const Parameter& parameter : table.parameters) {
@@ -48,7 +48,7 @@ FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed) : table_(&table)
       case Init::Kind::ones:
         value_of(parameter).fill_(1);
         break;
-      case Init::Kind::normal:
+      case Init::Kind::normal:  // on the CPU whatever the device: the values are part of the contract
         if (table.storage == Dtype::fp64)
           draw(shard_.mutable_data_ptr<double>() + parameter.offset, parameter, seed);
         else
@@ -56,7 +56,8 @@ FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed) : table_(&table)
         break;
     }
   }
-  full_ = table.full_resident ? shard_ : tensor::zeros({table.elements}, to_torch(table.compute));
+  shard_ = shard_.to(device);
+  full_ = table.full_resident ? shard_ : tensor::zeros({table.elements}, to_torch(table.compute), device);
 }
 
 Tensor FlatBucket::value_of(const Parameter& parameter) const {

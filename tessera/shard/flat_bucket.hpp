@@ -18,8 +18,8 @@ at::ScalarType to_torch(program::Dtype dtype);
 // resident in its storage dtype; the padding at the end stays zero in every buffer.
 class FlatBucket {
  public:
-  // Draws initial values as a function of (seed, parameter name, global index).
-  FlatBucket(const program::Bucket& table, std::uint64_t seed);
+  // Draws initial values as a function of (seed, parameter name, global index), the same on every device.
+  FlatBucket(const program::Bucket& table, std::uint64_t seed, at::Device device = at::kCPU);
   FlatBucket(FlatBucket&&) = default;
 
   const program::Bucket& table() const { return *table_; }

@@ -118,7 +118,7 @@ void check_implemented(const Run& run, Findings& findings) {
 
 }  // namespace
 
-std::vector<Problem> problems(const Run& run) {
+std::vector<Problem> problems(const Run& run, const Build& build) {
   Findings ranges(run);
   check_ranges(run, ranges);
   // The other checks divide by these values.
@@ -129,12 +129,14 @@ std::vector<Problem> problems(const Run& run) {
   check_ranks(run, findings);
   check_totals(run, findings);
   check_implemented(run, findings);
+  findings.need(run.cluster.transport != Transport::nccl || build.nccl, "cluster.transport",
+                "needs a build with CUDA, which this is not; possible here: gloo, threads");
   return findings.take();
 }
 
-void validate(const Run& run) {
+void validate(const Run& run, const Build& build) {
   std::vector<std::string> lines;
-  for (const auto& problem : problems(run)) lines.push_back(problem.text);
+  for (const auto& problem : problems(run, build)) lines.push_back(problem.text);
   if (!lines.empty()) throw UserError(join(lines, "\n"));
 }
 

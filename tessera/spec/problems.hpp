@@ -14,10 +14,15 @@ struct Problem {
   bool operator==(const Problem&) const = default;
 };
 
+// What the program that will train was built with.
+struct Build {
+  bool nccl = false;
+};
+
 // Everything that keeps this run from training; empty when it can start.
-std::vector<Problem> problems(const Run& run);
+std::vector<Problem> problems(const Run& run, const Build& build = {});
 
 // Throws one UserError that lists all problems.
-void validate(const Run& run);
+void validate(const Run& run, const Build& build = {});
 
 }  // namespace tessera::spec

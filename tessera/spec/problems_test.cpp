@@ -167,6 +167,15 @@ TEST(Problems, WhatIsNotImplementedIsRefusedByName) {
   for (const auto& [change, message] : cases) EXPECT_THAT(texts(change), ElementsAre(message));
 }
 
+TEST(Problems, NcclNeedsABuildThatHasIt) {
+  spec::Run run;
+  run.cluster.transport = Transport::nccl;
+  EXPECT_THAT([&] { validate(run); }, ThrowsMessage<UserError>(StrEq(
+                                          "cluster.transport = nccl needs a build with CUDA, which this is "
+                                          "not; possible here: gloo, threads")));
+  EXPECT_NO_THROW(validate(run, {.nccl = true}));
+}
+
 TEST(Problems, ValidateListsAllOfThem) {
   spec::Run run;
   run.layout.pp = 2;

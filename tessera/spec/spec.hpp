@@ -15,7 +15,7 @@ enum class Schedule { gpipe, f1b1, interleaved, zb_h1, zb_v, dualpipe_v, bfs, au
 enum class Optimizer { adamw, sgd };
 enum class Decay { constant, cosine, linear, wsd };  // the learning rate after warm-up
 enum class Family { llama, gpt2 };
-enum class Transport { gloo, threads };
+enum class Transport { gloo, threads, nccl };
 
 struct Model {
   Family family = Family::llama;

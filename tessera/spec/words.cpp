@@ -42,7 +42,7 @@ const Words& words<Family>() {
 }
 template <>
 const Words& words<Transport>() {
-  static const Words list = {"gloo", "threads"};
+  static const Words list = {"gloo", "threads", "nccl"};
   return list;
 }
 

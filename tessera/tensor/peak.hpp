@@ -5,7 +5,7 @@
 
 namespace tessera::tensor {
 
-// FLOP/s of the fastest square matrix product seen in about `seconds`, on the calling thread.
-double measured_flops_per_second(at::ScalarType dtype, double seconds);
+// FLOP/s of the fastest square matrix product seen in about `seconds`, from the calling thread.
+double measured_flops_per_second(at::ScalarType dtype, double seconds, at::Device device = at::kCPU);
 
 }  // namespace tessera::tensor

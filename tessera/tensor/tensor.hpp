@@ -16,14 +16,14 @@ namespace tessera::tensor {
 using at::Tensor;
 using Shape = std::vector<std::int64_t>;
 
-// Uninitialised and zero tensors on the CPU.
-Tensor empty(at::IntArrayRef shape, at::ScalarType dtype);
-Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype);
-// A tensor over memory of the caller, who keeps it alive.
+// Uninitialised and zero tensors. What meets tensors of the model is made on their device, e.g. x.device().
+Tensor empty(at::IntArrayRef shape, at::ScalarType dtype, at::Device device = at::kCPU);
+Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype, at::Device device = at::kCPU);
+// A CPU tensor over memory of the caller, who keeps it alive.
 Tensor view_of(void* data, at::IntArrayRef shape, at::ScalarType dtype);
 
 Tensor concatenate(at::TensorList parts, std::int64_t dim);
-// Same dtype, shape and bits.
+// Same dtype, shape and bits, on whatever device.
 bool bit_equal(const Tensor& a, const Tensor& b);
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon);
@@ -33,6 +33,10 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 Tensor gelu(const Tensor& x);
 // Attention over [batch, head, position, channel]; heads of q are a multiple of heads of k and v.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal);
+
+// LibTorch's version, and the instruction set its kernels were chosen for on this machine.
+std::string engine_version();
+std::string kernel_level();
 
 // Threads of this calling thread's kernels: one per rank.
 void set_threads(int num_threads);

@@ -1,6 +1,7 @@
 #include "tessera/tensor/tensor.hpp"
 
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <ATen/ops/cat_ops.h>
 #include <ATen/ops/empty_ops.h>
 #include <ATen/ops/from_blob.h>
@@ -11,6 +12,7 @@
 #include <malloc.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
+#include <torch/version.h>
 
 #include <cstring>
 
@@ -18,12 +20,14 @@
 
 namespace tessera::tensor {
 
-Tensor empty(at::IntArrayRef shape, at::ScalarType dtype) {
-  return at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow(shape), dtype, at::kStrided, at::kCPU,
+Tensor empty(at::IntArrayRef shape, at::ScalarType dtype, at::Device device) {
+  return at::_ops::empty_memory_format::call(c10::fromIntArrayRefSlow(shape), dtype, at::kStrided, device,
                                              false, std::nullopt);
 }
 
-Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype) { return empty(shape, dtype).zero_(); }
+Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype, at::Device device) {
+  return empty(shape, dtype, device).zero_();
+}
 
 Tensor view_of(void* data, at::IntArrayRef shape, at::ScalarType dtype) {
   return at::from_blob(data, shape, dtype);
@@ -33,7 +37,7 @@ Tensor concatenate(at::TensorList parts, std::int64_t dim) { return at::_ops::ca
 
 bool bit_equal(const Tensor& a, const Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
-  const Tensor x = a.contiguous(), y = b.contiguous();
+  const Tensor x = a.cpu().contiguous(), y = b.cpu().contiguous();
   return std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
@@ -53,6 +57,9 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal)
   return at::_ops::scaled_dot_product_attention::call(q, k, v, std::nullopt, 0.0, causal, std::nullopt,
                                                       grouped);
 }
+
+std::string engine_version() { return TORCH_VERSION; }
+std::string kernel_level() { return at::get_cpu_capability(); }
 
 void set_threads(int num_threads) { at::set_num_threads(num_threads); }
 

@@ -150,7 +150,9 @@ class FactsOfSteps {
 
 Summary train(const spec::Run& run, const collective::Communicator& communicator,
               const LoopOptions& options) {
-  Session session(run, communicator, corpus_source(run));
+  Laps start_laps = options.start;
+  start_laps.end("joining");
+  Session session(run, communicator, corpus_source(run), {}, nullptr, &start_laps);
   const auto& tables = session.program().tables;
   const auto ranks = static_cast<double>(communicator.size());
   std::optional<metrics::StepOutputs> outputs;
@@ -169,14 +171,17 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     const double start = now_seconds();
     const auto report = session.step();
     const double seconds = now_seconds() - start;
+    if (step == 1) start_laps.end("first step");
     tally.add(step, report, seconds);
     tracer.add(step, report.times);
     if (outputs) outputs->add(facts.of(step, report, session.learning_rate(), seconds, tally));
     // On all ranks at once, as they compute at once; after the first step, so that it comes no later.
     if (step == 1 && run.cluster.peak_tflops == 0)
-      facts.set_peak(ranks * tensor::measured_flops_per_second(dtype_of(run.layout.precision), kPeakSeconds));
+      facts.set_peak(ranks * tensor::measured_flops_per_second(dtype_of(run.layout.precision), kPeakSeconds,
+                                                               session.device()));
   }
-  const auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
+  auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
+  summary.start = start_laps;
   outputs.reset();
   tracer.write(session.data_group());
   return summary;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/laps.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/spec/spec.hpp"
 
@@ -20,6 +21,7 @@ struct LoopOptions {
   std::optional<int> prometheus_port = std::nullopt;  // rank 0 answers monitors there
   // Resident bytes of all ranks, asked on rank 0 after each step; empty: those of this process.
   std::function<std::vector<std::int64_t>()> resident_bytes = nullptr;
+  Laps start = Laps();  // parts of the start that are over
 };
 
 struct Summary {
@@ -29,9 +31,10 @@ struct Summary {
   double step_seconds = 0;       // median likewise
   double seconds = 0;
   std::int64_t steps_not_taken = 0;
+  Laps start = Laps(0);  // to the end of the first step, as this rank saw it
 };
 
-// Trains for training.steps on the ranks of the communicator; the result is the same on all.
+// Trains for training.steps on the ranks of the communicator; the result is the same on all but for its times.
 Summary train(const spec::Run& run, const collective::Communicator& communicator, const LoopOptions& options);
 
 }  // namespace tessera::train

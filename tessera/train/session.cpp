@@ -17,7 +17,7 @@ namespace {
 
 // The group of this rank along each axis set, in the order of the tables.
 std::vector<collective::Group> make_groups(const collective::Communicator& communicator,
-                                           const program::Tables& tables, ActivityLog* log) {
+                                           const program::Tables& tables, ActivityLog* log, Laps* laps) {
   CHECK(tables.class_of_rank.size() == static_cast<std::size_t>(communicator.size()), "the layout has ",
         tables.class_of_rank.size(), " ranks, the job ", communicator.size());
   std::vector<std::vector<int>> lists;
@@ -25,8 +25,11 @@ std::vector<collective::Group> make_groups(const collective::Communicator& commu
     const auto peers = set.peers(communicator.rank());
     lists.emplace_back(peers.begin(), peers.end());
   }
+  if (laps) laps->end("program");
   const During meeting(log, Doing::meeting);
-  return collective::make_groups(communicator, lists);
+  auto groups = collective::make_groups(communicator, lists);
+  if (laps) laps->end("groups");
+  return groups;
 }
 
 // What a head's gradient is narrowed with in the forward, when the valid tokens are not counted yet: scale / tokens, all
@@ -70,24 +73,26 @@ Source random_source(const spec::Model& model) {
 }
 
 Session::Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
-                 const Variation& variation, ActivityLog* log)
+                 const Variation& variation, ActivityLog* log, Laps* laps)
     : run_(run),
       log_(log),
       program_(variation.program ? *variation.program : plan::compile(run)),
       source_(std::move(source)),
-      groups_(make_groups(communicator, program_.tables, log)),
+      device_(communicator.device()),
+      groups_(make_groups(communicator, program_.tables, log, laps)),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       loss_scale_(run) {
   const auto& tables = program_.tables;
   if (variation.muted)
     for (auto& group : groups_) group = group.muted();
-  for (const auto& bucket : tables.buckets) buckets_.emplace_back(bucket, run.training.seed);
+  for (const auto& bucket : tables.buckets) buckets_.emplace_back(bucket, run.training.seed, device_);
   if (!run.model.weights.empty()) read_weights(run.model.weights, buckets_);
   model_ = model::make(run_, tables, buckets_);
   for (auto& bucket : buckets_) optimizers_.emplace_back(run.training, bucket);
   executor_ = std::make_unique<engine::Executor>(
       engine::Parts{program_, tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank())), groups_,
-                    model_, buckets_, optimizers_, run.training.clip_norm, log_});
+                    model_, buckets_, optimizers_, run.training.clip_norm, log_, device_});
+  if (laps) laps->end("weights");
 }
 
 engine::StepInput Session::next_input() {
@@ -109,6 +114,8 @@ engine::StepInput Session::next_input() {
     source_(samples, std::span(batch.tokens_T.mutable_data_ptr<std::int64_t>(), elements), targets);
     input.valid_tokens +=
         static_cast<double>(std::count_if(targets.begin(), targets.end(), [](auto t) { return t >= 0; }));
+    batch.tokens_T = batch.tokens_T.to(device_);
+    batch.targets_T = batch.targets_T.to(device_);
     input.micro_batches.push_back(std::move(batch));
   }
   cursor_ += static_cast<std::uint64_t>(run_.training.global_batch);

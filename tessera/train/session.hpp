@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "tessera/base/laps.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
 #include "tessera/optim/loss_scale.hpp"
@@ -36,9 +37,9 @@ struct Variation {
 class Session {
  public:
   // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights. What the rank is
-  // doing is written to `log`, if there is one.
+  // doing is written to `log`, how long its parts take to `laps`, if there are such.
   Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
-          const Variation& variation = {}, ActivityLog* log = nullptr);
+          const Variation& variation = {}, ActivityLog* log = nullptr, Laps* laps = nullptr);
   Session(const Session&) = delete;  // its parts point at each other
   Session& operator=(const Session&) = delete;
 
@@ -46,6 +47,7 @@ class Session {
   engine::StepReport step();
 
   const program::Program& program() const { return program_; }
+  at::Device device() const { return device_; }
   std::span<shard::FlatBucket> buckets() { return buckets_; }
   std::span<const optim::BucketOptimizer> optimizers() const { return optimizers_; }
   // All logits of a micro-batch with the current weights.
@@ -63,6 +65,7 @@ class Session {
   ActivityLog* log_;
   program::Program program_;
   Source source_;
+  at::Device device_;
   std::vector<collective::Group> groups_;  // by axis set
   std::vector<shard::FlatBucket> buckets_;
   std::vector<optim::BucketOptimizer> optimizers_;

@@ -44,9 +44,9 @@ Snapshot run_steps(Session& session) {
     snapshot.losses.push_back(report.loss);
     snapshot.norms.push_back(report.gradient_norm);
     if (i > 0) continue;
-    for (auto& bucket : session.buckets()) snapshot.gradients.push_back(bucket.gradient().clone());
+    for (auto& bucket : session.buckets()) snapshot.gradients.push_back(bucket.gradient().cpu().clone());
   }
-  for (auto& bucket : session.buckets()) snapshot.parameters.push_back(bucket.shard().clone());
+  for (auto& bucket : session.buckets()) snapshot.parameters.push_back(bucket.shard().cpu().clone());
   return snapshot;
 }
 
@@ -60,9 +60,9 @@ bool replicas_equal(Session& session) {
       group.broadcast(first, 0);
       differing += tensor::bit_equal(first, mine) ? 0 : 1;
     }
-  Tensor cell = tensor::view_of(&differing, {1}, at::kDouble);
+  Tensor cell = tensor::view_of(&differing, {1}, at::kDouble).to(session.device());
   group.all_reduce_sum(cell);
-  return differing == 0;
+  return cell.item<double>() == 0;
 }
 
 double largest(const Tensor& t) { return t.numel() ? t.abs().max().item<double>() : 0.0; }

@@ -1,0 +1,18 @@
+#include "tessera/cli/connect.hpp"
+
+#include <chrono>
+
+#include "tessera/collective/gloo.hpp"
+#include "tessera/collective/nccl.hpp"
+
+namespace tessera::cli {
+
+std::unique_ptr<collective::Communicator> connect(const spec::Run& run, KeyStore& keys, const Seat& seat) {
+  const std::chrono::milliseconds timeout(static_cast<std::int64_t>(run.cluster.timeout_seconds * 1000));
+  if (run.cluster.transport == spec::Transport::nccl)
+    return collective::nccl_communicator(keys, seat.rank, seat.size, {seat.local_rank, seat.prefix, timeout});
+  return std::make_unique<collective::GlooCommunicator>(
+      keys, seat.rank, seat.size, collective::GlooOptions{seat.address, seat.prefix, timeout});
+}
+
+}  // namespace tessera::cli

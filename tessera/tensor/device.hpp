@@ -1,0 +1,48 @@
+// On which device does a rank compute, and in what order does that device work? A CPU is done when a call returns: there
+// streams and events are nothing. An accelerator works through streams; an event orders one stream after another
+// without stopping the host.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+namespace c10 {
+struct Event;
+}
+
+namespace tessera::tensor {
+
+// How many devices of the kind this process can use; 0 where the build or the machine has none.
+int num_devices(c10::DeviceType kind);
+
+struct DeviceMemory {
+  std::int64_t free_bytes = 0, total_bytes = 0;
+};
+// Of an accelerator.
+DeviceMemory device_memory(c10::Device device);
+
+// Makes it the calling thread's device.
+void use_device(c10::Device device);
+// From now on the calling thread issues on a stream of its own.
+void use_own_stream(c10::Device device);
+
+// A point in a stream of an accelerator. Any thread may call either function.
+class Event {
+ public:
+  explicit Event(c10::Device device);
+  ~Event();
+  // The point after all that the calling thread's stream has been given so far.
+  void record();
+  // What the calling thread's stream is given from now on starts after the last recorded point.
+  void wait();
+
+ private:
+  c10::Device device_;
+  std::mutex mutex_;  // c10's events want one caller at a time
+  std::unique_ptr<c10::Event> event_;
+};
+
+}  // namespace tessera::tensor

@@ -1,0 +1,45 @@
+#include "tessera/tensor/device.hpp"
+
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/Event.h>
+
+namespace tessera::tensor {
+
+namespace {
+c10::impl::VirtualGuardImpl door(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()); }
+}  // namespace
+
+int num_devices(c10::DeviceType kind) {
+  return c10::impl::hasDeviceGuardImpl(kind) ? c10::impl::VirtualGuardImpl(kind).deviceCount() : 0;
+}
+
+DeviceMemory device_memory(c10::Device device) {
+  const auto [free, total] = at::getDeviceAllocator(device.type())->getMemoryInfo(device.index());
+  return {static_cast<std::int64_t>(free), static_cast<std::int64_t>(total)};
+}
+
+void use_device(c10::Device device) {
+  if (!device.is_cpu()) door(device).setDevice(device);
+}
+
+void use_own_stream(c10::Device device) {
+  if (device.is_cpu()) return;
+  use_device(device);
+  // Ahead of compute: what a communication lane is given is small, and others wait for it.
+  door(device).exchangeStream(door(device).getStreamFromGlobalPool(device, /*isHighPriority=*/true));
+}
+
+Event::Event(c10::Device device) : device_(device), event_(std::make_unique<c10::Event>(device.type())) {}
+Event::~Event() = default;
+
+void Event::record() {
+  const std::scoped_lock lock(mutex_);
+  event_->record(door(device_).getStream(device_));
+}
+
+void Event::wait() {
+  const std::scoped_lock lock(mutex_);
+  event_->block(door(device_).getStream(device_));
+}
+
+}  // namespace tessera::tensor
