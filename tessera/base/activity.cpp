@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "tessera/base/clock.hpp"
 
@@ -39,14 +40,39 @@ double time_of(double age, double now_seconds) { return age >= 0 ? now_seconds -
 
 }  // namespace
 
+bool should_be_short(Doing doing) {
+  switch (doing) {
+    case Doing::meeting:
+    case Doing::reading_data:
+    case Doing::writing:
+    case Doing::communicating:
+    case Doing::sending:
+      return true;
+    case Doing::starting:
+    case Doing::computing:
+    case Doing::finished:
+      return false;
+  }
+  return false;
+}
+
 const Activity* RankState::now() const {
   return lanes.empty() || lanes.front().recent.empty() ? nullptr : &lanes.front().recent.back();
+}
+
+Activity RankState::busiest() const {
+  const Activity* at = now();
+  for (const LaneState& lane : lanes)
+    if ((!at || !at->under_way()) && !lane.recent.empty() && lane.recent.back().under_way())
+      at = &lane.recent.back();
+  return at ? *at : Activity{};
 }
 
 std::string to_bytes(const RankState& state, double now_seconds) {
   std::string out;
   append(out, age_of(state.beat_seconds, now_seconds));
   append(out, state.resident_bytes);
+  append(out, state.error_code);
   append(out, static_cast<std::uint32_t>(state.error.size()));
   out += state.error;
   append(out, static_cast<std::uint32_t>(state.lanes.size()));
@@ -70,6 +96,7 @@ std::optional<RankState> parse_rank_state(std::string_view bytes, double now_sec
   RankState state;
   state.beat_seconds = time_of(in.take<double>(), now_seconds);
   state.resident_bytes = in.take<std::int64_t>();
+  state.error_code = in.take<std::int32_t>();
   const auto error_bytes = in.take<std::uint32_t>();
   if (!in.good || error_bytes > in.bytes.size()) return std::nullopt;
   state.error = in.bytes.substr(0, error_bytes);
@@ -102,13 +129,30 @@ void ActivityLog::beat(double now_seconds, std::int64_t resident_bytes) {
 
 void ActivityLog::name_lane(std::size_t lane, std::int16_t axes, std::uint8_t direction) {
   if (lane >= kLanes) return;
-  lanes_[lane].axes.store(axes, kRelaxed);
+  lanes_[lane].axes_and_one.store(static_cast<std::int16_t>(axes + 1), kRelaxed);
   lanes_[lane].direction.store(direction, kRelaxed);
 }
 
-ActivityLog::Entry& ActivityLog::newest(std::size_t lane) {
-  const std::uint64_t count = lanes_[lane].count.load(kRelaxed);
+const ActivityLog::Entry& ActivityLog::newest(std::size_t lane) const {
+  const std::uint64_t count = lanes_[lane].count.load(std::memory_order_acquire);
   return lanes_[lane].ring[(count == 0 ? 0 : count - 1) % kRecent];
+}
+
+ActivityLog::Entry& ActivityLog::newest(std::size_t lane) {
+  return const_cast<Entry&>(std::as_const(*this).newest(lane));
+}
+
+double ActivityLog::waiting_since_seconds() const {
+  double earliest = 0;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    const Entry& entry = newest(lane);
+    const double started = entry.started_seconds.load(kRelaxed);
+    if (started == 0 || entry.ended_seconds.load(kRelaxed) != 0 ||
+        !should_be_short(entry.doing.load(kRelaxed)))
+      continue;
+    if (earliest == 0 || started < earliest) earliest = started;
+  }
+  return earliest;
 }
 
 void ActivityLog::issue(std::size_t lane, Doing doing, std::int32_t op, std::int64_t step,
@@ -133,8 +177,9 @@ void ActivityLog::end(std::size_t lane, double now_seconds) {
   if (lane < kLanes) newest(lane).ended_seconds.store(now_seconds, kRelaxed);
 }
 
-void ActivityLog::fail(std::string_view error) {
-  if (error_bytes_.load() != 0) return;
+void ActivityLog::fail(std::string_view error, int exit_code) {
+  std::int32_t none = 0;
+  if (!error_code_.compare_exchange_strong(none, exit_code)) return;
   const std::size_t size = std::min(error.size(), kErrorBytes);
   std::memcpy(error_.data(), error.data(), size);
   error_bytes_.store(static_cast<std::uint32_t>(size));
@@ -144,12 +189,13 @@ RankState ActivityLog::state() const {
   RankState state;
   state.beat_seconds = beat_seconds_.load();
   state.resident_bytes = resident_bytes_.load(kRelaxed);
+  state.error_code = error_code_.load(kRelaxed);
   state.error.assign(error_.data(), std::min<std::size_t>(error_bytes_.load(), kErrorBytes));
   for (const Lane& lane : lanes_) {
     const std::uint64_t count = lane.count.load(std::memory_order_acquire);
     if (count == 0) continue;
     auto& out = state.lanes.emplace_back();
-    out.axes = lane.axes.load(kRelaxed);
+    out.axes = static_cast<std::int16_t>(lane.axes_and_one.load(kRelaxed) - 1);
     out.direction = lane.direction.load(kRelaxed);
     for (std::uint64_t i = count > kRecent ? count - kRecent : 0; i < count; ++i) {
       const Entry& entry = lane.ring[i % kRecent];

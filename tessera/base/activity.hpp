@@ -48,11 +48,17 @@ struct RankState {
   std::int64_t resident_bytes = 0;
   std::vector<LaneState> lanes;  // the compute lane first
   std::string error;             // what it threw, if it has
+  std::int32_t error_code = 0;   // the exit code that belongs to it
   bool operator==(const RankState&) const = default;
 
   // What the main lane is at.
   const Activity* now() const;
+  // What says most about it: the main lane, or, where that only waits for another lane, what is under way there.
+  Activity busiest() const;
 };
+
+// Whether it should be over soon, unless something is wrong: all but computing and starting up.
+bool should_be_short(Doing doing);
 
 // Times are written as ages at `now_seconds`, so that a reader with another clock can place them on its own.
 std::string to_bytes(const RankState& state, double now_seconds);
@@ -73,10 +79,15 @@ class ActivityLog {
   void start(std::size_t lane, double now_seconds);
   void end(std::size_t lane, double now_seconds);
   // The first error stays.
-  void fail(std::string_view error);
+  void fail(std::string_view error, int exit_code);
+  bool has_failed() const { return error_bytes_ != 0; }
 
   RankState state() const;
   std::int64_t resident_bytes() const { return resident_bytes_; }
+  double beat_seconds() const { return beat_seconds_; }
+  // Since when the newest activity of a lane that should not last (reading, writing, waiting for others) is under way:
+  // of all lanes the earliest; 0: none is.
+  double waiting_since_seconds() const;
 
  private:
   struct Entry {
@@ -86,17 +97,19 @@ class ActivityLog {
     std::atomic<double> issued_seconds, started_seconds, ended_seconds;
   };
   struct Lane {
-    std::atomic<std::int16_t> axes;
+    std::atomic<std::int16_t> axes_and_one;  // so that zeroed memory is a compute lane
     std::atomic<std::uint8_t> direction;
     std::atomic<std::uint64_t> count;  // entries ever issued; 0: the lane is not used
     std::array<Entry, kRecent> ring;
   };
 
   Entry& newest(std::size_t lane);
+  const Entry& newest(std::size_t lane) const;
 
   std::atomic<double> beat_seconds_;
   std::atomic<std::int64_t> resident_bytes_;
   std::atomic<std::uint32_t> error_bytes_;
+  std::atomic<std::int32_t> error_code_;
   std::array<char, kErrorBytes> error_;
   std::array<Lane, kLanes> lanes_;
 };

@@ -30,15 +30,29 @@ TEST(ActivityLog, KeepsTheLastActivitiesOfEachLaneOldestFirst) {
   EXPECT_EQ(state.resident_bytes, 4096);
 }
 
+TEST(ActivityLog, OnlyWhatShouldBeShortCountsAsWaiting) {
+  const auto log = std::make_unique<ActivityLog>();
+  EXPECT_EQ(log->waiting_since_seconds(), 0);
+  log->issue(0, Doing::computing, 0, 1, 1);
+  log->start(0, 2);
+  log->issue(1, Doing::communicating, 1, 1, 3);
+  EXPECT_EQ(log->waiting_since_seconds(), 0);  // its turn has come, but it waits for this rank's own lane
+  log->start(1, 4);
+  EXPECT_EQ(log->waiting_since_seconds(), 4);
+  log->end(1, 5);
+  EXPECT_EQ(log->waiting_since_seconds(), 0);
+}
+
 TEST(ActivityLog, TheFirstErrorStays) {
   const auto log = std::make_unique<ActivityLog>();
-  log->fail("the cause");
-  log->fail("what followed");
+  log->fail("the cause", 2);
+  log->fail("what followed", 75);
   EXPECT_EQ(log->state().error, "the cause");
+  EXPECT_EQ(log->state().error_code, 2);
 }
 
 TEST(RankState, ReadsBackOnAnotherClock) {
-  RankState state{.beat_seconds = 99, .resident_bytes = 5, .lanes = {}, .error = "words"};
+  RankState state{.beat_seconds = 99, .resident_bytes = 5, .lanes = {}, .error = "words", .error_code = 70};
   state.lanes.push_back(
       {-1, 0, {{Doing::computing, 3, 2, 97, 98, 99}, {Doing::reading_data, -1, 3, 99, 0, 0}}});
   state.lanes.push_back({4, 1, {}});

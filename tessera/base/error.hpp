@@ -26,6 +26,7 @@ class PeerLost : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+inline constexpr int kExitNo = 1;  // not an error: the answer is no (verify: the layout is not equal)
 inline constexpr int kExitUserError = 2;
 inline constexpr int kExitBug = 70;
 inline constexpr int kExitPeerLost = 75;

@@ -118,7 +118,8 @@ void print(const Rounds& rounds, const spec::Run& run, std::int64_t parameters, 
 int bench_step_command(const Options& options) {
   const spec::Run run = load_run(options);
   refuse_what_bare_lacks(run);
-  return on_ranks(run, options, [&](const collective::Communicator& alone) {
+  return on_ranks(run, options, [&](const Rank& rank) {
+    const auto& alone = rank.communicator;
     const auto source = train::random_source(run.model);
     train::Session session(run, alone, source);
     bare::BareStep bare(bare_config(run));

@@ -6,6 +6,7 @@
 #include "tessera/cli/commands.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/schema.hpp"
+#include "tessera/tensor/told.hpp"
 
 namespace tessera::cli {
 
@@ -85,9 +86,10 @@ int dispatch(int argc, char** argv) {
 int run(int argc, char** argv) {
   try {
     return dispatch(argc, argv);
-  } catch (const std::exception& error) {
-    std::cerr << "tessera: " << error.what() << std::endl;
-    return exit_code(error);
+  } catch (...) {
+    const auto told = tensor::told(std::current_exception());
+    std::cerr << "tessera: " << told.text << std::endl;
+    return told.exit_code;
   }
 }
 

@@ -9,6 +9,10 @@
 
 #include "tessera/spec/spec.hpp"
 
+namespace tessera {
+class ActivityLog;
+class StopWord;
+}  // namespace tessera
 namespace tessera::collective {
 class Communicator;
 }
@@ -47,10 +51,21 @@ bool started_by_launcher();
 // disagreement is an error.
 spec::Run load_run(const Options& options);
 
+// What each rank is given.
+struct Rank {
+  const collective::Communicator& communicator;
+  ActivityLog* log = nullptr;                                 // where it writes what it is doing
+  StopWord* stop_word = nullptr;                              // asked before each step
+  std::function<std::vector<std::int64_t>()> resident_bytes;  // of the ranks that this one can see
+};
+
+// When a request to stop (Ctrl-C) ends the ranks: between_steps if the body asks the stop word.
+enum class Stops { at_once, between_steps };
+
 // Starts the ranks of the run and calls `body` on each, as processes or as threads; in a process
 // that a launcher started, joins it. Returns the exit code.
-int on_ranks(const spec::Run& run, const Options& options,
-             const std::function<void(const collective::Communicator&)>& body);
+int on_ranks(const spec::Run& run, const Options& options, const std::function<void(const Rank&)>& body,
+             Stops stops = Stops::at_once);
 
 // Parses the command line and runs a subcommand; errors are printed and become exit codes.
 int run(int argc, char** argv);

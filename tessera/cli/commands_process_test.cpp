@@ -1,78 +1,9 @@
 // Does the binary do what the README says? Runs it as a user would and reads what it prints.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
-#include "tessera/base/text.hpp"
+#include "tessera/cli/binary_fixture.hpp"
 #include "tessera/metrics/trace.hpp"
 
 namespace tessera::cli {
 namespace {
-
-struct Outcome {
-  int code = 0;
-  std::string out;  // standard output and error, as they came
-};
-
-class Binary : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / cat("tessera-cli-", getpid());
-    std::filesystem::create_directories(folder_);
-    std::ofstream(folder_ / "run.toml") << R"(
-[model]
-layers = 2
-hidden = 64
-heads = 4
-kv_heads = 2
-ffn = 96
-vocab = 256
-sequence = 32
-[data]
-path = "corpus/kjv.txt"
-[training]
-steps = 6
-global_batch = 8
-[layout]
-micro_batch = 2
-)";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const char* name) const { return (folder_ / name).string(); }
-
-  Outcome tessera(const std::string& arguments) const {
-    const char* binary = std::getenv("TESSERA_BINARY");
-    Outcome outcome;
-    FILE* pipe = popen(cat(binary ? binary : "build/release/tessera", " ", arguments, " 2>&1").c_str(), "r");
-    char buffer[4096];
-    while (const auto n = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.out.append(buffer, n);
-    const int status = pclose(pipe);
-    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return outcome;
-  }
-
-  // The number after "name": in a flat JSON text.
-  static double field(const std::string& json, const std::string& name) {
-    const auto at = json.find(cat("\"", name, "\": "));
-    EXPECT_NE(at, std::string::npos) << name << " is missing in " << json;
-    return at == std::string::npos ? 0 : std::atof(json.c_str() + at + name.size() + 4);
-  }
-
-  std::vector<double> losses() const {
-    std::ifstream file(path("out/metrics.jsonl"));
-    std::vector<double> out;
-    for (std::string line; std::getline(file, line);) out.push_back(field(line, "loss"));
-    return out;
-  }
-
-  std::filesystem::path folder_;
-};
 
 TEST_F(Binary, TrainsOnProcessesAsOnOne) {
   const std::string train = cat("train ", path("run.toml"), " --out ", path("out"));

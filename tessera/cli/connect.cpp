@@ -8,7 +8,10 @@
 namespace tessera::cli {
 
 std::unique_ptr<collective::Communicator> connect(const spec::Run& run, KeyStore& keys, const Seat& seat) {
-  const std::chrono::milliseconds timeout(static_cast<std::int64_t>(run.cluster.timeout_seconds * 1000));
+  // The launcher, or rank 0 of a joined job, notices first and knows more; this ends a rank whose watcher is stuck.
+  constexpr double kGraceSeconds = 10;
+  const std::chrono::milliseconds timeout(
+      static_cast<std::int64_t>((run.cluster.timeout_seconds + kGraceSeconds) * 1000));
   if (run.cluster.transport == spec::Transport::nccl)
     return collective::nccl_communicator(keys, seat.rank, seat.size, {seat.local_rank, seat.prefix, timeout});
   return std::make_unique<collective::GlooCommunicator>(

@@ -1,15 +1,128 @@
 #include "tessera/cli/joined.hpp"
 
-#include <chrono>
+#include <unistd.h>
 
-#include "tessera/base/text.hpp"
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "tessera/base/activity.hpp"
+#include "tessera/base/clock.hpp"
+#include "tessera/base/error.hpp"
 #include "tessera/cli/connect.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/launch/join_store.hpp"
 #include "tessera/launch/pin.hpp"
+#include "tessera/launch/pulse.hpp"
+#include "tessera/launch/vigil.hpp"
 #include "tessera/tensor/tensor.hpp"
+#include "tessera/tensor/told.hpp"
 
 namespace tessera::cli {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+void tell(const std::string& message) { std::fputs(message.c_str(), stderr); }
+
+// Ends this rank when the job is over for it: operations that wait for peers are broken off, and if that doesn't end
+// the process soon, it is ended.
+class Abort {
+ public:
+  explicit Abort(const collective::Communicator& communicator) : communicator_(communicator) {}
+
+  bool is_due() const { return since_seconds_ > 0; }
+  void begin() {
+    if (is_due()) return;
+    since_seconds_ = now_seconds();
+    communicator_.abort();
+  }
+  void end_if_stuck() const {
+    constexpr double kPatienceSeconds = 1.0;
+    if (is_due() && now_seconds() - since_seconds_ > kPatienceSeconds) _exit(kExitPeerLost);
+  }
+
+ private:
+  const collective::Communicator& communicator_;
+  std::atomic<double> since_seconds_ = 0;
+};
+
+// One rank's end of the watch: shows what it does, hears when the job is over.
+class Reporter {
+ public:
+  Reporter(launch::KeyClient& reports, const ActivityLog& log, Abort& abort, milliseconds timeout)
+      : reports_(reports), log_(log), abort_(abort), timeout_(timeout) {}
+
+  // Thread edge: of the pulse, or of main once that has failed.
+  void report() {
+    abort_.end_if_stuck();
+    try {
+      if (reports_.report(to_bytes(log_.state(), now_seconds()), timeout_)) abort_.begin();
+    } catch (const PeerLost& lost) {
+      if (!abort_.is_due() && !is_server_gone_.exchange(true))
+        tell(cat("tessera: rank 0, where all ranks meet, is gone or silent: ", lost.what(), "\n"));
+      abort_.begin();
+    }
+  }
+  bool is_server_gone() const { return is_server_gone_; }
+
+ private:
+  launch::KeyClient& reports_;
+  const ActivityLog& log_;
+  Abort& abort_;
+  milliseconds timeout_;
+  std::atomic<bool> is_server_gone_ = false;
+};
+
+// What rank 0 has besides: it watches all, and tells. Outlives the server, whose thread calls it.
+class Head {
+ public:
+  Head(int num_ranks, double timeout_seconds, launch::Words words)
+      : vigil_(num_ranks, timeout_seconds, std::move(words),
+               [this](const std::string& message) { judge(message); }) {}
+
+  launch::KeyServerCallbacks callbacks() {
+    return {.on_report = [this](int rank, std::string_view bytes) { vigil_.hear(rank, bytes); },
+            .on_lost = [this](int rank) { vigil_.lose(rank); }};
+  }
+  // Whom to tell that the job is over; null: nobody any more.
+  void serve_with(launch::KeyServer* server) {
+    const std::scoped_lock lock(mutex_);
+    server_ = server;
+  }
+
+ private:
+  void judge(const std::string& message) {
+    tell(message);
+    const std::scoped_lock lock(mutex_);
+    if (server_) server_->abort("the job has failed");
+  }
+
+  std::mutex mutex_;
+  launch::KeyServer* server_ = nullptr;
+  launch::Vigil vigil_;
+};
+
+class Serving {
+ public:
+  Serving(Head* head, launch::KeyServer* server) : head_(head) {
+    if (head_) head_->serve_with(server);
+  }
+  ~Serving() {
+    if (head_) head_->serve_with(nullptr);
+  }
+  Serving(const Serving&) = delete;
+  Serving& operator=(const Serving&) = delete;
+
+ private:
+  Head* head_;
+};
+
+}  // namespace
 
 std::optional<launch::Membership> joined_membership() {
   const auto environment = launch::process_environment();
@@ -18,22 +131,43 @@ std::optional<launch::Membership> joined_membership() {
   return launch::membership(environment);
 }
 
-void on_joined_rank(const spec::Run& run, const launch::Membership& membership,
-                    const std::function<void(const collective::Communicator&)>& body) {
+int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
+                   const std::function<void(const Rank&)>& body, launch::Words words) {
   // Before any thread is started: they inherit it.
   if (run.cluster.pin && !membership.is_bound)
     launch::pin_threads(membership.local_rank, membership.local_size);
   tensor::set_threads(1);
-  const std::chrono::milliseconds timeout(static_cast<std::int64_t>(run.cluster.timeout_seconds * 1000));
+  const milliseconds timeout(static_cast<std::int64_t>(run.cluster.timeout_seconds * 1000));
+  std::optional<Head> head;
+  if (membership.rank == 0)
+    head.emplace(membership.world_size, run.cluster.timeout_seconds, std::move(words));
   launch::JoinedStore store(
       membership,
-      launch::store_options(launch::process_environment(), run.cluster.store, run.cluster.key_file, timeout));
-  body(*connect(run, store.keys(),
-                {.rank = membership.rank,
-                 .size = membership.world_size,
-                 .local_rank = membership.local_rank,
-                 .prefix = cat(membership.job, "/", membership.generation),
-                 .address = store.host()}));
+      launch::store_options(launch::process_environment(), run.cluster.store, run.cluster.key_file, timeout),
+      head ? head->callbacks() : launch::KeyServerCallbacks());
+  const Serving serving(head ? &*head : nullptr, store.server());
+  const auto communicator = connect(run, store.keys(),
+                                    {.rank = membership.rank,
+                                     .size = membership.world_size,
+                                     .local_rank = membership.local_rank,
+                                     .prefix = cat(membership.job, "/", membership.generation),
+                                     .address = store.host()});
+  const auto log = std::make_unique<ActivityLog>();
+  Abort abort(*communicator);
+  Reporter reporter(store.reports(), *log, abort, timeout);
+  const launch::Pulse pulse(*log, [&reporter] { reporter.report(); });
+  try {
+    body({*communicator, log.get(), nullptr, [&log] { return std::vector{log->resident_bytes()}; }});
+    return 0;
+  } catch (...) {
+    const auto told = tensor::told(std::current_exception());
+    log->fail(told.text, told.exit_code);
+    reporter.report();
+    if (reporter.is_server_gone()) tell(cat("tessera: ", told.text, "\n"));
+    // Until rank 0 has told what happened, and the others have heard of it.
+    for (int i = 0; i < 20 && membership.rank == 0; ++i) std::this_thread::sleep_for(milliseconds(50));
+    return told.exit_code;
+  }
 }
 
 }  // namespace tessera::cli

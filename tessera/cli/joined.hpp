@@ -4,20 +4,19 @@
 #include <functional>
 #include <optional>
 
+#include "tessera/cli/commands.hpp"
 #include "tessera/launch/join.hpp"
+#include "tessera/launch/telling.hpp"
 #include "tessera/spec/spec.hpp"
-
-namespace tessera::collective {
-class Communicator;
-}
 
 namespace tessera::cli {
 
 // Nothing for a process that stands alone, or that our own launcher started.
 std::optional<launch::Membership> joined_membership();
 
-// Calls `body` as this rank of the job, once all ranks have met.
-void on_joined_rank(const spec::Run& run, const launch::Membership& membership,
-                    const std::function<void(const collective::Communicator&)>& body);
+// Calls `body` as this rank of the job, once all ranks have met. Returns the exit code; what went wrong is told by
+// rank 0, or by this rank when rank 0 is gone.
+int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
+                   const std::function<void(const Rank&)>& body, launch::Words words);
 
 }  // namespace tessera::cli

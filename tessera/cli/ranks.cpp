@@ -1,19 +1,27 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <optional>
 
+#include "tessera/base/activity.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/cli/commands.hpp"
 #include "tessera/cli/connect.hpp"
 #include "tessera/cli/joined.hpp"
+#include "tessera/cli/words.hpp"
 #include "tessera/collective/nccl.hpp"
 #include "tessera/collective/threads.hpp"
+#include "tessera/launch/board.hpp"
 #include "tessera/launch/key_client.hpp"
 #include "tessera/launch/pin.hpp"
+#include "tessera/launch/pulse.hpp"
+#include "tessera/launch/signals.hpp"
 #include "tessera/launch/spawn.hpp"
+#include "tessera/plan/compile.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/tensor/tensor.hpp"
+#include "tessera/tensor/told.hpp"
 
 namespace tessera::cli {
 
@@ -24,19 +32,57 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-void join_launcher(const spec::Run& run, const std::function<void(const collective::Communicator&)>& body) {
-  const int rank = std::stoi(environment("TESSERA_RANK"));
-  const int size = std::stoi(environment("TESSERA_WORLD_SIZE"));
+using Body = std::function<void(const Rank&)>;
+
+launch::Descriptor handed_down(const char* name) {
+  return launch::inherited_descriptor(environment(name).substr(3), name);
+}
+
+// Returns the exit code: the error is told by the launcher, which reads it from the board.
+int join_launcher(const spec::Run& run, const Body& body) {
+  const int rank = std::stoi(environment("TESSERA_RANK")),
+            size = std::stoi(environment("TESSERA_WORLD_SIZE"));
   if (run.cluster.pin) launch::pin_threads(rank, size);
   tensor::set_threads(1);
-  launch::KeyClient keys(
-      launch::inherited_descriptor(environment("TESSERA_STORE").substr(3), "TESSERA_STORE"), rank);
-  // Our launcher starts the ranks of one machine: the rank is the local one.
-  body(*connect(run, keys,
+  launch::Board board(handed_down("TESSERA_BOARD"), size);
+  ActivityLog& log = board.log(rank);
+  const launch::Pulse pulse(log);
+  try {
+    launch::KeyClient keys(handed_down("TESSERA_STORE"), rank);
+    // Our launcher starts the ranks of one machine: the rank is the local one.
+    const auto communicator =
+        connect(run, keys,
                 {.rank = rank,
                  .size = size,
                  .local_rank = rank,
-                 .prefix = cat(environment("TESSERA_JOB"), "/", environment("TESSERA_GENERATION"))}));
+                 .prefix = cat(environment("TESSERA_JOB"), "/", environment("TESSERA_GENERATION"))});
+    body({*communicator, &log, &board.stop_word(), [&board] { return board.resident_bytes(); }});
+    return 0;
+  } catch (...) {
+    const auto told = tensor::told(std::current_exception());
+    log.fail(told.text, told.exit_code);
+    return told.exit_code;
+  }
+}
+
+// Ranks of this process; a request to stop is taken by a handler.
+int run_here(const spec::Run& run, const Body& body, Stops stops) {
+  const int ranks = static_cast<int>(run.layout.ranks());
+  launch::Board board(ranks);
+  const launch::Pulse pulse(board.log(0));
+  std::optional<launch::StopOnSignals> handler;
+  if (stops == Stops::between_steps) handler.emplace(board.stop_word());
+  const auto run_one = [&](const collective::Communicator& communicator) {
+    body({communicator, &board.log(communicator.rank()), &board.stop_word(),
+          [&board] { return std::vector{board.log(0).resident_bytes()}; }});
+  };
+  if (run.cluster.transport == spec::Transport::nccl) {
+    MemoryKeyStore nobody;
+    run_one(*connect(run, nobody, {}));
+  } else {
+    collective::run_ranks(ranks, run_one);
+  }
+  return handler ? handler->exit_code() : 0;
 }
 
 }  // namespace
@@ -64,33 +110,22 @@ spec::Run load_run(const Options& options) {
   return run;
 }
 
-int on_ranks(const spec::Run& run, const Options& options,
-             const std::function<void(const collective::Communicator&)>& body) {
+int on_ranks(const spec::Run& run, const Options& options, const Body& body, Stops stops) {
   tensor::keep_freed_memory();
-  if (started_by_launcher()) {
-    join_launcher(run, body);
-    return 0;
-  }
-  if (const auto joined = joined_membership()) {
-    on_joined_rank(run, *joined, body);
-    return 0;
-  }
+  if (started_by_launcher()) return join_launcher(run, body);
+  if (const auto joined = joined_membership())
+    return on_joined_rank(run, *joined, body, words_of([run] { return plan::compile(run); }));
   const int ranks = static_cast<int>(run.layout.ranks());
-  if (ranks == 1 && run.cluster.transport == spec::Transport::nccl) {
-    MemoryKeyStore nobody;
-    body(*connect(run, nobody, {}));
-    return 0;
-  }
-  if (ranks == 1 || run.cluster.transport == spec::Transport::threads) {
-    collective::run_ranks(ranks, body);
-    return 0;
-  }
+  if (ranks == 1 || run.cluster.transport == spec::Transport::threads) return run_here(run, body, stops);
   setenv(kStartedAt, cat(options.main_seconds).c_str(), 1);
   launch::SpawnOptions spawn;
   spawn.num_ranks = ranks;
   spawn.command = options.argv;
   spawn.command.front() = "/proc/self/exe";
   spawn.job = cat("local-", getpid());
+  spawn.timeout_seconds = run.cluster.timeout_seconds;
+  spawn.words = words_of([run] { return plan::compile(run); });
+  spawn.stops_between_steps = stops == Stops::between_steps;
   return launch::run_local_ranks(spawn);
 }
 

@@ -58,16 +58,20 @@ int train_command(const Options& options) {
   const spec::Run run = load_run(options);
   const std::string name = std::filesystem::path(options.file).stem().string();
   const std::string folder = options.out.empty() ? cat("runs/", name) : options.out;
-  return on_ranks(run, options, [&](const collective::Communicator& communicator) {
-    const auto summary = train::train(run, communicator,
+  const auto body = [&](const Rank& rank) {
+    const auto summary = train::train(run, rank.communicator,
                                       {.name = name,
                                        .folder = folder,
                                        .trace = options.trace,
                                        .lines = !options.json,
                                        .prometheus_port = options.prometheus_port,
-                                       .start = start_of(options)});
-    if (communicator.rank() == 0) print_summary(summary, folder, options.json);
-  });
+                                       .resident_bytes = rank.resident_bytes,
+                                       .start = start_of(options),
+                                       .log = rank.log,
+                                       .stop_word = rank.stop_word});
+    if (rank.communicator.rank() == 0) print_summary(summary, folder, options.json);
+  };
+  return on_ranks(run, options, body, Stops::between_steps);
 }
 
 }  // namespace tessera::cli

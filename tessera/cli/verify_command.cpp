@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "tessera/base/error.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/cli/commands.hpp"
 #include "tessera/metrics/field.hpp"
@@ -9,8 +10,6 @@
 namespace tessera::cli {
 
 namespace {
-
-constexpr int kExitNotEqual = 1;
 
 metrics::Record to_record(const train::Verification& v) {
   std::vector<metrics::Record> tensors;
@@ -31,9 +30,9 @@ int verify_command(const Options& options) {
   spec::Run run = load_run(options);
   run.cluster.transport = options.procs == 0 ? spec::Transport::threads : spec::Transport::gloo;
   bool passed = true;
-  const int code = on_ranks(run, options, [&](const collective::Communicator& communicator) {
-    const auto verification = train::verify(run, communicator);
-    if (communicator.rank() != 0) return;
+  const int code = on_ranks(run, options, [&](const Rank& rank) {
+    const auto verification = train::verify(run, rank.communicator);
+    if (rank.communicator.rank() != 0) return;
     passed = verification.passed();
     std::fputs(
         (options.json ? metrics::json_object(to_record(verification)) + "\n" : train::to_text(verification))
@@ -41,7 +40,7 @@ int verify_command(const Options& options) {
         stdout);
     std::fflush(stdout);
   });
-  return code != 0 ? code : passed ? 0 : kExitNotEqual;
+  return code != 0 ? code : passed ? 0 : kExitNo;
 }
 
 }  // namespace tessera::cli

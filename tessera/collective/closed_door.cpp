@@ -18,9 +18,8 @@ int socket_option(int descriptor, int option) {
   return getsockopt(descriptor, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
 }
 
-}  // namespace
-
-std::set<int> listening_sockets() {
+template <typename Predicate>
+std::set<int> tcp_sockets(const Predicate& is_wanted) {
   std::set<int> found;
   DIR* folder = opendir("/proc/self/fd");
   CHECK(folder, "no /proc/self/fd");
@@ -28,11 +27,28 @@ std::set<int> listening_sockets() {
     if (entry->d_name[0] == '.') continue;
     const int descriptor = std::atoi(entry->d_name);
     const int family = socket_option(descriptor, SO_DOMAIN);
-    if ((family == AF_INET || family == AF_INET6) && socket_option(descriptor, SO_ACCEPTCONN) == 1)
-      found.insert(descriptor);
+    if ((family == AF_INET || family == AF_INET6) && is_wanted(descriptor)) found.insert(descriptor);
   }
   closedir(folder);
   return found;
+}
+
+}  // namespace
+
+std::set<int> listening_sockets() {
+  return tcp_sockets([](int descriptor) { return socket_option(descriptor, SO_ACCEPTCONN) == 1; });
+}
+
+std::set<int> connected_sockets() {
+  return tcp_sockets([](int descriptor) {
+    sockaddr_storage address;
+    socklen_t size = sizeof(address);
+    return getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  });
+}
+
+void break_off(const std::set<int>& sockets) {
+  for (const int socket : sockets) shutdown(socket, SHUT_RDWR);
 }
 
 void close_to_strangers(const std::set<int>& sockets) {

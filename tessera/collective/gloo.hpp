@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <map>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "tessera/base/key_store.hpp"
@@ -26,6 +28,8 @@ class GlooCommunicator final : public Communicator {
   GlooCommunicator(KeyStore& store, int rank, int size, GlooOptions options = {});
   // How many exchanges with the store all make_groups calls have cost so far.
   int num_exchanges() const { return num_exchanges_; }
+  // Breaks off the connections of all groups.
+  void abort() const override;
 
  private:
   std::vector<std::shared_ptr<Link>> connect(const std::vector<std::vector<int>>& rank_lists) const override;
@@ -34,6 +38,8 @@ class GlooCommunicator final : public Communicator {
   GlooOptions options_;
   mutable std::map<std::vector<int>, int> num_made_;
   mutable int num_exchanges_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::set<int> sockets_;  // of all groups; guarded by mutex_
 };
 
 }  // namespace tessera::collective

@@ -109,7 +109,7 @@ std::vector<std::shared_ptr<Link>> GlooCommunicator::connect(
   if (rank_lists.empty()) return {};
   const auto batch =
       std::make_shared<KeyBatch>(store_, static_cast<int>(rank_lists.size()), options_.timeout);
-  const auto listening_before = listening_sockets();
+  const auto listening_before = listening_sockets(), connected_before = connected_sockets();
   const auto device = listen_on(options_.address);  // one socket and one event thread for all groups
   std::set<int> listening;
   std::ranges::set_difference(listening_sockets(), listening_before,
@@ -140,7 +140,14 @@ std::vector<std::shared_ptr<Link>> GlooCommunicator::connect(
   for (const auto& error : errors)
     if (error) std::rethrow_exception(error);
   close_to_strangers(listening);
+  const std::scoped_lock lock(mutex_);
+  std::ranges::set_difference(connected_sockets(), connected_before, std::inserter(sockets_, sockets_.end()));
   return links;
+}
+
+void GlooCommunicator::abort() const {
+  const std::scoped_lock lock(mutex_);
+  break_off(sockets_);
 }
 
 }  // namespace tessera::collective

@@ -5,6 +5,8 @@
 
 #include <c10/core/Device.h>
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -43,6 +45,8 @@ class Group {
   // Returns at once with the values copied: never waits for the receiver. Equal tags arrive in order.
   void send(const at::Tensor& t, int to, int tag) const;
   void receive(at::Tensor& t, int from, int tag) const;
+  // Waits until the sends are received or the patience is over; returns how many are not.
+  std::size_t unfinished_sends(std::chrono::milliseconds patience) const;
   void barrier() const;
 
   // A copy whose sums leave out this member's part: for tests that must notice a lost contribution.
@@ -64,6 +68,9 @@ class Communicator {
   int size() const { return size_; }
   // Where tensors lie that the groups of this rank can take.
   c10::Device device() const { return device_; }
+  // Ends operations that wait for a peer, here and there, with PeerLost, where the transport has a way to. Any thread may
+  // call it while the groups live.
+  virtual void abort() const {}
 
  private:
   friend std::vector<Group> make_groups(const Communicator&, const std::vector<std::vector<int>>&);

@@ -167,6 +167,10 @@ void Group::receive(Tensor& t, int from, int tag) const {
   });
 }
 
+std::size_t Group::unfinished_sends(std::chrono::milliseconds patience) const {
+  return link_->outbox.wait(patience);
+}
+
 void Group::barrier() const {
   if (size() == 1) return;
   finish(*link_, "barrier", [&] { return link_->backend->barrier(c10d::BarrierOptions()); });

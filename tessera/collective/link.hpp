@@ -2,6 +2,7 @@
 // Backend.hpp.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -28,6 +29,8 @@ class Outbox {
   void keep(c10::intrusive_ptr<c10d::Work> send);
   // Throws PeerLost if a send has failed by now.
   void check() const;
+  // Waits until all sends are through or the patience is over; returns how many are not. Throws as check().
+  std::size_t wait(std::chrono::milliseconds patience);
 
  private:
   void wait_for_sends();
@@ -35,6 +38,7 @@ class Outbox {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<c10::intrusive_ptr<c10d::Work>> sends_;
+  std::size_t num_under_way_ = 0;  // with the one that is waited for
   bool closing_ = false;
   std::optional<std::string> failure_;  // of the first send that failed
   std::thread thread_;

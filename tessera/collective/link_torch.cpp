@@ -20,6 +20,7 @@ void Outbox::keep(c10::intrusive_ptr<c10d::Work> send) {
   if (send->isCompleted() && send->isSuccess()) return;
   std::scoped_lock lock(mutex_);
   sends_.push_back(std::move(send));
+  ++num_under_way_;
   if (!thread_.joinable()) thread_ = std::thread([this] { wait_for_sends(); });
   changed_.notify_all();
 }
@@ -27,6 +28,16 @@ void Outbox::keep(c10::intrusive_ptr<c10d::Work> send) {
 void Outbox::check() const {
   std::scoped_lock lock(mutex_);
   if (failure_) throw PeerLost(cat("an earlier send failed: ", *failure_));
+}
+
+std::size_t Outbox::wait(std::chrono::milliseconds patience) {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, patience, [&] { return num_under_way_ == 0 || failure_; });
+    if (!failure_) return num_under_way_;
+  }
+  check();
+  return 0;
 }
 
 void Outbox::wait_for_sends() {
@@ -45,6 +56,8 @@ void Outbox::wait_for_sends() {
     }
     lock.lock();
     if (!failure_) failure_ = failure;
+    --num_under_way_;
+    changed_.notify_all();
   }
 }
 

@@ -34,7 +34,12 @@ Executor::Executor(const Parts& parts)
   numbers_.resize(tables_.numbers.size());
   loss_sums_.resize(tables_.numbers.size());
   times_.resize(sequence_.ops.size());
-  for (const Op& op : sequence_.ops) ends_.push_back(program::effects(op, tables_).ends);
+  sends_along_.resize(tables_.axis_sets.size());
+  for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i) {
+    const Op& op = sequence_.ops[i];
+    ends_.push_back(program::effects(op, tables_).ends);
+    if (op.what == What::send) sends_along_[static_cast<std::size_t>(op.along)].push_back(i);
+  }
 }
 
 Executor::~Executor() = default;
@@ -48,6 +53,7 @@ StepReport Executor::step(const StepInput& input) {
   summed_.assign(numbers_.size(), false);
   for (auto& bucket : parts_.buckets) bucket.begin_step();
   lanes_.step();
+  finish_sends();
   input_ = nullptr;
   StepReport report;
   report.tokens = number(Role::tokens);
@@ -101,9 +107,13 @@ void Executor::run(std::uint32_t index) {
     case What::free:
       end(program::named_cell(op));
       break;
-    case What::recompute:
     case What::send:
+      send(op);
+      break;
     case What::receive:
+      receive(op);
+      break;
+    case What::recompute:
     case What::exchange:
     case What::offload:
     case What::fetch:
@@ -204,6 +214,62 @@ void Executor::sum(const Op& op) {
     value = cell.item<double>();
   }
   numbers_[op.item] = value;
+}
+
+Tensor& Executor::held(const Cell& cell) {
+  CHECK(cell.kind == CellKind::value || cell.kind == CellKind::gradient,
+        "only values and gradients are sent");
+  return (cell.kind == CellKind::value ? values_ : gradients_)[at(cell.item, cell.micro)];
+}
+
+namespace {
+
+// Both ends derive it from the cell. Micro-batches of neighbours are equally empty, so both skip an empty one.
+int tag_of(const Cell& cell, std::int32_t num_micro) {
+  const auto index = static_cast<std::int32_t>(cell.item) * num_micro + cell.micro;
+  return 2 * index + (cell.kind == CellKind::gradient ? 1 : 0);
+}
+
+}  // namespace
+
+void Executor::send(const Op& op) {
+  if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
+  const Cell cell = program::named_cell(op);
+  const auto& group = parts_.groups[static_cast<std::size_t>(op.along)];
+  group.send(held(cell), group.rank() + op.hop, tag_of(cell, tables_.num_micro));
+}
+
+void Executor::receive(const Op& op) {
+  const auto& batch = input_->micro_batches[static_cast<std::size_t>(op.micro)];
+  if (batch.samples == 0) return;
+  const Cell cell = program::named_cell(op);
+  const auto& value = tables_.values[cell.item];
+  const auto& group = parts_.groups[static_cast<std::size_t>(op.along)];
+  Tensor arrived =
+      tensor::empty({batch.tokens_T.numel(), value.channels}, shard::to_torch(value.dtype), parts_.device);
+  group.receive(arrived, group.rank() + op.hop, tag_of(cell, tables_.num_micro));
+  held(cell) = arrived;
+}
+
+// A step is over when its sends are received: what is on its way stays bounded, and a receive that never comes is
+// noticed in the step that lacks it.
+void Executor::finish_sends() {
+  constexpr std::chrono::milliseconds kLook{20};
+  ++num_steps_;
+  for (std::size_t set = 0; set < sends_along_.size(); ++set) {
+    const auto& sends = sends_along_[set];
+    std::size_t told = 0;  // how many were under way when it was last written down
+    while (!sends.empty()) {
+      const std::size_t left = parts_.groups[set].unfinished_sends(kLook);
+      if (parts_.log && told != 0 && left != told) parts_.log->end(0, now_seconds());
+      if (left == 0) break;
+      if (!parts_.log || left == told) continue;
+      const auto op = sends[sends.size() - std::min(left, sends.size())];
+      parts_.log->issue(0, Doing::sending, static_cast<std::int32_t>(op), num_steps_, now_seconds());
+      parts_.log->start(0, now_seconds());
+      told = left;
+    }
+  }
 }
 
 void Executor::update(const Op& op) {

@@ -66,6 +66,10 @@ class Executor {
   void backward(const program::Op& op, bool with_weights);
   void reduce(const program::Op& op);
   void sum(const program::Op& op);
+  void send(const program::Op& op);
+  void receive(const program::Op& op);
+  void finish_sends();
+  tensor::Tensor& held(const program::Cell& cell);
   double partial(program::Role role) const;
   void update(const program::Op& op);
   void end(const program::Cell& cell);
@@ -84,6 +88,8 @@ class Executor {
   std::vector<char> summed_;  // by number: a sum of this step was made
   const StepInput* input_ = nullptr;
   std::vector<OpTime> times_;
+  std::vector<std::vector<std::uint32_t>> sends_along_;  // by axis set: ops
+  std::int64_t num_steps_ = 0;
   Lanes lanes_;  // last: its threads use everything above
 
  public:

@@ -6,6 +6,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/tensor/tensor.hpp"
+#include "tessera/tensor/told.hpp"
 
 namespace tessera::engine {
 
@@ -118,6 +119,11 @@ void Lanes::stop(std::exception_ptr error) {
     if (stopped_) return;
     error_ = error;
     stopped_ = true;
+  }
+  // Now, not when the stack is unwound: that may wait for a lane that waits for a peer.
+  if (error && log_) {
+    const auto told = tensor::told(error);
+    log_->fail(told.text, told.exit_code);
   }
   for (std::size_t i = 0; i < sequence_.ops.size(); ++i) {
     done_[i].store(kForever);

@@ -8,13 +8,15 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
+#include <utility>
 
 #include "tessera/base/error.hpp"
 
 namespace tessera::launch {
 namespace {
 
-constexpr std::size_t kTailBytes = 64 << 10;
+constexpr std::size_t kLongestLine = 64 << 10;  // longer ones are told in pieces
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> out;
@@ -24,8 +26,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }
 
 // Between fork and exec only calls that are safe there: the parent may have threads.
-[[noreturn]] void become(char* const* argv, char* const* envp, int errors, int null_input, int inherited,
-                         pid_t parent) {
+[[noreturn]] void become(char* const* argv, char* const* envp, int errors, int null_input,
+                         std::span<const int> inherited, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // the parent died before the line above
@@ -34,7 +36,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   dup2(null_input, STDIN_FILENO);
   dup2(errors, STDERR_FILENO);
-  fcntl(inherited, F_SETFD, 0);
+  for (const int number : inherited) fcntl(number, F_SETFD, 0);
   execvpe(argv[0], argv, envp);
   const char* reason = strerrordesc_np(errno);
   for (const char* part : {"cannot start ", static_cast<const char*>(argv[0]), ": ", reason, "\n"})
@@ -45,17 +47,18 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }  // namespace
 
 Child::Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-             const Descriptor& inherited) {
+             const std::vector<const Descriptor*>& inherited) {
   int ends[2];
   CHECK(pipe2(ends, O_CLOEXEC) == 0, system_reason());
   errors_ = Descriptor(ends[0]);
   const Descriptor write_end(ends[1]), null_input(open("/dev/null", O_RDONLY | O_CLOEXEC));
   fcntl(errors_.number(), F_SETFL, O_NONBLOCK);
   const auto argv = pointers(command), envp = pointers(environment);
+  std::vector<int> numbers;
+  for (const auto* descriptor : inherited) numbers.push_back(descriptor->number());
   const pid_t parent = getpid();
   pid_ = fork();
-  if (pid_ == 0)
-    become(argv.data(), envp.data(), write_end.number(), null_input.number(), inherited.number(), parent);
+  if (pid_ == 0) become(argv.data(), envp.data(), write_end.number(), null_input.number(), numbers, parent);
   if (pid_ < 0) throw UserError(cat("cannot start a process: ", system_reason()));
   setpgid(pid_, pid_);  // here too: a signal to the group must not come before the group exists
 }
@@ -67,9 +70,21 @@ void Child::collect_errors() {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
     if (count <= 0) return errors_.reset();
-    tail_.append(buffer, static_cast<std::size_t>(count));
-    if (tail_.size() > 2 * kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);
+    unread_.append(buffer, static_cast<std::size_t>(count));
   }
+}
+
+std::vector<std::string> Child::take_error_lines(bool all) {
+  std::vector<std::string> lines;
+  std::size_t begin = 0;
+  for (auto end = unread_.find('\n'); end != unread_.npos; end = unread_.find('\n', begin)) {
+    lines.push_back(unread_.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  unread_.erase(0, begin);
+  if ((all || unread_.size() > kLongestLine) && !unread_.empty())
+    lines.push_back(std::exchange(unread_, std::string()));
+  return lines;
 }
 
 const std::optional<Ending>& Child::ending() {

@@ -1,4 +1,4 @@
-// What does the launcher know of one rank? Its process, its kept stderr and how it ended.
+// What does the launcher know of one rank? Its process, its stderr and how it ended.
 #pragma once
 
 #include <sys/types.h>
@@ -19,16 +19,18 @@ struct Ending {
 class Child {
  public:
   // Starts the process in a group of its own; it dies with the calling thread. Of the descriptors that are closed on
-  // exec it keeps `inherited`, under the same number. Throws UserError when it can't fork.
+  // exec it keeps `inherited`, under the same numbers. Throws UserError when it can't fork.
   Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-        const Descriptor& inherited);
+        const std::vector<const Descriptor*>& inherited);
   Child(Child&&) noexcept = default;
 
   // -1 once its stderr is closed.
   int errors_descriptor() const { return errors_.number(); }
   // Reads what there is.
   void collect_errors();
-  const std::string& errors() const { return tail_; }
+  // The whole lines among it, each once; with `all` also what is left of one.
+  std::vector<std::string> take_error_lines(bool all);
+  pid_t process() const { return pid_; }
 
   // How it ended, if it has; whatever it left behind in its process group is killed.
   const std::optional<Ending>& ending();
@@ -38,7 +40,7 @@ class Child {
  private:
   pid_t pid_ = -1;
   Descriptor errors_;
-  std::string tail_;
+  std::string unread_;  // of its stderr
   std::optional<Ending> ending_;
 };
 

@@ -58,12 +58,12 @@ TEST_F(JoinedStoreTest, RanksOfOneHostMeetInAnyOrderAndLeaveNothing) {
       JoinedStore store(member(rank), {.timeout = 20s});
       EXPECT_EQ(store.host(), "127.0.0.1");
       EXPECT_EQ(store.server() != nullptr, rank == 0);
-      EXPECT_EQ(store.reports().report("here"), std::nullopt);
+      EXPECT_EQ(store.reports().report("here", 10s), std::nullopt);
       const auto values = store.keys().exchange({{cat(rank), cat("of ", rank)}}, {"0", "1", "2"}, 10s);
       EXPECT_EQ(values, (std::vector<std::string>{"of 0", "of 1", "of 2"}));
       // Rank 0 is done first, and stays until the others are.
       if (rank != 0) std::this_thread::sleep_for(50ms);
-      EXPECT_EQ(store.reports().report("done"), std::nullopt);
+      EXPECT_EQ(store.reports().report("done", 10s), std::nullopt);
     });
   for (auto& rank : ranks) rank.join();
   EXPECT_TRUE(left().empty());

@@ -65,9 +65,9 @@ std::string KeyClient::receive_exactly(std::size_t num_bytes, double deadline_se
   return bytes;
 }
 
-Reply KeyClient::ask(const Request& request, milliseconds timeout) {
+Reply KeyClient::ask(const Request& request, milliseconds patience) {
   std::scoped_lock lock(mutex_);
-  const double deadline_seconds = now_seconds() + std::chrono::duration<double>(timeout + kGrace).count();
+  const double deadline_seconds = now_seconds() + std::chrono::duration<double>(patience).count();
   // A server that refuses may close before it has read all; its words are still there to be read.
   send_all(encode(request), deadline_seconds);
   const std::uint32_t length = body_bytes(receive_exactly(kLengthBytes, deadline_seconds));
@@ -76,7 +76,7 @@ Reply KeyClient::ask(const Request& request, milliseconds timeout) {
   if (!reply) throw PeerLost("the key server sent a malformed reply");
   const std::string words = join(reply->texts, ", ");
   if (reply->kind == Reply::Kind::missing)
-    throw PeerLost(cat("no peer wrote ", words, " within ", timeout.count(), " ms"));
+    throw PeerLost(cat("no peer wrote ", words, " within ", request.timeout_milliseconds, " ms"));
   if (reply->kind == Reply::Kind::refused) throw PeerLost(cat("the key server refused: ", words));
   return *reply;
 }
@@ -84,16 +84,16 @@ Reply KeyClient::ask(const Request& request, milliseconds timeout) {
 std::vector<std::string> KeyClient::exchange(const KeyValues& puts, const std::vector<std::string>& wanted,
                                              milliseconds timeout) {
   const Request request{.timeout_milliseconds = timeout.count(), .puts = puts, .keys = wanted};
-  const Reply reply = ask(request, timeout);
+  const Reply reply = ask(request, timeout + kGrace);
   if (reply.kind == Reply::Kind::lost) throw PeerLost(join(reply.texts, ", "));
   if (reply.texts.size() != wanted.size())
     throw PeerLost("the key server answered with another number of values");
   return reply.texts;
 }
 
-std::optional<std::string> KeyClient::report(std::string_view bytes) {
+std::optional<std::string> KeyClient::report(std::string_view bytes, milliseconds timeout) {
   const Request request{.kind = Request::Kind::report, .report = std::string(bytes)};
-  const Reply reply = ask(request, milliseconds(0));
+  const Reply reply = ask(request, timeout);
   if (reply.kind == Reply::Kind::lost) return join(reply.texts, ", ");
   return std::nullopt;
 }

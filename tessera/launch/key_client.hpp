@@ -25,15 +25,15 @@ class KeyClient final : public KeyStore {
   std::vector<std::string> exchange(const KeyValues& puts, const std::vector<std::string>& wanted,
                                     std::chrono::milliseconds timeout) override;
   // Hands bytes to the server's on_report; returns why the job was aborted, if it was. Throws PeerLost when the server
-  // is gone.
-  std::optional<std::string> report(std::string_view bytes);
+  // is gone or has not answered in time.
+  std::optional<std::string> report(std::string_view bytes, std::chrono::milliseconds timeout);
 
  private:
   // Both return false when the connection is gone or the time is over.
   bool send_all(std::string_view bytes, double deadline_seconds);
   bool wait_for(short events, double deadline_seconds);
   std::string receive_exactly(std::size_t num_bytes, double deadline_seconds);
-  Reply ask(const Request& request, std::chrono::milliseconds timeout);
+  Reply ask(const Request& request, std::chrono::milliseconds patience);
 
   std::mutex mutex_;
   std::unique_ptr<Channel> channel_;

@@ -191,10 +191,10 @@ TEST(Rendezvous, ReportsReachTheServerAndBringBackWhyTheJobWasAborted) {
     reports.emplace_back(rank, bytes);
   }});
   KeyClient two(server.connect(), 2), five(server.connect(), 5);
-  EXPECT_EQ(two.report("step 7"), std::nullopt);
-  EXPECT_EQ(five.report(std::string("\0", 1)), std::nullopt);
+  EXPECT_EQ(two.report("step 7", 10s), std::nullopt);
+  EXPECT_EQ(five.report(std::string("\0", 1), 10s), std::nullopt);
   server.abort("rank 5 hangs");
-  EXPECT_EQ(two.report(""), "rank 5 hangs");
+  EXPECT_EQ(two.report("", 10s), "rank 5 hangs");
   std::scoped_lock lock(mutex);
   EXPECT_EQ(reports,
             (std::vector<std::pair<int, std::string>>{{2, "step 7"}, {5, std::string("\0", 1)}, {2, ""}}));
@@ -204,7 +204,7 @@ TEST(Rendezvous, ReportsPassWhileAnExchangeOfTheSameRankWaits) {
   KeyServer server;
   KeyClient exchanges(server.connect(), 0), reports(server.connect(), 0);
   std::thread waiting([&] { exchanges.exchange({}, {"late"}, 60s); });
-  EXPECT_EQ(reports.report("waiting"), std::nullopt);
+  EXPECT_EQ(reports.report("waiting", 10s), std::nullopt);
   reports.exchange({{"late", ""}}, {}, 1s);
   waiting.join();
 }

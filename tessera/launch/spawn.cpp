@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/launch/board.hpp"
 #include "tessera/launch/child.hpp"
 #include "tessera/launch/key_server.hpp"
 
@@ -47,29 +49,23 @@ class SignalMailbox {
   Descriptor descriptor_;
 };
 
-std::vector<std::string> environment_of(int rank, const SpawnOptions& options, const Descriptor& store) {
+std::vector<std::string> environment_of(int rank, const SpawnOptions& options, const Descriptor& store,
+                                        const Descriptor& board) {
   std::vector<std::string> out;
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text(*entry);
     const auto is_ours = [&](std::string_view name) { return text.starts_with(name); };
-    const auto ours = {
-        "TESSERA_RANK=", "TESSERA_WORLD_SIZE=", "TESSERA_STORE=", "TESSERA_JOB=", "TESSERA_GENERATION="};
+    const auto ours = {"TESSERA_RANK=",  "TESSERA_WORLD_SIZE=", "TESSERA_STORE=",
+                       "TESSERA_BOARD=", "TESSERA_JOB=",        "TESSERA_GENERATION="};
     if (std::ranges::none_of(ours, is_ours)) out.emplace_back(text);
   }
   out.push_back(cat("TESSERA_RANK=", rank));
   out.push_back(cat("TESSERA_WORLD_SIZE=", options.num_ranks));
   out.push_back(cat("TESSERA_STORE=fd:", store.number()));
+  out.push_back(cat("TESSERA_BOARD=fd:", board.number()));
   out.push_back(cat("TESSERA_JOB=", options.job));
   out.push_back(cat("TESSERA_GENERATION=", options.generation));
   return out;
-}
-
-std::string last_line(std::string_view text) {
-  const auto end = text.find_last_not_of('\n');
-  if (end == text.npos) return "";
-  text = text.substr(0, end + 1);
-  const auto before = text.rfind('\n');
-  return std::string(before == text.npos ? text : text.substr(before + 1));
 }
 
 void tell(int descriptor, std::string_view text) {
@@ -94,28 +90,51 @@ void reserve_descriptors(int num_ranks) {
   CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0, system_reason());
 }
 
+// Stopped by a signal or a debugger?
+bool is_stopped(pid_t process) {
+  std::ifstream in(cat("/proc/", process, "/stat"));
+  std::string text;
+  std::getline(in, text);
+  const auto name_end = text.rfind(')');  // the name may hold anything
+  return name_end != text.npos && name_end + 2 < text.size() &&
+         (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
+}
+
 class Job {
  public:
-  explicit Job(const SpawnOptions& options) : options_(options) {}
+  explicit Job(const SpawnOptions& options)
+      : options_(options),
+        board_(options.num_ranks),
+        stopped_since_seconds_(static_cast<std::size_t>(options.num_ranks)) {}
 
   int run() {
     for (int rank = 0; rank < options_.num_ranks; ++rank) {
       const Descriptor store = server_.connect();
-      children_.emplace_back(options_.command, environment_of(rank, options_, store), store);
+      children_.emplace_back(options_.command, environment_of(rank, options_, store, board_.descriptor()),
+                             std::vector<const Descriptor*>{&store, &board_.descriptor()});
     }
+    started_seconds_ = now_seconds();
     while (count_running() > 0) {
       look_for_failure();
+      look_for_hang();
       end_if_due();
       wait_for_news();
     }
     look_for_failure();
-    tell_all();
-    if (request_) return 128 + request_;
-    return first_ ? ending(*first_).code : 0;
+    for (std::size_t rank = 0; rank < children_.size(); ++rank) pass_on_errors(rank, true);
+    tell(options_.report_descriptor, message());
+    if (hang_) return kExitPeerLost;
+    if (request_ && (!first_ || first_->ending.signal)) return 128 + request_;
+    return first_ ? job_exit_code(first_->ending) : 0;
   }
 
  private:
-  const Ending& ending(std::size_t rank) { return *children_[rank].ending(); }
+  struct Failure {
+    int rank = 0;
+    Ending ending;
+  };
+
+  bool is_ending() const { return ending_since_seconds_ >= 0; }
 
   int count_running() {
     return static_cast<int>(std::ranges::count_if(children_, [](Child& child) { return !child.ending(); }));
@@ -123,70 +142,127 @@ class Job {
 
   // A rank that lost a peer may end before the peer that was lost: it counts as first only if no other cause is seen.
   void look_for_failure() {
-    if (request_ || ending_since_seconds_ >= 0) return;
-    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
-      const auto& end = children_[rank].ending();
-      if (!end || end->code == 0) continue;
-      if (!first_ || (ending(*first_).code == kExitPeerLost && end->code != kExitPeerLost)) first_ = rank;
-      if (failed_since_seconds_ < 0) failed_since_seconds_ = now_seconds();
+    if (is_ending()) return;
+    for (int rank = 0; rank < options_.num_ranks; ++rank) {
+      const auto end = failure_of(rank);
+      if (!end) continue;
+      if (!first_) scene_ = {board_.states(), now_seconds()};
+      if (!first_ || (first_->ending.code == kExitPeerLost && end->code != kExitPeerLost))
+        first_ = Failure{rank, *end};
+    }
+  }
+
+  // A rank that has told its error may take long to end: what it holds may wait for its peers.
+  std::optional<Ending> failure_of(int rank) {
+    const auto& end = children_[static_cast<std::size_t>(rank)].ending();
+    if (end) return end->code == 0 ? std::nullopt : std::optional(*end);
+    if (!board_.log(rank).has_failed()) return std::nullopt;
+    return Ending{board_.log(rank).state().error_code, 0};
+  }
+
+  // The last sign of life of a rank. One that has not come to its first may still be loading, which takes long on a
+  // busy machine; but while it is stopped it does not load.
+  double last_sign_seconds(std::size_t rank, double now) {
+    const double beat = board_.log(static_cast<int>(rank)).beat_seconds();
+    if (beat > 0) return beat;
+    if (!is_stopped(children_[rank].process()))
+      stopped_since_seconds_[rank] = 0;
+    else if (stopped_since_seconds_[rank] == 0)
+      stopped_since_seconds_[rank] = now;
+    if (stopped_since_seconds_[rank] > 0) return stopped_since_seconds_[rank];
+    constexpr double kLoadingSeconds = 60;
+    return now - started_seconds_ > kLoadingSeconds ? started_seconds_ : now;
+  }
+
+  void look_for_hang() {
+    if (options_.timeout_seconds <= 0 || is_ending() || first_) return;
+    const double now = now_seconds(), limit = now - options_.timeout_seconds;
+    bool hangs = false, all_here = true;
+    for (std::size_t rank = 0; rank < children_.size() && !hangs; ++rank) {
+      all_here = all_here && board_.log(static_cast<int>(rank)).beat_seconds() > 0;
+      hangs = !children_[rank].ending() && last_sign_seconds(rank, now) < limit;
+    }
+    // What was waited before that was for ranks that were loading.
+    if (!all_here) all_here_seconds_ = now;
+    for (int rank = 0; rank < options_.num_ranks && all_here_seconds_ < limit && !hangs; ++rank) {
+      const double waiting = board_.log(rank).waiting_since_seconds();
+      hangs = !children_[static_cast<std::size_t>(rank)].ending() && waiting > 0 && waiting < limit;
+    }
+    if (!hangs) return;
+    scene_ = {board_.states(), now};
+    hang_ = options_.words.guilt(scene_.states, scene_.now_seconds);
+    if (hang_->rank >= 0) {
+      const pid_t process = children_[static_cast<std::size_t>(hang_->rank)].process();
+      if (is_stopped(process))
+        hang_note_ = cat("Rank ", hang_->rank, " (process ", process,
+                         ") was stopped by a signal or a debugger; kill -CONT would have continued it.");
     }
   }
 
   void end_if_due() {
     constexpr double kSecondsForTheCause = 0.5;
     const double now = now_seconds();
-    if (ending_since_seconds_ < 0) {
-      const bool is_cause_known = first_ && (ending(*first_).code != kExitPeerLost ||
-                                             now - failed_since_seconds_ > kSecondsForTheCause);
-      if (!request_ && !is_cause_known) return;
-      server_.abort(request_ ? "the job was interrupted"
-                             : cat("rank ", *first_, " failed (", to_text(ending(*first_)), ")"));
-      ending_since_seconds_ = now;
-      for (const auto& child : children_) child.signal(SIGTERM);
-    } else if (now - ending_since_seconds_ > std::chrono::duration<double>(options_.patience).count()) {
-      for (const auto& child : children_) child.signal(SIGKILL);
+    if (is_ending()) {
+      if (now - ending_since_seconds_ > std::chrono::duration<double>(options_.patience).count())
+        for (const auto& child : children_) child.signal(SIGKILL);
+      return;
     }
+    const bool is_cause_known =
+        first_ && (first_->ending.code != kExitPeerLost || now - scene_.now_seconds > kSecondsForTheCause);
+    if (!is_cause_known && !hang_ && !ends_at_once_) return;
+    ending_since_seconds_ = now;
+    for (const auto& child : children_) child.signal(SIGTERM);
   }
 
   void wait_for_news() {
     std::vector<pollfd> polled{{signals_.descriptor(), POLLIN, 0}};
     for (const auto& child : children_) polled.push_back({child.errors_descriptor(), POLLIN, 0});
     // SIGCHLD may go to another thread of this process, so the children are looked at now and then anyway.
-    constexpr int kLookMilliseconds = 100;
+    constexpr int kLookMilliseconds = 50;
     poll(polled.data(), polled.size(), kLookMilliseconds);
-    if (const int request = signals_.take_request_to_end(); request && !request_) request_ = request;
-    for (auto& child : children_) child.collect_errors();
-  }
-
-  void tell_all() {
-    std::string text;
-    if (request_) {
-      text = cat("interrupted by signal ", request_, ": all ranks are ended\n");
-    } else if (first_) {
-      const std::string& errors = children_[*first_].errors();
-      text = cat("rank ", *first_, " failed first (", to_text(ending(*first_)), "): ", errors,
-                 errors.ends_with('\n') ? "" : "\n");
-    }
-    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
-      const std::string& errors = children_[rank].errors();
-      if (first_ == rank && !request_) continue;
-      if (first_ || request_) {
-        const std::string line = last_line(errors);
-        text += cat("rank ", rank, ": ", to_text(ending(rank)), line.empty() ? "" : ": ", line, "\n");
-      } else if (!errors.empty()) {
-        text += cat("rank ", rank, " said: ", errors, errors.ends_with('\n') ? "" : "\n");
+    if (const int request = signals_.take_request_to_end()) {
+      request_ = request;
+      ends_at_once_ = board_.stop_word().requested() || !options_.stops_between_steps;
+      if (!ends_at_once_) {
+        board_.stop_word().request();
+        tell(options_.report_descriptor, "\ntessera: stopping after this step; once more to end at once\n");
       }
     }
-    tell(options_.report_descriptor, text);
+    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
+      children_[rank].collect_errors();
+      pass_on_errors(rank, false);
+    }
+  }
+
+  // Whole lines, with the rank in front; at the end what is left of one too.
+  void pass_on_errors(std::size_t rank, bool last) {
+    std::string out;
+    for (const auto& line : children_[rank].take_error_lines(last))
+      out += cat("[rank ", rank, "] ", line, "\n");
+    tell(options_.report_descriptor, out);
+  }
+
+  std::string message() {
+    if (hang_) return hang_text(*hang_, options_.timeout_seconds, hang_note_);
+    if (first_ && first_->ending.code == kExitNo) return "";  // the rank itself has told why
+    if (first_ && !(ends_at_once_ && first_->ending.signal))
+      return ending_text(first_->rank, first_->ending, scene_, options_.words);
+    return ends_at_once_ ? cat("tessera: interrupted by signal ", request_, ": all ranks are ended\n") : "";
   }
 
   const SpawnOptions& options_;
   SignalMailbox signals_;  // before the server, whose thread must not take the signals
   KeyServer server_;
+  Board board_;
   std::vector<Child> children_;
-  int request_ = 0;                   // a signal to the launcher
-  std::optional<std::size_t> first_;  // the rank that failed first
-  double failed_since_seconds_ = -1;
+  double started_seconds_ = 0, all_here_seconds_ = 0;
+  std::vector<double> stopped_since_seconds_;  // before their first sign of life; 0: not stopped
+  int request_ = 0;                            // the last signal to the launcher
+  bool ends_at_once_ = false;
+  std::optional<Failure> first_;
+  std::optional<Guilt> hang_;
+  std::string hang_note_;
+  Scene scene_;  // when it was noticed
   double ending_since_seconds_ = -1;
 };
 

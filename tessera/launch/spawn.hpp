@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/launch/telling.hpp"
+
 namespace tessera::launch {
 
 struct SpawnOptions {
@@ -13,16 +15,23 @@ struct SpawnOptions {
   std::vector<std::string> command;  // program and arguments; a program without '/' is looked up in PATH
   std::string job = "local";
   int generation = 0;
-  int report_descriptor = 2;                 // where failures and the ranks' stderr are told
-  std::chrono::milliseconds patience{2000};  // between SIGTERM and SIGKILL
+  // A rank that waits longer than this for another, or shows no sign of life, ends the job; 0: ranks are not watched,
+  // for commands that don't write to their board.
+  double timeout_seconds = 0;
+  Words words = plain_words();
+  bool stops_between_steps = false;         // the ranks look at the board's stop word before each step
+  int report_descriptor = 2;                // where failures and the ranks' stderr are told
+  std::chrono::milliseconds patience{300};  // between SIGTERM and SIGKILL
 };
 
 // Runs the command as ranks 0..num_ranks-1, with TESSERA_RANK, TESSERA_WORLD_SIZE, TESSERA_STORE (fd:<number>, an
-// inherited connection to the KeyServer), TESSERA_JOB and TESSERA_GENERATION in their environment, and returns when none is left. Their stdout
-// is passed through; their stderr is kept (its last 64 KiB per rank) and told at the end. Returns 0, or the exit
-// code of the rank that failed first, or 128 + signal, also of a SIGINT or SIGTERM to the caller; other
-// threads of the caller must not take these two. Raises this process's limit of open files if the ranks need more;
-// throws UserError when it can't.
+// inherited connection to the KeyServer), TESSERA_BOARD (fd:<number>, where they show what they do), TESSERA_JOB and
+// TESSERA_GENERATION in their environment, and returns when none is left. Their stdout is passed through, and their
+// stderr too, line by line with the rank in front. The first failure ends all ranks and is told in one message.
+//
+// A SIGINT or SIGTERM ends the ranks at once, or, if they stop between steps, after the step they are in; then a second
+// one ends them at once. Other threads of the caller must not take these two. Returns 0, or job_exit_code of the failure, or 128 + the signal. Raises this
+// process's limit of open files if the ranks need more; throws UserError when it can't.
 int run_local_ranks(const SpawnOptions& options);
 
 }  // namespace tessera::launch

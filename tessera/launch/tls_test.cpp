@@ -80,7 +80,7 @@ TEST_F(Tls, MembersExchangeKeysOfAnySize) {
   const std::string large(3 << 20, 'x');
   first->exchange({{"large", large}}, {}, 5s);
   EXPECT_EQ(second->exchange({}, {"large"}, 10s)[0], large);
-  EXPECT_EQ(second->report("well"), std::nullopt);
+  EXPECT_EQ(second->report("well", 10s), std::nullopt);
   // All have come: the door is closed.
   EXPECT_FALSE(come());
 }

@@ -107,6 +107,8 @@ Tables describe(const spec::Run& run) {
   for (std::size_t i = 0; i < parts.blocks.size(); ++i)
     add_segment(std::move(parts.blocks[i]), {blocks[i], vectors}, false, hidden_bytes, tables);
   add_segment(std::move(parts.head), {head, vectors}, true, hidden_bytes, tables);
+  for (auto& value : tables.values)
+    value.channels = model.hidden, value.dtype = compute_dtype(layout.precision);
   assign_ends(tables);
   return tables;
 }

@@ -351,12 +351,11 @@ std::string spoken(const Program& program, int rank, std::int32_t op) {
 
 std::string spoken(const Program& program, int rank, const RankState& state, double now_seconds) {
   if (state.beat_seconds == 0) return "not heard of since it was started";
-  // The compute lane often only waits for another lane, which then says more.
-  const Activity* at = state.now();
-  for (const LaneState& lane : state.lanes)
-    if ((!at || !at->under_way()) && !lane.recent.empty() && lane.recent.back().under_way())
-      at = &lane.recent.back();
-  const std::string doing = at ? doing_text(program, rank, *at, now_seconds) : std::string("starting");
+  const Activity at = state.busiest();
+  std::string doing =
+      at.issued_seconds > 0 ? doing_text(program, rank, at, now_seconds) : std::string("starting");
+  if (const Activity* main = state.now(); main && *main != at && main->op >= 0 && main->started_seconds == 0)
+    doing += cat(", before ", spoken(program, rank, main->op));
   const double silence = now_seconds - state.beat_seconds;
   return silence > kSilentSeconds ? cat("silent for ", seconds_text(silence), ", last seen ", doing) : doing;
 }

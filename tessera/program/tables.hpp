@@ -109,9 +109,12 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
+// A tensor [tokens of the micro-batch, channels].
 struct Value {
   std::string name;
-  std::int64_t bytes = 0;  // of one micro-batch
+  std::int64_t bytes = 0;  // of one whole micro-batch
+  std::int64_t channels = 0;
+  Dtype dtype = Dtype::fp32;
   bool operator==(const Value&) const = default;
 };
 

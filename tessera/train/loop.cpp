@@ -89,6 +89,7 @@ class Tally {
     out.seconds = seconds;
     out.step_seconds = median(step_seconds_);
     out.tokens_per_second = median(token_rates_);
+    if (losses_.empty()) return out;
     out.last_loss = losses_.back();
     const std::size_t last = std::min<std::size_t>(10, losses_.size());
     for (std::size_t i = losses_.size() - last; i < losses_.size(); ++i)
@@ -152,7 +153,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
               const LoopOptions& options) {
   Laps start_laps = options.start;
   start_laps.end("joining");
-  Session session(run, communicator, corpus_source(run), {}, nullptr, &start_laps);
+  Session session(run, communicator, corpus_source(run), {}, options.log, &start_laps);
   const auto& tables = session.program().tables;
   const auto ranks = static_cast<double>(communicator.size());
   std::optional<metrics::StepOutputs> outputs;
@@ -168,10 +169,12 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   Tally tally;
   const double begin = now_seconds();
   for (std::int64_t step = 1; step <= run.training.steps; ++step) {
+    if (options.stop_word && !options.stop_word->may_begin(step)) break;
     const double start = now_seconds();
     const auto report = session.step();
     const double seconds = now_seconds() - start;
     if (step == 1) start_laps.end("first step");
+    const During writing(options.log, Doing::writing, step);
     tally.add(step, report, seconds);
     tracer.add(step, report.times);
     if (outputs) outputs->add(facts.of(step, report, session.learning_rate(), seconds, tally));
@@ -182,6 +185,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   }
   auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
   summary.start = start_laps;
+  const During writing(options.log, Doing::writing, run.training.steps);
   outputs.reset();
   tracer.write(session.data_group());
   return summary;

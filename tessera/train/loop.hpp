@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/activity.hpp"
 #include "tessera/base/laps.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/spec/spec.hpp"
@@ -21,7 +22,9 @@ struct LoopOptions {
   std::optional<int> prometheus_port = std::nullopt;  // rank 0 answers monitors there
   // Resident bytes of all ranks, asked on rank 0 after each step; empty: those of this process.
   std::function<std::vector<std::int64_t>()> resident_bytes = nullptr;
-  Laps start = Laps();  // parts of the start that are over
+  Laps start = Laps();            // parts of the start that are over
+  ActivityLog* log = nullptr;     // where this rank writes what it is doing
+  StopWord* stop_word = nullptr;  // asked before each step; the run ends when it says so
 };
 
 struct Summary {

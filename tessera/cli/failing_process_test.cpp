@@ -1,0 +1,81 @@
+// Does a job fail well? One message says who, where and what to do; the exit code says the kind; nothing is left.
+#include <gmock/gmock.h>
+
+#include "tessera/base/error.hpp"
+#include "tessera/cli/binary_fixture.hpp"
+
+namespace tessera::cli {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+class Failing : public Binary {
+ protected:
+  std::string train(const std::string& more) const {
+    return cat("train ", path("run.toml"), " --out ", path("out"), " ", more);
+  }
+  // How often the text stands in it.
+  static int count(const std::string& in, const std::string& text) {
+    int found = 0;
+    for (auto at = in.find(text); at != in.npos; at = in.find(text, at + 1)) ++found;
+    return found;
+  }
+};
+
+TEST_F(Failing, AMissingFileIsToldOnceWithItsNameByAllRanks) {
+  const auto outcome = tessera(train("--procs 3 data.path=/no/such/file"));
+  EXPECT_EQ(outcome.code, kExitUserError);
+  EXPECT_EQ(count(outcome.out, "/no/such/file"), 1) << outcome.out;
+  EXPECT_EQ(count(outcome.out, "tessera: rank "), 1) << outcome.out;
+}
+
+TEST_F(Failing, MemoryThatRunsOutIsTheUsersToMend) {
+  // Enough address space for LibTorch, too little for the logits.
+  const auto outcome = shell(cat("prlimit --as=6442450944 ", binary(), " ",
+                                 train("--procs 2 training.global_batch=100000 layout.micro_batch=50000")));
+  EXPECT_EQ(outcome.code, kExitUserError) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("out of memory"));
+  EXPECT_THAT(outcome.out, HasSubstr("layout.micro_batch"));
+  EXPECT_THAT(outcome.out, ContainsRegex("rank [01] failed first .*in op [0-9]+ "));
+}
+
+TEST_F(Failing, AKilledRankEndsTheJobWithItsNameAndWhereItWas) {
+  const auto outcome = shell(cat(binary(), " ", train("--procs 3 training.steps=1000000"),
+                                 " & launcher=$!; while [ ! -s ", path("out"),
+                                 "/metrics.jsonl ]; do sleep 0.05; done; "
+                                 "kill -9 $(pgrep -P $launcher | sed -n 2p); wait $launcher"));
+  EXPECT_EQ(outcome.code, kExitPeerLost);
+  EXPECT_THAT(outcome.out,
+              ContainsRegex("rank 1 failed first \\(signal 9 \\(Killed\\), .* of step [0-9]+ for"));
+  EXPECT_THAT(outcome.out, ContainsRegex("ranks? .*(0|2).* w(as|ere) "));
+  EXPECT_EQ(count(outcome.out, "failed first"), 1) << outcome.out;
+}
+
+TEST_F(Failing, AStoppedRankIsAHangAfterTheTimeout) {
+  const auto outcome =
+      shell(cat(binary(), " ", train("--procs 3 training.steps=1000000 cluster.timeout_seconds=1.5"),
+                " & launcher=$!; while [ ! -s ", path("out"),
+                "/metrics.jsonl ]; do sleep 0.05; done; kill -STOP $(pgrep -P $launcher | sed -n 3p); "
+                "wait $launcher"));
+  EXPECT_EQ(outcome.code, kExitPeerLost);
+  EXPECT_THAT(outcome.out, HasSubstr("no progress for 1.5 s: rank 2 is silent for"));
+  EXPECT_THAT(outcome.out, HasSubstr("was stopped by a signal or a debugger"));
+}
+
+TEST_F(Failing, AnInterruptEndsTheRunAfterAStepWithASummary) {
+  for (const char* procs : {"--procs 2", "--procs 1"}) {
+    std::filesystem::remove_all(folder_ / "out");
+    const auto outcome = shell(
+        cat(binary(), " ", train(cat("training.steps=1000000 ", procs)), " & launcher=$!; while [ ! -s ",
+            path("out"), "/metrics.jsonl ]; do sleep 0.05; done; kill -INT $launcher; wait $launcher"));
+    EXPECT_EQ(outcome.code, 130) << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr("stopping after this step"));
+    EXPECT_THAT(outcome.out, HasSubstr(cat("trained ", losses().size(), " steps")));
+    EXPECT_THAT(outcome.out, Not(HasSubstr("failed")));
+  }
+}
+
+}  // namespace
+}  // namespace tessera::cli

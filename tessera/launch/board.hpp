@@ -1,0 +1,40 @@
+// Where do the ranks of a job show what they do? On memory that they share with their launcher, which can read it when
+// a rank is stopped or dead. It has no name in any file system, so nothing is left of it.
+#pragma once
+
+#include <vector>
+
+#include "tessera/base/activity.hpp"
+#include "tessera/launch/channel.hpp"
+
+namespace tessera::launch {
+
+class Board {
+ public:
+  // New and blank. Throws UserError when the system has no room for it.
+  explicit Board(int num_ranks);
+  // One that a launcher made and handed down; throws UserError when it is not for so many ranks.
+  Board(Descriptor inherited, int num_ranks);
+  ~Board();
+  Board(const Board&) = delete;
+  Board& operator=(const Board&) = delete;
+
+  int num_ranks() const { return num_ranks_; }
+  const Descriptor& descriptor() const { return descriptor_; }
+  ActivityLog& log(int rank) { return logs_[rank]; }
+  const ActivityLog& log(int rank) const { return logs_[rank]; }
+  StopWord& stop_word() { return *stop_word_; }
+  std::vector<RankState> states() const;
+  std::vector<std::int64_t> resident_bytes() const;
+
+ private:
+  void map();
+
+  int num_ranks_;
+  Descriptor descriptor_;
+  void* memory_ = nullptr;
+  StopWord* stop_word_ = nullptr;
+  ActivityLog* logs_ = nullptr;
+};
+
+}  // namespace tessera::launch

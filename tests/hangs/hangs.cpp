@@ -1,0 +1,291 @@
+// Does the sentence about a hang name the guilty rank? Hangs of eight kinds are put into real jobs of four processes.
+//   hangs [tries per kind] [seed]        exits with 1 when fewer than 95 % of the sentences name rank and op
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tessera/base/activity.hpp"
+#include "tessera/base/clock.hpp"
+#include "tessera/base/error.hpp"
+#include "tessera/base/random.hpp"
+#include "tessera/base/statistics.hpp"
+#include "tessera/cli/words.hpp"
+#include "tessera/collective/gloo.hpp"
+#include "tessera/launch/board.hpp"
+#include "tessera/launch/key_client.hpp"
+#include "tessera/launch/pulse.hpp"
+#include "tessera/launch/spawn.hpp"
+#include "tessera/metrics/json_lines.hpp"
+#include "tessera/plan/compile.hpp"
+#include "tessera/program/text.hpp"
+#include "tessera/program/waits.hpp"
+#include "tessera/tensor/tensor.hpp"
+#include "tessera/tensor/told.hpp"
+#include "tessera/train/session.hpp"
+
+namespace {
+
+using namespace tessera;
+using namespace std::chrono_literals;
+using program::Op;
+using program::Program;
+using program::What;
+
+constexpr int kRanks = 4;
+constexpr double kTimeoutSeconds = 2.0;
+
+enum class Kind { missing_send, missing_receive, other_order, stopped, slow, asleep, data_stall, disk_stall };
+constexpr Kind kKinds[] = {Kind::missing_send, Kind::missing_receive, Kind::other_order, Kind::stopped,
+                           Kind::slow,         Kind::asleep,          Kind::data_stall,  Kind::disk_stall};
+constexpr const char* kNames[] = {"missing send", "missing receive", "other order", "stopped rank",
+                                  "slow rank",    "rank asleep",     "data stall",  "disk stall"};
+
+// One hang, from one number.
+struct Hang {
+  Kind kind = Kind::stopped;
+  int guilty = 0, other = 1;  // other: the far end of a transfer
+  std::int64_t step = 3;
+  std::uint32_t op = 5;  // where the rank stops or sleeps
+  bool overlap = true;
+};
+
+Hang make_hang(Kind kind, std::uint64_t seed) {
+  auto draw = [&, i = std::uint64_t{0}](std::uint64_t below) mutable {
+    return random_bits(seed, static_cast<std::uint64_t>(kind), i++) % below;
+  };
+  Hang hang{.kind = kind};
+  hang.guilty = static_cast<int>(draw(kRanks));
+  hang.other = (hang.guilty + 1 + static_cast<int>(draw(kRanks - 1))) % kRanks;
+  hang.step = 2 + static_cast<std::int64_t>(draw(4));
+  hang.op = static_cast<std::uint32_t>(1 + draw(10));
+  hang.overlap = draw(2) == 0;
+  return hang;
+}
+
+spec::Run make_run(const Hang& hang) {
+  spec::Run run;
+  run.model = {.layers = 2, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 96, .vocab = 128, .sequence = 32};
+  run.training.global_batch = 8;
+  run.training.steps = 1000;
+  run.layout.dp_replicate = kRanks;
+  run.layout.micro_batch = 2;
+  // In the order kinds everything runs on one lane: then an order can be wrong.
+  run.layout.overlap = hang.kind >= Kind::stopped && hang.overlap;
+  return run;
+}
+
+void insert(program::Sequence& sequence, const program::Tables& tables, const std::string& before, What what,
+            std::int16_t hop) {
+  const auto place =
+      std::ranges::find_if(sequence.ops, [&](const Op& op) { return program::word(op, tables) == before; });
+  CHECK(place != sequence.ops.end(), "no op ", before);
+  Op op;
+  op.what = what;
+  op.micro = 0;
+  op.along = 0;
+  op.hop = hop;
+  sequence.ops.insert(place, op);
+}
+
+// The program by hand: class 1 is the guilty rank, class 2 the far end. The checker is not asked.
+Program make_program(const Hang& hang) {
+  Program edited = plan::compile(make_run(hang));
+  if (hang.kind > Kind::other_order) return edited;
+  edited.classes.resize(3, edited.classes[0]);
+  edited.tables.class_of_rank.assign(kRanks, 0);
+  edited.tables.class_of_rank[static_cast<std::size_t>(hang.guilty)] = 1;
+  edited.tables.class_of_rank[static_cast<std::size_t>(hang.other)] = 2;
+  const auto hop = static_cast<std::int16_t>(hang.other - hang.guilty);
+  const auto back = static_cast<std::int16_t>(-hop);
+  auto& guilty = edited.classes[1];
+  auto& other = edited.classes[2];
+  if (hang.kind == Kind::missing_send) insert(other, edited.tables, "1F0", What::receive, back);
+  if (hang.kind == Kind::missing_receive) insert(other, edited.tables, "1F0", What::send, back);
+  if (hang.kind == Kind::other_order) {
+    insert(other, edited.tables, "1F0", What::receive, back);
+    insert(guilty, edited.tables, "+loss", What::send, hop);  // after the reductions: too late
+  }
+  for (auto& sequence : edited.classes) program::build_waits(sequence, edited.tables);
+  return edited;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+double sleep_seconds = 0;
+void sleep_in_handler(int) {
+  timespec left{static_cast<time_t>(sleep_seconds), 0};
+  while (nanosleep(&left, &left) != 0) continue;
+}
+
+// Waits until this rank is in the op, then stops it or puts it to sleep, where it is.
+void strike(const Hang& hang, const ActivityLog& log, pthread_t main) {
+  while (true) {
+    const auto state = log.state();
+    const Activity* now = state.now();
+    if (now && now->step >= hang.step && now->op >= static_cast<std::int32_t>(hang.op)) break;
+  }
+  if (hang.kind == Kind::stopped) kill(getpid(), SIGSTOP);
+  pthread_kill(main, SIGUSR1);
+}
+
+int run_rank(const Hang& hang) {
+  const int rank = std::stoi(environment("TESSERA_RANK"));
+  tensor::set_threads(1);
+  launch::Board board(launch::inherited_descriptor(environment("TESSERA_BOARD").substr(3), "TESSERA_BOARD"),
+                      kRanks);
+  ActivityLog& log = board.log(rank);
+  const launch::Pulse pulse(log);
+  try {
+    launch::KeyClient keys(
+        launch::inherited_descriptor(environment("TESSERA_STORE").substr(3), "TESSERA_STORE"), rank);
+    const collective::GlooCommunicator communicator(keys, rank, kRanks);
+    const bool is_guilty = rank == hang.guilty;
+    const auto run = make_run(hang);
+    const Program program = make_program(hang);
+    const auto random = train::random_source(run.model);
+    std::int64_t step = 0;
+    const auto source = [&](auto samples, auto tokens, auto targets) {
+      if (is_guilty && hang.kind == Kind::data_stall && step == hang.step) pause();
+      random(samples, tokens, targets);
+    };
+    train::Session session(run, communicator, source, {.program = &program}, &log);
+    metrics::JsonLines records(environment("HANG_FOLDER") + cat("/metrics.", rank));
+    sleep_seconds = hang.kind == Kind::slow ? 2 * kTimeoutSeconds + 2 : 3600;
+    signal(SIGUSR1, sleep_in_handler);
+    if (is_guilty && hang.kind >= Kind::stopped && hang.kind <= Kind::asleep)
+      std::thread(strike, hang, std::cref(log), pthread_self()).detach();
+    for (step = 1; step <= run.training.steps; ++step) {
+      const auto report = session.step();
+      const During writing(&log, Doing::writing, step);
+      // Enough to fill a pipe that nobody reads.
+      const bool many = is_guilty && hang.kind == Kind::disk_stall && step >= hang.step;
+      for (int i = 0; i < (many ? 4000 : 1); ++i)
+        records.write(metrics::Record{{"step", step}, {"loss", report.loss}});
+    }
+    return 0;
+  } catch (...) {
+    const auto told = tensor::told(std::current_exception());
+    log.fail(told.text, told.exit_code);
+    return told.exit_code;
+  }
+}
+
+struct Outcome {
+  bool named = false;
+  double seconds = 0;  // of the whole job
+  std::string text;
+};
+
+// What a person must be able to read in the sentence, besides "rank <guilty>".
+std::string expected_words(Kind kind) {
+  switch (kind) {
+    case Kind::missing_send:
+      return "never issued the send";
+    case Kind::missing_receive:
+      return "never issued the receive";
+    case Kind::other_order:
+      return "send of value hidden.0";
+    case Kind::stopped:
+      return "silent for";
+    case Kind::slow:
+    case Kind::asleep:
+      return "in op ";
+    case Kind::data_stall:
+      return "reading the data";
+    case Kind::disk_stall:
+      return "writing metrics";
+  }
+  return "";
+}
+
+Outcome run_job(const Hang& hang, std::uint64_t seed, const std::string& self) {
+  std::string folder = (std::filesystem::temp_directory_path() / "hangs_XXXXXX").string();
+  CHECK(mkdtemp(folder.data()), "no folder");
+  setenv("HANG_FOLDER", folder.c_str(), 1);
+  if (hang.kind == Kind::disk_stall) {
+    const std::string fifo = cat(folder, "/metrics.", hang.guilty);
+    CHECK(mkfifo(fifo.c_str(), 0600) == 0, "no fifo");
+    open(fifo.c_str(), O_RDWR);  // held open, so that writers find a reader that never reads; closed at exit
+  }
+  launch::SpawnOptions options;
+  options.num_ranks = kRanks;
+  options.command = {self, "rank", cat(static_cast<int>(hang.kind)), cat(seed)};
+  options.timeout_seconds = kTimeoutSeconds;
+  options.words = cli::words_of([hang] { return make_program(hang); });
+  int guilty = -1;
+  options.words.guilt = [&guilty, find = options.words.guilt](std::span<const RankState> states, double now) {
+    const auto guilt = find(states, now);
+    guilty = guilt.rank;
+    return guilt;
+  };
+  const std::string report = folder + "/report";
+  options.report_descriptor = open(report.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  const double start = now_seconds();
+  const int code = launch::run_local_ranks(options);
+  Outcome outcome{.seconds = now_seconds() - start};
+  std::stringstream text;
+  text << std::ifstream(report).rdbuf();
+  outcome.text = text.str();
+  const auto says = [&](const std::string& words) { return outcome.text.find(words) != std::string::npos; };
+  // In another order both are named: which of the two was edited is not to be seen from their programs.
+  const bool is_pair = hang.kind == Kind::other_order;
+  const bool right = is_pair ? says(cat("rank ", hang.guilty)) && says(cat("rank ", hang.other)) &&
+                                   says("wait for each other")
+                             : guilty == hang.guilty;
+  outcome.named = code == kExitPeerLost && right && (is_pair || says(expected_words(hang.kind)));
+  close(options.report_descriptor);
+  std::filesystem::remove_all(folder);
+  return outcome;
+}
+
+int run_all(int tries, std::uint64_t seed, const std::string& self) {
+  std::vector<std::vector<std::string>> rows{{"kind", "hangs", "named", "median seconds", "an example"}};
+  int named = 0, total = 0;
+  for (const Kind kind : kKinds) {
+    std::vector<double> seconds;
+    int right = 0;
+    std::string example;
+    for (int i = 0; i < tries; ++i, ++total) {
+      const std::uint64_t own = seed + static_cast<std::uint64_t>(i);
+      const auto outcome = run_job(make_hang(kind, own), own, self);
+      seconds.push_back(outcome.seconds);
+      right += outcome.named;
+      if (example.empty()) example = outcome.text.substr(0, outcome.text.find('\n'));
+      if (!outcome.named)
+        std::printf("NOT NAMED: %s, seed %llu: %s\n", kNames[static_cast<int>(kind)],
+                    static_cast<unsigned long long>(own), outcome.text.c_str());
+      std::fflush(stdout);
+    }
+    named += right;
+    rows.push_back(
+        {kNames[static_cast<int>(kind)], cat(tries), cat(right), fixed(median(seconds), 1), example});
+  }
+  std::printf(
+      "%s\n%d of %d sentences name the guilty rank and op (time-out %.1f s, %d processes, seed %llu)\n",
+      table(rows).c_str(), named, total, kTimeoutSeconds, kRanks, static_cast<unsigned long long>(seed));
+  return named * 100 >= total * 95 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 4 && std::string(argv[1]) == "rank") {
+    const std::uint64_t seed = std::stoull(argv[3]);
+    return run_rank(make_hang(static_cast<Kind>(std::stoi(argv[2])), seed));
+  }
+  return run_all(argc > 1 ? std::stoi(argv[1]) : 5, argc > 2 ? std::stoull(argv[2]) : 1, "/proc/self/exe");
+}
