@@ -21,6 +21,36 @@ struct Outcome {
   std::string out;  // standard output and error, as they came
 };
 
+inline std::string binary() {
+  const char* binary = std::getenv("TESSERA_BINARY");
+  return binary ? binary : "build/release/tessera";
+}
+
+inline Outcome shell(const std::string& command) {
+  Outcome outcome;
+  FILE* pipe = popen(cat("( ", command, " ) 2>&1").c_str(), "r");
+  char buffer[4096];
+  while (const auto n = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.out.append(buffer, n);
+  const int status = pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+// How often the part stands in the text.
+inline std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// The number after "name": in a flat JSON text.
+inline double field(const std::string& json, const std::string& name) {
+  const auto at = json.find(cat("\"", name, "\": "));
+  EXPECT_NE(at, std::string::npos) << name << " is missing in " << json;
+  return at == std::string::npos ? 0 : std::atof(json.c_str() + at + name.size() + 4);
+}
+
+// A folder of its own with a run file that trains in a second.
 class Binary : public testing::Test {
  protected:
   void SetUp() override {
@@ -48,29 +78,7 @@ micro_batch = 2
 
   std::string path(const char* name) const { return (folder_ / name).string(); }
 
-  static std::string binary() {
-    const char* binary = std::getenv("TESSERA_BINARY");
-    return binary ? binary : "build/release/tessera";
-  }
-
   Outcome tessera(const std::string& arguments) const { return shell(cat(binary(), " ", arguments)); }
-
-  Outcome shell(const std::string& command) const {
-    Outcome outcome;
-    FILE* pipe = popen(cat("{ ", command, "; } 2>&1").c_str(), "r");
-    char buffer[4096];
-    while (const auto n = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.out.append(buffer, n);
-    const int status = pclose(pipe);
-    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return outcome;
-  }
-
-  // The number after "name": in a flat JSON text.
-  static double field(const std::string& json, const std::string& name) {
-    const auto at = json.find(cat("\"", name, "\": "));
-    EXPECT_NE(at, std::string::npos) << name << " is missing in " << json;
-    return at == std::string::npos ? 0 : std::atof(json.c_str() + at + name.size() + 4);
-  }
 
   std::vector<double> losses() const {
     std::ifstream file(path("out/metrics.jsonl"));

@@ -1,14 +1,10 @@
 // Does `tessera doctor` tell the truth about this machine, in time, and in its exit code?
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/clock.hpp"
-#include "tessera/base/text.hpp"
+#include "tessera/cli/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -17,21 +13,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-struct Outcome {
-  int code = 0;
-  std::string out;
-};
-
-// Runs "<before> tessera doctor <arguments>" in a shell.
+// "<before> tessera doctor <arguments>" in a shell.
 Outcome doctor(const std::string& before, const std::string& arguments) {
-  const char* binary = std::getenv("TESSERA_BINARY");
-  Outcome outcome;
-  FILE* pipe =
-      popen(cat(before, binary ? binary : "build/release/tessera", " doctor ", arguments).c_str(), "r");
-  char buffer[4096];
-  while (const auto n = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.out.append(buffer, n);
-  outcome.code = WEXITSTATUS(pclose(pipe));
-  return outcome;
+  return shell(cat(before, binary(), " doctor ", arguments));
 }
 
 TEST(DoctorCommand, FindsThisMachineReadyWithinThreeSeconds) {

@@ -16,19 +16,13 @@ class Failing : public Binary {
   std::string train(const std::string& more) const {
     return cat("train ", path("run.toml"), " --out ", path("out"), " ", more);
   }
-  // How often the text stands in it.
-  static int count(const std::string& in, const std::string& text) {
-    int found = 0;
-    for (auto at = in.find(text); at != in.npos; at = in.find(text, at + 1)) ++found;
-    return found;
-  }
 };
 
 TEST_F(Failing, AMissingFileIsToldOnceWithItsNameByAllRanks) {
   const auto outcome = tessera(train("--procs 3 data.path=/no/such/file"));
   EXPECT_EQ(outcome.code, kExitUserError);
-  EXPECT_EQ(count(outcome.out, "/no/such/file"), 1) << outcome.out;
-  EXPECT_EQ(count(outcome.out, "tessera: rank "), 1) << outcome.out;
+  EXPECT_EQ(count_of(outcome.out, "/no/such/file"), 1u) << outcome.out;
+  EXPECT_EQ(count_of(outcome.out, "tessera: rank "), 1u) << outcome.out;
 }
 
 TEST_F(Failing, MemoryThatRunsOutIsTheUsersToMend) {
@@ -50,7 +44,7 @@ TEST_F(Failing, AKilledRankEndsTheJobWithItsNameAndWhereItWas) {
   EXPECT_THAT(outcome.out,
               ContainsRegex("rank 1 failed first \\(signal 9 \\(Killed\\), .* of step [0-9]+ for"));
   EXPECT_THAT(outcome.out, ContainsRegex("ranks? .*(0|2).* w(as|ere) "));
-  EXPECT_EQ(count(outcome.out, "failed first"), 1) << outcome.out;
+  EXPECT_EQ(count_of(outcome.out, "failed first"), 1u) << outcome.out;
 }
 
 TEST_F(Failing, AStoppedRankIsAHangAfterTheTimeout) {

@@ -1,34 +1,23 @@
 // Do ranks that torchrun, mpirun and srun start train as our own do, and does nobody else get in? Runs the real programs.
 #include <dirent.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 #include <thread>
 
 #include "tessera/base/clock.hpp"
-#include "tessera/base/text.hpp"
+#include "tessera/cli/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
-
-struct Outcome {
-  int code = 0;
-  std::string out;  // standard output and error, as they came
-};
 
 std::string contents(const std::filesystem::path& path) {
   std::ifstream in(path);
@@ -37,47 +26,10 @@ std::string contents(const std::filesystem::path& path) {
   return text.str();
 }
 
-class Join : public testing::Test {
+class Join : public Binary {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / cat("tessera-join-", getpid());
-    std::filesystem::create_directories(folder_);
-    std::ofstream(folder_ / "run.toml") << R"(
-[model]
-layers = 2
-hidden = 64
-heads = 4
-kv_heads = 2
-ffn = 96
-vocab = 256
-sequence = 32
-[data]
-path = "corpus/kjv.txt"
-[training]
-steps = 6
-global_batch = 8
-[layout]
-micro_batch = 2
-)";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  static std::string binary() {
-    const char* path = std::getenv("TESSERA_BINARY");
-    return path ? path : "build/release/tessera";
-  }
   std::string train(const std::string& out, const std::string& arguments = "") const {
     return cat(binary(), " train ", folder_ / "run.toml", " --out ", folder_ / out, " ", arguments);
-  }
-
-  static Outcome shell(const std::string& command) {
-    Outcome outcome;
-    FILE* pipe = popen(cat("{ ", command, "; } 2>&1").c_str(), "r");
-    char buffer[4096];
-    while (const auto n = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.out.append(buffer, n);
-    const int status = pclose(pipe);
-    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return outcome;
   }
 
   // As they are written, so that equal means equal to the last bit.
@@ -99,8 +51,6 @@ micro_batch = 2
     EXPECT_EQ(losses("joined"), losses("ours")) << joined.out;
     EXPECT_EQ(losses("joined").size(), 6u);
   }
-
-  std::filesystem::path folder_;
 };
 
 const std::string kTorchrun = ".venv/bin/torchrun --standalone --no-python --nproc-per-node 2 ";

@@ -1,14 +1,9 @@
 // Do reductions hide under the backward? Two rank processes with and without overlap, in turns, judged by their traces.
-#include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 #include "tessera/base/statistics.hpp"
-#include "tessera/base/text.hpp"
+#include "tessera/cli/binary_fixture.hpp"
 #include "tessera/metrics/trace.hpp"
 
 namespace tessera::cli {
@@ -39,11 +34,10 @@ std::vector<double> step_seconds(const std::vector<metrics::Event>& events) {
 Steps traced_run(bool overlap) {
   const std::string trace =
       (std::filesystem::temp_directory_path() / cat("tessera-overlap-", getpid(), ".json")).string();
-  const char* binary = std::getenv("TESSERA_BINARY");
-  const std::string command = cat(binary ? binary : "build/release/tessera",
-                                  " train examples/kjv-small.toml --procs 2 training.steps=", kSteps,
-                                  " training.global_batch=8 layout.overlap=", overlap, " --json --trace ",
-                                  trace, " --out ", trace, ".out > /dev/null");
+  const std::string command =
+      cat(binary(), " train examples/kjv-small.toml --procs 2 training.steps=", kSteps,
+          " training.global_batch=8 layout.overlap=", overlap, " --json --trace ", trace, " --out ", trace,
+          ".out > /dev/null");
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
   const auto events = metrics::read_trace(trace);
   std::filesystem::remove(trace);

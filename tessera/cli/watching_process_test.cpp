@@ -1,16 +1,8 @@
 // Can a run be watched? The binary in a real terminal, its event files read by TensorBoard, its endpoint asked by an
 // HTTP client.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
-#include "tessera/base/text.hpp"
+#include "tessera/cli/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -18,40 +10,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-struct Outcome {
-  int code = 0;
-  std::string out;  // standard output and error, as they came
-};
-
-Outcome shell(const std::string& command) {
-  Outcome outcome;
-  FILE* pipe = popen(cat("( ", command, " ) 2>&1").c_str(), "r");
-  char buffer[4096];
-  while (const auto n = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.out.append(buffer, n);
-  const int status = pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return outcome;
-}
-
-std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
-class Watching : public testing::Test {
+class Watching : public Binary {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / cat("tessera-watching-", getpid());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  static std::string binary() {
-    const char* binary = std::getenv("TESSERA_BINARY");
-    return binary ? binary : "build/release/tessera";
-  }
-  std::string path(const char* name) const { return (folder_ / name).string(); }
   // examples/tiny.toml with small steps.
   std::string train(int steps) const {
     return cat(binary(), " train examples/tiny.toml training.global_batch=4 training.steps=", steps,
@@ -64,16 +24,10 @@ class Watching : public testing::Test {
     std::vector<std::vector<double>> steps;
     for (std::string line; std::getline(file, line);) {
       auto& step = steps.emplace_back();
-      for (const std::string& name : names) {
-        const auto at = line.find(cat("\"", name, "\": "));
-        EXPECT_NE(at, line.npos) << name << " is missing in " << line;
-        step.push_back(at == line.npos ? -1 : std::atof(line.c_str() + at + name.size() + 4));
-      }
+      for (const std::string& name : names) step.push_back(field(line, name));
     }
     return steps;
   }
-
-  std::filesystem::path folder_;
 };
 
 // A terminal that is tmux, as large as it is told.
