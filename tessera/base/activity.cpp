@@ -50,6 +50,7 @@ bool should_be_short(Doing doing) {
       return true;
     case Doing::starting:
     case Doing::computing:
+    case Doing::closing:
     case Doing::finished:
       return false;
   }
@@ -58,6 +59,26 @@ bool should_be_short(Doing doing) {
 
 const Activity* RankState::now() const {
   return lanes.empty() || lanes.front().recent.empty() ? nullptr : &lanes.front().recent.back();
+}
+
+namespace {
+
+// The earlier of `earliest` (0: none) and the start of what should be short and is under way.
+double earlier(double earliest, Doing doing, double started, double ended) {
+  if (started == 0 || ended != 0 || !should_be_short(doing)) return earliest;
+  return earliest == 0 ? started : std::min(earliest, started);
+}
+
+}  // namespace
+
+double RankState::waiting_since_seconds() const {
+  double earliest = 0;
+  for (const auto& lane : lanes)
+    if (!lane.recent.empty()) {
+      const Activity& now = lane.recent.back();
+      earliest = earlier(earliest, now.doing, now.started_seconds, now.ended_seconds);
+    }
+  return earliest;
 }
 
 Activity RankState::busiest() const {
@@ -145,12 +166,9 @@ ActivityLog::Entry& ActivityLog::newest(std::size_t lane) {
 double ActivityLog::waiting_since_seconds() const {
   double earliest = 0;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const Entry& entry = newest(lane);
-    const double started = entry.started_seconds.load(kRelaxed);
-    if (started == 0 || entry.ended_seconds.load(kRelaxed) != 0 ||
-        !should_be_short(entry.doing.load(kRelaxed)))
-      continue;
-    if (earliest == 0 || started < earliest) earliest = started;
+    const Entry& now = newest(lane);
+    earliest = earlier(earliest, now.doing.load(kRelaxed), now.started_seconds.load(kRelaxed),
+                       now.ended_seconds.load(kRelaxed));
   }
   return earliest;
 }

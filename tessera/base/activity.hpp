@@ -13,13 +13,14 @@
 namespace tessera {
 
 enum class Doing : std::uint8_t {
-  starting,       // loading, compiling the program, drawing weights
-  meeting,        // waiting for all ranks to connect
-  reading_data,   //
-  writing,        // metrics, traces
+  starting,  // loading, compiling the program, drawing weights
+  meeting,   // waiting for all ranks to connect
+  reading_data,
+  writing,        // metrics of a step
   computing,      // an op of its own
   communicating,  // an op that needs others
   sending,        // the step is through but for sends that nobody has received
+  closing,        // the trace and what else is written at the end
   finished,
 };
 
@@ -53,6 +54,8 @@ struct RankState {
 
   // What the main lane is at.
   const Activity* now() const;
+  // Since when something that should not last is under way, on any lane: the earliest; 0: nothing is.
+  double waiting_since_seconds() const;
   // What says most about it: the main lane, or, where that only waits for another lane, what is under way there.
   Activity busiest() const;
 };
@@ -85,8 +88,7 @@ class ActivityLog {
   RankState state() const;
   std::int64_t resident_bytes() const { return resident_bytes_; }
   double beat_seconds() const { return beat_seconds_; }
-  // Since when the newest activity of a lane that should not last (reading, writing, waiting for others) is under way:
-  // of all lanes the earliest; 0: none is.
+  // As of its state, without copying that.
   double waiting_since_seconds() const;
 
  private:

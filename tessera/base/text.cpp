@@ -126,4 +126,19 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
   return out;
 }
 
+std::string ranks_text(std::span<const int> ranks) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (last - i >= 2) {
+      parts.push_back(cat(ranks[i], " to ", ranks[last]));
+    } else {
+      for (std::size_t j = i; j <= last; ++j) parts.push_back(cat(ranks[j]));
+    }
+    i = last + 1;
+  }
+  return cat(ranks.size() == 1 ? "rank " : "ranks ", join(parts, ", "));
+}
+
 }  // namespace tessera

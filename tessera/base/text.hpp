@@ -56,6 +56,9 @@ std::string join(std::span<const std::string> words, std::string_view between);
 // The known word with the smallest edit distance, if it is near enough to be a slip of the hand.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> known);
 
+// "rank 3" or "ranks 0, 1, 4 to 900", of ascending numbers.
+std::string ranks_text(std::span<const int> ranks);
+
 // A plain table: columns padded, numbers right-aligned when every cell below the header is one.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -33,7 +34,8 @@ void tell(const std::string& message) { std::fputs(message.c_str(), stderr); }
 // the process soon, it is ended.
 class Abort {
  public:
-  explicit Abort(const collective::Communicator& communicator) : communicator_(communicator) {}
+  Abort(const collective::Communicator& communicator, const ActivityLog& log)
+      : communicator_(communicator), log_(log) {}
 
   bool is_due() const { return since_seconds_ > 0; }
   void begin() {
@@ -43,11 +45,14 @@ class Abort {
   }
   void end_if_stuck() const {
     constexpr double kPatienceSeconds = 1.0;
-    if (is_due() && now_seconds() - since_seconds_ > kPatienceSeconds) _exit(kExitPeerLost);
+    if (now_seconds() - since_seconds_ <= kPatienceSeconds) return;
+    const int own = log_.state().error_code;
+    _exit(own != 0 ? own : kExitPeerLost);
   }
 
  private:
   const collective::Communicator& communicator_;
+  const ActivityLog& log_;
   std::atomic<double> since_seconds_ = 0;
 };
 
@@ -59,11 +64,11 @@ class Reporter {
 
   // Thread edge: of the pulse, or of main once that has failed.
   void report() {
-    abort_.end_if_stuck();
+    if (abort_.is_due()) return abort_.end_if_stuck();
     try {
       if (reports_.report(to_bytes(log_.state(), now_seconds()), timeout_)) abort_.begin();
     } catch (const PeerLost& lost) {
-      if (!abort_.is_due() && !is_server_gone_.exchange(true))
+      if (!is_server_gone_.exchange(true))
         tell(cat("tessera: rank 0, where all ranks meet, is gone or silent: ", lost.what(), "\n"));
       abort_.begin();
     }
@@ -89,6 +94,15 @@ class Head {
     return {.on_report = [this](int rank, std::string_view bytes) { vigil_.hear(rank, bytes); },
             .on_lost = [this](int rank) { vigil_.lose(rank); }};
   }
+  // Until people have been told what happened, and the other ranks have had time to hear of it.
+  void wait_until_told() {
+    constexpr milliseconds kJudging{2000}, kHearing{500};
+    std::unique_lock lock(mutex_);
+    if (told_.wait_for(lock, kJudging, [this] { return is_told_; })) {
+      lock.unlock();
+      std::this_thread::sleep_for(kHearing);
+    }
+  }
   // Whom to tell that the job is over; null: nobody any more.
   void serve_with(launch::KeyServer* server) {
     const std::scoped_lock lock(mutex_);
@@ -100,9 +114,13 @@ class Head {
     tell(message);
     const std::scoped_lock lock(mutex_);
     if (server_) server_->abort("the job has failed");
+    is_told_ = true;
+    told_.notify_all();
   }
 
   std::mutex mutex_;
+  std::condition_variable told_;
+  bool is_told_ = false;
   launch::KeyServer* server_ = nullptr;
   launch::Vigil vigil_;
 };
@@ -153,19 +171,20 @@ int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
                                      .prefix = cat(membership.job, "/", membership.generation),
                                      .address = store.host()});
   const auto log = std::make_unique<ActivityLog>();
-  Abort abort(*communicator);
+  Abort abort(*communicator, *log);
   Reporter reporter(store.reports(), *log, abort, timeout);
   const launch::Pulse pulse(*log, [&reporter] { reporter.report(); });
   try {
     body({*communicator, log.get(), nullptr, [&log] { return std::vector{log->resident_bytes()}; }});
+    const During finished(log.get(), Doing::finished);
+    reporter.report();
     return 0;
   } catch (...) {
     const auto told = tensor::told(std::current_exception());
     log->fail(told.text, told.exit_code);
     reporter.report();
     if (reporter.is_server_gone()) tell(cat("tessera: ", told.text, "\n"));
-    // Until rank 0 has told what happened, and the others have heard of it.
-    for (int i = 0; i < 20 && membership.rank == 0; ++i) std::this_thread::sleep_for(milliseconds(50));
+    if (head) head->wait_until_told();
     return told.exit_code;
   }
 }

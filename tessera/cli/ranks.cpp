@@ -38,6 +38,13 @@ launch::Descriptor handed_down(const char* name) {
   return launch::inherited_descriptor(environment(name).substr(3), name);
 }
 
+// Of the error under way, written down for whoever watches; returns its exit code.
+int failed(ActivityLog& log) {
+  const auto told = tensor::told(std::current_exception());
+  log.fail(told.text, told.exit_code);
+  return told.exit_code;
+}
+
 // Returns the exit code: the error is told by the launcher, which reads it from the board.
 int join_launcher(const spec::Run& run, const Body& body) {
   const int rank = std::stoi(environment("TESSERA_RANK")),
@@ -56,12 +63,15 @@ int join_launcher(const spec::Run& run, const Body& body) {
                  .size = size,
                  .local_rank = rank,
                  .prefix = cat(environment("TESSERA_JOB"), "/", environment("TESSERA_GENERATION"))});
-    body({*communicator, &log, &board.stop_word(), [&board] { return board.resident_bytes(); }});
+    try {
+      body({*communicator, &log, &board.stop_word(), [&board] { return board.resident_bytes(); }});
+    } catch (...) {
+      return failed(log);  // before the connections end, or peers would seem to fail first
+    }
+    const During finished(&log, Doing::finished);
     return 0;
   } catch (...) {
-    const auto told = tensor::told(std::current_exception());
-    log.fail(told.text, told.exit_code);
-    return told.exit_code;
+    return failed(log);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "tessera/program/spoken.hpp"
 #include "tessera/program/stuck.hpp"
 
 namespace tessera::cli {

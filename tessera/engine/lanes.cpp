@@ -12,7 +12,13 @@ namespace tessera::engine {
 
 namespace {
 constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
+
+// Ops of other lanes that a step is not over without: they use what the step was given.
+bool ends_step(program::What what) {
+  return what == program::What::sum || what == program::What::send || what == program::What::receive;
 }
+
+}  // namespace
 
 Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run, ActivityLog* log,
              c10::Device device)
@@ -70,7 +76,7 @@ void Lanes::step() {
   try {
     run_lane(0, step);
     for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i)
-      if (sequence_.ops[i].what == program::What::sum) wait_for(i, step);
+      if (ends_step(sequence_.ops[i].what)) wait_for(i, step);
   } catch (const LaneStopped&) {
     const std::scoped_lock lock(error_mutex_);
     std::rethrow_exception(error_);

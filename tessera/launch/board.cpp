@@ -1,8 +1,11 @@
 #include "tessera/launch/board.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "tessera/base/error.hpp"
 
@@ -22,7 +25,10 @@ std::size_t board_bytes(int num_ranks) {
 }  // namespace
 
 Board::Board(int num_ranks) : num_ranks_(num_ranks), descriptor_(memfd_create("tessera-board", MFD_CLOEXEC)) {
-  if (!descriptor_ || ftruncate(descriptor_.number(), static_cast<off_t>(board_bytes(num_ranks))) != 0)
+  // Not only promised: a lack of memory must show here, not as a signal later.
+  const auto bytes = static_cast<off_t>(board_bytes(num_ranks));
+  if (descriptor_) errno = posix_fallocate(descriptor_.number(), 0, bytes);
+  if (!descriptor_ || errno != 0)
     throw UserError(cat("no memory to watch ", num_ranks, " ranks with: ", system_reason()));
   map();
 }

@@ -124,7 +124,7 @@ class Job {
     for (std::size_t rank = 0; rank < children_.size(); ++rank) pass_on_errors(rank, true);
     tell(options_.report_descriptor, message());
     if (hang_) return kExitPeerLost;
-    if (request_ && (!first_ || first_->ending.signal)) return 128 + request_;
+    if (is_interrupted()) return 128 + request_;
     return first_ ? job_exit_code(first_->ending) : 0;
   }
 
@@ -135,6 +135,8 @@ class Job {
   };
 
   bool is_ending() const { return ending_since_seconds_ >= 0; }
+  // By request, and not by a failure that came before it or while the ranks finished their step.
+  bool is_interrupted() const { return request_ && (!first_ || (ends_at_once_ && first_->ending.signal)); }
 
   int count_running() {
     return static_cast<int>(std::ranges::count_if(children_, [](Child& child) { return !child.ending(); }));
@@ -245,8 +247,11 @@ class Job {
   std::string message() {
     if (hang_) return hang_text(*hang_, options_.timeout_seconds, hang_note_);
     if (first_ && first_->ending.code == kExitNo) return "";  // the rank itself has told why
-    if (first_ && !(ends_at_once_ && first_->ending.signal))
+    if (first_ && !is_interrupted()) {
+      // It may have told its error after the scene was taken.
+      scene_.states[static_cast<std::size_t>(first_->rank)].error = board_.log(first_->rank).state().error;
       return ending_text(first_->rank, first_->ending, scene_, options_.words);
+    }
     return ends_at_once_ ? cat("tessera: interrupted by signal ", request_, ": all ranks are ended\n") : "";
   }
 

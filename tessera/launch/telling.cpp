@@ -16,22 +16,6 @@ bool is_crash(int signal) {
   return std::ranges::find(crashes, signal) != std::end(crashes);
 }
 
-// "rank 3" or "ranks 0, 1, 4 to 900".
-std::string ranks_text(const std::vector<int>& ranks) {
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (last - i >= 2) {
-      parts.push_back(cat(ranks[i], " to ", ranks[last]));
-    } else {
-      for (std::size_t j = i; j <= last; ++j) parts.push_back(cat(ranks[j]));
-    }
-    i = last + 1;
-  }
-  return cat(ranks.size() == 1 ? "rank " : "ranks ", join(parts, ", "));
-}
-
 // What the others were doing: ranks at the same thing share a line, most ranks first.
 std::string others_text(int rank, const Scene& scene, const Words& words) {
   constexpr std::size_t kMostLines = 4;

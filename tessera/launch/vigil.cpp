@@ -14,17 +14,6 @@ namespace {
 // missed: so long the cause is waited for.
 constexpr double kSecondsForTheCause = 0.5;
 
-double waiting_since_seconds(const RankState& state) {
-  double earliest = 0;
-  for (const auto& lane : state.lanes) {
-    if (lane.recent.empty() || !lane.recent.back().under_way() || !should_be_short(lane.recent.back().doing))
-      continue;
-    const double started = lane.recent.back().started_seconds;
-    if (earliest == 0 || started < earliest) earliest = started;
-  }
-  return earliest;
-}
-
 }  // namespace
 
 Vigil::Vigil(int num_ranks, double timeout_seconds, Words words, std::function<void(const std::string&)> tell)
@@ -77,7 +66,8 @@ std::string Vigil::judgement(double now) const {
   if (lost_ >= 0) return is_old(lost_seconds_) ? lost_text(lost_, scene, words_) : "";
   if (is_old(peer_lost_seconds_)) return told_of([](int code) { return code == kExitPeerLost; });
   const auto hangs = [&](const RankState& state) {
-    const double waiting = waiting_since_seconds(state), limit = now - timeout_seconds_;
+    if (state.now() && state.now()->doing == Doing::finished) return false;
+    const double waiting = state.waiting_since_seconds(), limit = now - timeout_seconds_;
     return state.beat_seconds > 0 && (state.beat_seconds < limit || (waiting > 0 && waiting < limit));
   };
   if (!std::ranges::any_of(states_, hangs)) return "";
@@ -88,7 +78,12 @@ void Vigil::watch() {
   constexpr std::chrono::milliseconds kLook{100};
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kLook, [this] { return ended_; })) {
-    const std::string message = judgement(now_seconds());
+    std::string message;
+    try {
+      message = judgement(now_seconds());
+    } catch (const std::exception& error) {  // thread edge
+      message = cat("tessera: a rank failed or hangs, and to say more failed too: ", error.what(), "\n");
+    }
     if (message.empty()) continue;
     lock.unlock();
     tell_(message);

@@ -54,6 +54,11 @@ TEST_F(VigilTest, ARankThatFallsSilentIsAHang) {
   EXPECT_THAT(message(), HasSubstr("no progress for 0.8 s: rank 2 is the one"));
 }
 
+TEST_F(VigilTest, ARankThatHasFinishedIsNotMissed) {
+  all_report(0, {Doing::finished, -1, 0, now_seconds(), now_seconds(), 0});
+  EXPECT_EQ(message(1500ms), "(nothing)");
+}
+
 TEST_F(VigilTest, ARankThatWaitsTooLongIsAHang) {
   const double now = now_seconds();
   all_report(0, {Doing::communicating, 3, 1, now - 2, now - 2, 0});

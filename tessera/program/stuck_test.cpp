@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "tessera/program/examples.hpp"
 #include "tessera/program/generate.hpp"
 #include "tessera/program/text.hpp"
@@ -72,6 +74,35 @@ TEST_F(Stuck, ARankThatReadsDataIsLateForTheFirstSum) {
   states_[2].lanes = {{-1, 0, {{Doing::reading_data, -1, 3, kNow - 5, kNow - 5, 0}}}};
   EXPECT_EQ(verdict().rank, 2);
   EXPECT_THAT(verdict().sentence, HasSubstr("reading the data of step 3 for 5.0 s"));
+}
+
+TEST_F(Stuck, ARankOfAnotherProgramIsNamedAndNothingIsReadBeyondThisOne) {
+  for (const int rank : {0, 1, 3}) put(states_[rank], program_, 0, find(program_, 0, "r3!"), 5);
+  for (const std::int32_t op : {1000, 1 << 30}) {
+    states_[2].lanes = {{-1, 0, {{Doing::communicating, op, 3, kNow - 5, kNow - 5, 0}}}};
+    EXPECT_EQ(verdict().rank, 2) << op;
+  }
+  EXPECT_THAT(verdict().sentence, HasSubstr("it runs another program"));
+}
+
+TEST_F(Stuck, ARankThatFinishedIsNotSilent) {
+  for (const int rank : {0, 1, 3}) put(states_[rank], program_, 0, find(program_, 0, "r3!"), 50);
+  states_[1].lanes = {{-1, 0, {{Doing::finished, -1, 0, kNow - 60, kNow - 60, kNow - 60}}}};
+  states_[1].beat_seconds = kNow - 60;
+  put(states_[2], program_, 1, find(program_, 1, "1F0"), 51);
+  EXPECT_EQ(verdict().rank, 2);
+}
+
+TEST_F(Stuck, ThousandsOfRanksAreJudgedAtOnce) {
+  Program wide = data_parallel(example_tables({.num_micro = 1, .dp = 4096}), {.overlap = true});
+  std::vector<RankState> states(4096);
+  for (std::size_t rank = 0; rank < states.size(); ++rank)
+    put(states[rank], wide, 0, find(wide, 0, rank < 2000 ? "r3!" : "1F0"), 31);
+  const auto start = std::clock();
+  const auto found = find_guilty(wide, states, kNow);
+  EXPECT_GE(found.rank, 2000);
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 2.0);
+  EXPECT_THAT(found.sentence, HasSubstr("ranks 1 to 1999 wait too"));
 }
 
 TEST_F(Stuck, ARankThatNeverCameToTheMeetingIsNamed) {

@@ -185,7 +185,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   }
   auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
   summary.start = start_laps;
-  const During writing(options.log, Doing::writing, run.training.steps);
+  const During closing(options.log, Doing::closing);
   outputs.reset();
   tracer.write(session.data_group());
   return summary;

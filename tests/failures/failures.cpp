@@ -125,6 +125,13 @@ bool is_in(Phase phase, const RankState& state, const program::Sequence& sequenc
   return false;
 }
 
+// Without a pause: phases are short.
+template <typename Condition>
+void spin_until(const Condition& condition) {
+  const double deadline = now_seconds() + 120;
+  while (!condition()) CHECK(now_seconds() < deadline, "the phase to strike in did not come");
+}
+
 // What a job may leave: files and sockets where temporary things lie.
 std::set<std::string> leftovers() {
   std::set<std::string> out;
@@ -180,11 +187,12 @@ Result try_tessera(const Try& t, const std::string& binary, const program::Seque
   const auto board = board_of(launcher);
   CHECK(board != nullptr, "the launcher has no board");
   std::this_thread::sleep_for(std::chrono::duration<double>(t.delay_seconds));
-  while (!is_in(t.phase, board->log(t.rank).state(), sequence) && t.phase != Phase::rendezvous) continue;
+  if (t.phase != Phase::rendezvous)
+    spin_until([&] { return is_in(t.phase, board->log(t.rank).state(), sequence); });
   Result result = strike(t, launcher, ranks.at(t.rank), errors, before);
   const bool kills = t.signal == SIGKILL;
   result.named = result.text.find(kills ? cat("rank ", t.rank, " failed first (signal 9")
-                                        : cat("rank ", t.rank, " is ")) != std::string::npos;
+                                        : cat(" s: rank ", t.rank, " is ")) != std::string::npos;
   return result;
 }
 
@@ -200,9 +208,9 @@ Result try_torchrun(const Try& t, const fs::path& folder) {
       static_cast<const volatile char*>(mmap(nullptr, kRanks, PROT_READ, MAP_SHARED, file, 0));
   close(file);
   const char wanted = static_cast<char>(static_cast<int>(t.phase) + 1);
-  while (phase[t.rank] == 0) std::this_thread::sleep_for(1ms);
+  spin_until([&] { return phase[t.rank] != 0; });
   std::this_thread::sleep_for(std::chrono::duration<double>(t.delay_seconds));
-  while (phase[t.rank] != wanted && t.phase != Phase::rendezvous) continue;
+  if (t.phase != Phase::rendezvous) spin_until([&] { return phase[t.rank] == wanted; });
   Result result = strike(t, launcher, ranks_of(launcher, "RANK=").at(t.rank), errors, before);
   munmap(const_cast<char*>(phase), kRanks);
   const auto cause = result.text.find("Root Cause");

@@ -28,6 +28,7 @@
 #include "tessera/launch/spawn.hpp"
 #include "tessera/metrics/json_lines.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/program/stuck.hpp"
 #include "tessera/program/text.hpp"
 #include "tessera/program/waits.hpp"
 #include "tessera/tensor/tensor.hpp"
@@ -140,6 +141,8 @@ void strike(const Hang& hang, const ActivityLog& log, pthread_t main) {
   }
   if (hang.kind == Kind::stopped) kill(getpid(), SIGSTOP);
   pthread_kill(main, SIGUSR1);
+  std::this_thread::sleep_for(300ms);  // it takes the signal when it runs again
+  std::ofstream(environment("HANG_FOLDER") + "/op") << log.state().now()->op;
 }
 
 int run_rank(const Hang& hang) {
@@ -198,12 +201,12 @@ std::string expected_words(Kind kind) {
     case Kind::missing_receive:
       return "never issued the receive";
     case Kind::other_order:
-      return "send of value hidden.0";
+      return "wait for each other";
     case Kind::stopped:
       return "silent for";
     case Kind::slow:
     case Kind::asleep:
-      return "in op ";
+      return "op ";
     case Kind::data_stall:
       return "reading the data";
     case Kind::disk_stall:
@@ -219,18 +222,18 @@ Outcome run_job(const Hang& hang, std::uint64_t seed, const std::string& self) {
   if (hang.kind == Kind::disk_stall) {
     const std::string fifo = cat(folder, "/metrics.", hang.guilty);
     CHECK(mkfifo(fifo.c_str(), 0600) == 0, "no fifo");
-    open(fifo.c_str(), O_RDWR);  // held open, so that writers find a reader that never reads; closed at exit
+    // Held open, so that writers find a reader, which never reads; closed with this process.
+    open(fifo.c_str(), O_RDWR | O_CLOEXEC);
   }
   launch::SpawnOptions options;
   options.num_ranks = kRanks;
   options.command = {self, "rank", cat(static_cast<int>(hang.kind)), cat(seed)};
   options.timeout_seconds = kTimeoutSeconds;
   options.words = cli::words_of([hang] { return make_program(hang); });
-  int guilty = -1;
-  options.words.guilt = [&guilty, find = options.words.guilt](std::span<const RankState> states, double now) {
-    const auto guilt = find(states, now);
-    guilty = guilt.rank;
-    return guilt;
+  program::Verdict verdict;
+  options.words.guilt = [&](std::span<const RankState> states, double now) {
+    verdict = program::find_guilty(make_program(hang), states, now);
+    return launch::Guilt{verdict.rank, verdict.sentence};
   };
   const std::string report = folder + "/report";
   options.report_descriptor = open(report.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
@@ -242,11 +245,17 @@ Outcome run_job(const Hang& hang, std::uint64_t seed, const std::string& self) {
   outcome.text = text.str();
   const auto says = [&](const std::string& words) { return outcome.text.find(words) != std::string::npos; };
   // In another order both are named: which of the two was edited is not to be seen from their programs.
-  const bool is_pair = hang.kind == Kind::other_order;
-  const bool right = is_pair ? says(cat("rank ", hang.guilty)) && says(cat("rank ", hang.other)) &&
-                                   says("wait for each other")
-                             : guilty == hang.guilty;
-  outcome.named = code == kExitPeerLost && right && (is_pair || says(expected_words(hang.kind)));
+  if (hang.kind == Kind::other_order)
+    outcome.named = says(cat("rank ", hang.guilty, " ")) && says(cat("rank ", hang.other, " ")) &&
+                    says("receive of value hidden.0") && says("wait for each other");
+  else
+    outcome.named = verdict.rank == hang.guilty && says(expected_words(hang.kind));
+  if (hang.kind == Kind::slow || hang.kind == Kind::asleep) {
+    std::int32_t op = -1;
+    std::ifstream(folder + "/op") >> op;
+    outcome.named = outcome.named && verdict.op == op && says(cat("op ", op, " ("));
+  }
+  outcome.named = outcome.named && code == kExitPeerLost;
   close(options.report_descriptor);
   std::filesystem::remove_all(folder);
   return outcome;

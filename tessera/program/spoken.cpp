@@ -1,0 +1,119 @@
+#include "tessera/program/spoken.hpp"
+
+#include "tessera/base/text.hpp"
+#include "tessera/program/ranks.hpp"
+#include "tessera/program/text.hpp"
+
+namespace tessera::program {
+namespace {
+
+std::string seconds_text(double seconds) { return cat(fixed(seconds, 1), " s"); }
+
+const char* verb(What what) {
+  switch (what) {
+    case What::forward:
+      return "forward of ";
+    case What::recompute:
+      return "recomputation of ";
+    case What::backward:
+      return "backward of ";
+    case What::backward_input:
+      return "input half of the backward of ";
+    case What::backward_weight:
+      return "weight half of the backward of ";
+    case What::gather:
+      return "gather of ";
+    case What::reduce:
+      return "reduction of ";
+    case What::step:
+      return "optimizer step of ";
+    case What::send:
+      return "send of ";
+    case What::receive:
+      return "receive of ";
+    case What::exchange:
+      return "exchange of ";
+    case What::sum:
+      return "sum of ";
+    case What::offload:
+      return "offload of ";
+    case What::fetch:
+      return "fetch of ";
+    case What::free:
+      return "free of ";
+  }
+  return "";
+}
+
+std::string item_text(const Op& op, const Tables& tables) {
+  if (op.what <= What::backward_weight) return tables.units[tables.segments[op.item].unit].name;
+  if (op.what == What::sum) return tables.numbers[op.item].name;
+  if (!names_cell(op.what)) return tables.buckets[op.item].name;
+  const Cell cell = named_cell(op);
+  const bool is_gradient = cell.kind == CellKind::gradient;
+  if (is_gradient || cell.kind == CellKind::value)
+    return cat(is_gradient ? "gradient of " : "value ", tables.values[cell.item].name);
+  return "a cell";
+}
+
+std::string doing_text(const Program& program, int rank, const Activity& at, double now_seconds) {
+  const double since = at.started_seconds > 0 ? at.started_seconds : at.issued_seconds;
+  const std::string lasting = cat(" for ", seconds_text(now_seconds - since));
+  const std::string of_step = at.step > 0 ? cat(" of step ", at.step) : "";
+  if (at.ended_seconds > 0) {
+    const std::string what = at.op >= 0 ? spoken(program, rank, at.op) : std::string("its work");
+    return cat("past ", what, of_step, " since ", seconds_text(now_seconds - at.ended_seconds));
+  }
+  switch (at.doing) {
+    case Doing::starting:
+      return cat("starting", lasting);
+    case Doing::meeting:
+      return cat("waiting to meet the other ranks", lasting);
+    case Doing::reading_data:
+      return cat("reading the data", of_step, lasting);
+    case Doing::writing:
+      return cat("writing metrics or the trace", of_step, lasting);
+    case Doing::closing:
+      return cat("closing its files", lasting);
+    case Doing::finished:
+      return cat("finished", lasting);
+    case Doing::sending:
+      return cat("waiting for its ", spoken(program, rank, at.op), " to be received", lasting);
+    case Doing::computing:
+    case Doing::communicating:
+      break;
+  }
+  return cat(at.started_seconds > 0 ? "in " : "waiting to start ", spoken(program, rank, at.op), of_step,
+             lasting);
+}
+
+}  // namespace
+
+std::string spoken(const Program& program, int rank, std::int32_t op) {
+  const Tables& tables = program.tables;
+  const auto& ops = program.classes[tables.class_of_rank[static_cast<std::size_t>(rank)]].ops;
+  if (op < 0 || op >= static_cast<std::int32_t>(ops.size())) return "no op";
+  const Op& at = ops[static_cast<std::size_t>(op)];
+  std::string out = cat("op ", op, " (", word(at, tables), ", ", verb(at.what), item_text(at, tables));
+  if (at.micro != kOfStep) out += cat(", micro-batch ", at.micro);
+  if (at.what == What::send || at.what == What::receive) {
+    const auto set = sets_of(tables)[static_cast<std::size_t>(at.along)];
+    const auto peers = set.peers(rank);
+    const auto place = static_cast<std::size_t>(set.coordinate(rank) + at.hop);
+    if (place < peers.size()) out += cat(at.what == What::send ? " to rank " : " from rank ", peers[place]);
+  }
+  return out + ")";
+}
+
+std::string spoken(const Program& program, int rank, const RankState& state, double now_seconds) {
+  if (state.beat_seconds == 0) return "not heard of since it was started";
+  const Activity at = state.busiest();
+  std::string doing =
+      at.issued_seconds > 0 ? doing_text(program, rank, at, now_seconds) : std::string("starting");
+  if (const Activity* main = state.now(); main && *main != at && main->op >= 0 && main->started_seconds == 0)
+    doing += cat(", before ", spoken(program, rank, main->op));
+  const double silence = now_seconds - state.beat_seconds;
+  return silence > kSilentSeconds ? cat("silent for ", seconds_text(silence), ", last seen ", doing) : doing;
+}
+
+}  // namespace tessera::program
