@@ -3,8 +3,9 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <string>
+
+#include "tessera/base/file_text.hpp"
 
 namespace tessera {
 
@@ -12,8 +13,7 @@ namespace tessera {
 // first rewritten from `actual`, for review in the diff.
 inline std::string golden(const std::string& path, const std::string& actual) {
   if (std::getenv("UPDATE_GOLDEN") != nullptr) std::ofstream(path) << actual;
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return file_text(path);
 }
 
 }  // namespace tessera

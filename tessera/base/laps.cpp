@@ -3,24 +3,16 @@
 #include <unistd.h>
 
 #include <ctime>
-#include <fstream>
-#include <sstream>
 
-#include "tessera/base/text.hpp"
+#include "tessera/base/process_stat.hpp"
 
 namespace tessera {
 
 double process_start_seconds(int pid) {
-  constexpr int kFieldsBeforeStart =
-      19;  // of those after the name, which may hold anything and ends with ')'
-  std::ifstream file(cat("/proc/", pid, "/stat"));
-  std::string line;
-  std::getline(file, line);
-  std::istringstream fields(line.substr(std::min(line.rfind(')') + 1, line.size())));
-  std::string field;
-  for (int i = 0; i < kFieldsBeforeStart; ++i) fields >> field;
-  double ticks = 0;
-  if (!(fields >> ticks)) return now_seconds();
+  constexpr std::size_t kStart = 19;
+  const auto words = process_stat(pid);
+  if (words.size() <= kStart) return now_seconds();
+  const double ticks = std::stod(words[kStart]);
   // The kernel counts from boot, sleep included; the steady clock leaves sleep out.
   timespec since_boot{};
   clock_gettime(CLOCK_BOOTTIME, &since_boot);

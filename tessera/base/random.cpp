@@ -91,6 +91,11 @@ using Counter = std::array<std::uint32_t, 3>;
   }
 }
 
+void halves_plain(std::uint32_t first, const Counter& counter, std::uint64_t key, std::uint16_t* out) {
+  halves_of(first, counter, key, out);
+}
+
+#if defined(__x86_64__)
 [[gnu::target("avx512f"), gnu::optimize("O3")]] void halves_512(std::uint32_t first, const Counter& counter,
                                                                 std::uint64_t key, std::uint16_t* out) {
   halves_of(first, counter, key, out);
@@ -99,13 +104,13 @@ using Counter = std::array<std::uint32_t, 3>;
                                                              std::uint64_t key, std::uint16_t* out) {
   halves_of(first, counter, key, out);
 }
-void halves_plain(std::uint32_t first, const Counter& counter, std::uint64_t key, std::uint16_t* out) {
-  halves_of(first, counter, key, out);
-}
 // Chosen by hand: target_clones makes the loader choose, before the thread sanitizer is ready, and that crashes.
 const auto many_halves = __builtin_cpu_supports("avx512f") ? halves_512
                          : __builtin_cpu_supports("avx2")  ? halves_256
                                                            : halves_plain;
+#else
+const auto many_halves = halves_plain;
+#endif
 }  // namespace
 
 void random_halves(std::uint64_t key, std::array<std::uint32_t, 3> counter, std::span<std::uint16_t> out) {

@@ -18,7 +18,7 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
-// The parts of the examination; each takes well under a second.
+// The parts of the examination. None takes long, but a host name is looked up for as long as the resolver tries.
 void examine_versions(Findings& findings);
 void examine_processor(Findings& findings);
 void examine_memory(Findings& findings);

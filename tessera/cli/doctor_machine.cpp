@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 
+#include "tessera/base/file_text.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/cli/doctor.hpp"
 #include "tessera/tensor/tensor.hpp"
@@ -18,11 +18,6 @@ namespace tessera::cli {
 namespace {
 
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // The rest of the first line that starts with `name`, after its colon.
 std::string line_of(std::string_view text, std::string_view name) {
@@ -45,7 +40,7 @@ std::optional<double> number_in(const std::string& path) {
 
 // Where the process stands in the hierarchy of a controller: "4:memory:/x" or, for all of version 2, "0::/x".
 std::string group_path(std::string_view controller) {
-  const std::string groups = text_of("/proc/self/cgroup");
+  const std::string groups = file_text("/proc/self/cgroup");
   const auto at = groups.find(cat(":", controller, ":"));
   if (at == std::string::npos) return "";
   const auto begin = at + controller.size() + 2;
@@ -120,7 +115,7 @@ void examine_versions(Findings& findings) {
 }
 
 void examine_processor(Findings& findings) {
-  const std::string cpuinfo = text_of("/proc/cpuinfo");
+  const std::string cpuinfo = file_text("/proc/cpuinfo");
   const auto sets = instruction_sets(cpuinfo);
   const auto has = [&](const char* name) { return std::ranges::find(sets, name) != sets.end(); };
   findings.push_back({"processor", "model", State::ok, line_of(cpuinfo, "model name"), ""});
@@ -166,7 +161,7 @@ void examine_processor(Findings& findings) {
 }
 
 void examine_memory(Findings& findings) {
-  const std::string meminfo = text_of("/proc/meminfo");
+  const std::string meminfo = file_text("/proc/meminfo");
   const auto bytes = [&](const char* name) {
     return std::strtod(line_of(meminfo, name).c_str(), nullptr) * 1024;
   };
