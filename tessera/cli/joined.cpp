@@ -143,10 +143,8 @@ class Serving {
 }  // namespace
 
 std::optional<launch::Membership> joined_membership() {
-  const auto environment = launch::process_environment();
-  const auto store = environment.find("TESSERA_STORE");
-  if (store != environment.end() && store->second.starts_with("fd:")) return std::nullopt;
-  return launch::membership(environment);
+  if (started_by_launcher()) return std::nullopt;
+  return launch::membership(launch::process_environment());
 }
 
 int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
@@ -178,6 +176,7 @@ int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
     body({*communicator, log.get(), nullptr, [&log] { return std::vector{log->resident_bytes()}; }});
     const During finished(log.get(), Doing::finished);
     reporter.report();
+    store.wait_for_others();
     return 0;
   } catch (...) {
     const auto told = tensor::told(std::current_exception());

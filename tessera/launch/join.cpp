@@ -78,7 +78,7 @@ Membership of_open_mpi(const Environment& environment) {
   m.rank = in.number("OMPI_COMM_WORLD_RANK", 0, m.world_size - 1);
   m.local_size = in.number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, m.world_size);
   m.local_rank = in.number("OMPI_COMM_WORLD_LOCAL_RANK", 0, m.local_size - 1);
-  m.num_hosts = m.local_size == m.world_size ? 1 : in.number("OMPI_MCA_orte_num_nodes", 2, m.world_size, 2);
+  m.num_hosts = m.local_size == m.world_size ? 1 : 2;  // orte_num_nodes counts the allocation
   m.is_bound = in.text("OMPI_MCA_orte_bound_at_launch") == "1";
   m.job = cat("mpirun-", in.text("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"));
   return m;

@@ -15,7 +15,7 @@ struct Membership {
   int world_size = 1;
   int local_rank = 0;  // among the ranks of this host
   int local_size = 1;
-  int num_hosts = 1;
+  int num_hosts = 1;     // 2 when they are several, but the starter does not say how many
   std::string job = {};  // equal on all ranks, another for each job of this user on a host
   int generation = 0;    // how often the job was started again
   std::string started_by = {};

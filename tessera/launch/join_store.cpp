@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "tessera/base/clock.hpp"
@@ -63,21 +63,42 @@ std::shared_ptr<const JobKey> key_for(const Membership& m, const StoreOptions& o
   }
   if (!options.key_file.empty())
     return std::make_shared<JobKey>(Secret::from_file(options.key_file).bytes(), job);
-  throw UserError(
-      cat("the store at ", options.address,
-          " needs a key, so that no stranger can join the job. Make one (head -c 32 /dev/urandom > job.key; "
-          "chmod 600 "
-          "job.key), bring it to every host, and name it by cluster.key_file or TESSERA_KEY_FILE."));
+  throw UserError(cat("the store at ", options.address,
+                      " needs a key, so that no stranger can join the job. Make one by ", kKeyRecipe,
+                      ", bring it to every host, and name it by cluster.key_file or TESSERA_KEY_FILE."));
 }
 
 void check_hosts(const Membership& m, const StoreOptions& options) {
   if (m.num_hosts == 1 || !options.address.empty()) return;
-  throw UserError(cat(m.started_by, " has started ranks on ", m.num_hosts,
-                      " hosts, but nobody said where they meet. Set cluster.store (or TESSERA_STORE) to an "
-                      "address of rank 0's host and "
-                      "a free port, e.g. cluster.store=node1:29400, and cluster.key_file (or "
-                      "TESSERA_KEY_FILE) to a key that every host "
-                      "has: head -c 32 /dev/urandom > job.key; chmod 600 job.key"));
+  throw UserError(
+      cat(m.started_by,
+          " has started ranks on several hosts, but nobody said where they meet. Set cluster.store "
+          "(or TESSERA_STORE) to an address of rank 0's host and a free port, e.g. "
+          "cluster.store=node1:29400, and cluster.key_file (or TESSERA_KEY_FILE) to a key that "
+          "every host has: ",
+          kKeyRecipe));
+}
+
+void check_reachable(const Membership& m, const StoreOptions& options, const std::string& host) {
+  if (m.num_hosts == 1 || !is_loopback(host)) return;
+  throw UserError(
+      cat("the store's address ", options.address, " is ", host,
+          " on rank 0's host, which other hosts can't reach (many systems map a host's own name "
+          "to 127.0.1.1 in /etc/hosts). Name the address of rank 0's host in the network that all "
+          "hosts share, as ip -brief address shows it."));
+}
+
+// Rank 0 waits here until all others are connected.
+void wait_for_all(KeyServer& server, const Membership& m, const std::string& place,
+                  std::chrono::milliseconds timeout) {
+  const std::vector<int> awaited = server.wait_until_come(timeout);
+  if (awaited.empty()) return;
+  std::vector<std::string> missing;
+  for (const int rank : std::set(awaited.begin(), awaited.end())) missing.push_back(cat(rank));
+  throw PeerLost(cat(missing.size() == 1 ? "rank " : "ranks ", join(missing, ", "), " of ", m.world_size,
+                     " did not come to ", place, " within ", std::chrono::duration<double>(timeout).count(),
+                     " s. Were all started, and may their hosts connect to this one? cluster.timeout_seconds "
+                     "sets how long is waited."));
 }
 
 // Tries until it works. `attempt` returns nothing when it should be tried again, with errno set.
@@ -85,15 +106,15 @@ std::unique_ptr<KeyClient> come_in(const std::string& place, double deadline_sec
                                    const std::function<std::unique_ptr<KeyClient>()>& attempt) {
   constexpr auto kPause = std::chrono::milliseconds(50);
   while (true) {
-    std::string reason;
+    auto client = attempt();
+    std::string reason = client ? "" : system_reason();
     try {
-      if (auto client = attempt()) {
-        client->exchange({}, {}, kPause);  // the server has heard the hello
-        return client;
-      }
-      reason = system_reason();
-    } catch (const PeerLost& error) {  // it had to make room; there will be some again
-      reason = error.what();
+      if (client) client->exchange({}, {}, kPause);  // the server has heard the hello
+      if (client) return client;
+    } catch (const PeerLost& error) {
+      if (client->has_answered()) throw;
+      reason = error.what();  // it had to make room; there will be some again
+      client.reset();
     }
     if (now_seconds() >= deadline_seconds)
       throw PeerLost(cat("rank 0 could not be reached at ", place, ": ", reason,
@@ -123,7 +144,7 @@ StoreOptions store_options(const Environment& environment, const std::string& ad
 }
 
 JoinedStore::JoinedStore(const Membership& m, const StoreOptions& options, KeyServerCallbacks callbacks)
-    : timeout_(options.timeout), num_exceptions_(std::uncaught_exceptions()) {
+    : timeout_(options.timeout) {
   check_hosts(m, options);
   const bool is_remote = !options.address.empty();
   const auto address = is_remote ? parse_address(options.address, "the store's address") : TcpAddress();
@@ -133,12 +154,17 @@ JoinedStore::JoinedStore(const Membership& m, const StoreOptions& options, KeySe
     if (is_remote) {
       Descriptor listening = listen_on(address);
       host_ = own_host(listening);
+      check_reachable(m, options, host_);
       door = tls_door(std::move(listening), key);
     } else {
       door = unix_door(socket_path(m), geteuid());
     }
     server_.emplace(std::move(callbacks));
-    server_->open(std::move(door), kConnectionsPerRank * (m.world_size - 1));
+    std::vector<int> awaited;
+    for (int i = kConnectionsPerRank; i < kConnectionsPerRank * m.world_size; ++i)
+      awaited.push_back(i / kConnectionsPerRank);
+    server_->open(std::move(door), awaited);
+    wait_for_all(*server_, m, place_of(m, options), timeout_);
     keys_ = std::make_unique<KeyClient>(server_->connect(), 0);
     reports_ = std::make_unique<KeyClient>(server_->connect(), 0);
     return;
@@ -155,10 +181,8 @@ JoinedStore::JoinedStore(const Membership& m, const StoreOptions& options, KeySe
   for (auto* client : {&keys_, &reports_}) *client = come_in(place_of(m, options), deadline_seconds, attempt);
 }
 
-JoinedStore::~JoinedStore() {
-  keys_.reset();
-  reports_.reset();
-  if (server_ && std::uncaught_exceptions() == num_exceptions_) server_->wait_until_left(timeout_);
+void JoinedStore::wait_for_others() {
+  if (server_) server_->wait_until_left(timeout_);
 }
 
 }  // namespace tessera::launch

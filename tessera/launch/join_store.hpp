@@ -27,11 +27,13 @@ StoreOptions store_options(const Environment& environment, const std::string& ad
 
 class JoinedStore {
  public:
-  // Comes back once this rank is connected. Rank 0 serves, with these callbacks. Throws UserError when ranks on several
-  // hosts have no address or key, and when something is wrong with them; PeerLost when rank 0 can't be reached.
+  // Comes back once this rank is connected; on rank 0, which serves with these callbacks, once all are. Throws UserError
+  // when ranks on several hosts have no address or key, and when something is wrong with them; PeerLost when rank 0
+  // can't be reached or others don't come.
   JoinedStore(const Membership& membership, const StoreOptions& options, KeyServerCallbacks callbacks = {});
-  // Rank 0 waits for the others' goodbyes, unless it leaves because of an exception.
-  ~JoinedStore();
+
+  // Rank 0 waits until the others have left, lest they miss it; the others don't wait.
+  void wait_for_others();
 
   // Two connections, see KeyClient.
   KeyClient& keys() { return *keys_; }
@@ -43,7 +45,6 @@ class JoinedStore {
 
  private:
   const std::chrono::milliseconds timeout_;
-  const int num_exceptions_;  // in flight when it was made
   std::optional<KeyServer> server_;
   std::unique_ptr<KeyClient> keys_, reports_;
   std::string host_ = "127.0.0.1";

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/random.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -64,6 +66,7 @@ TEST_F(JoinedStoreTest, RanksOfOneHostMeetInAnyOrderAndLeaveNothing) {
       // Rank 0 is done first, and stays until the others are.
       if (rank != 0) std::this_thread::sleep_for(50ms);
       EXPECT_EQ(store.reports().report("done", 10s), std::nullopt);
+      store.wait_for_others();
     });
   for (auto& rank : ranks) rank.join();
   EXPECT_TRUE(left().empty());
@@ -74,19 +77,26 @@ TEST_F(JoinedStoreTest, RanksOfOneHostMeetInAnyOrderAndLeaveNothing) {
 
 TEST_F(JoinedStoreTest, ASocketThatADeadJobLeftIsReplacedAndALivingOneIsNot) {
   std::filesystem::path path;
-  {
-    JoinedStore first(member(0), {.timeout = 50ms});
-    ASSERT_EQ(left().size(), 1u);
-    path = left()[0];
-    EXPECT_THAT(complaint([&] { JoinedStore(member(0), {.timeout = 50ms}); }),
-                testing::HasSubstr("started twice"));
+  std::thread zero([] { JoinedStore(member(0, 2), {.timeout = 20s}).wait_for_others(); });
+  while (path.empty() || path.has_extension()) {  // it is made under another name first
+    std::this_thread::sleep_for(5ms);
+    if (!std::filesystem::exists(own_folder())) continue;
+    for (const auto& found : left()) path = found;
   }
+  EXPECT_THAT(complaint([&] { JoinedStore(member(0, 2), {.timeout = 50ms}); }),
+              testing::HasSubstr("started twice"));
+  JoinedStore(member(1, 2), {.timeout = 20s});
+  zero.join();
   EXPECT_TRUE(left().empty());
   listen_at(path);  // and dead at once, as a killed process leaves it
   ASSERT_EQ(left().size(), 1u);
   std::thread one([] { JoinedStore(member(1, 2), {.timeout = 20s}).keys().exchange({{"a", "1"}}, {}, 5s); });
   std::this_thread::sleep_for(100ms);
-  EXPECT_EQ(JoinedStore(member(0, 2), {.timeout = 5s}).keys().exchange({}, {"a"}, 20s)[0], "1");
+  {
+    JoinedStore zero_again(member(0, 2), {.timeout = 20s});
+    EXPECT_EQ(zero_again.keys().exchange({}, {"a"}, 20s)[0], "1");
+    zero_again.wait_for_others();
+  }
   one.join();
   EXPECT_TRUE(left().empty());
 }
@@ -103,6 +113,34 @@ TEST_F(JoinedStoreTest, AFolderThatOthersMayEnterIsRefused) {
 
 TEST_F(JoinedStoreTest, ARankZeroThatDoesNotComeIsLost) {
   EXPECT_THROW(JoinedStore(member(1), {.timeout = 100ms}), PeerLost);
+}
+
+TEST_F(JoinedStoreTest, RanksThatDoNotComeAreNamed) {
+  EXPECT_THAT(complaint([] { JoinedStore(member(0, 4), {.timeout = 100ms}); }),
+              testing::ContainsRegex("^ranks 1, 2, 3 of 4 did not come to .* within 0.1 s"));
+}
+
+TEST_F(JoinedStoreTest, ARankThatComesAfterTheEndIsToldAtOnce) {
+  std::filesystem::create_directory(own_folder());
+  chmod(own_folder().c_str(), 0700);
+  char name[17];
+  std::snprintf(name, sizeof(name), "%016llx", static_cast<unsigned long long>(stream_of("job/0")));
+  KeyServer server;
+  server.abort("rank 3 failed");
+  server.open(unix_door(own_folder() / name, geteuid()), {1, 1, 2, 2});
+  const double start_seconds = now_seconds();
+  EXPECT_EQ(complaint([] { JoinedStore(member(1), {.timeout = 60s}); }), "rank 3 failed");
+  EXPECT_LT(now_seconds() - start_seconds, 30);
+}
+
+TEST_F(JoinedStoreTest, SeveralHostsDoNotMeetOnLoopback) {
+  std::ofstream(folder_ / "key") << std::string(32, 'k');
+  chmod((folder_ / "key").c_str(), 0600);
+  Membership two_hosts = member(0);
+  two_hosts.num_hosts = 2;
+  EXPECT_THAT(
+      complaint([&] { JoinedStore(two_hosts, {.address = "localhost:29398", .key_file = folder_ / "key"}); }),
+      testing::HasSubstr("which other hosts can't reach"));
 }
 
 TEST_F(JoinedStoreTest, SeveralHostsNeedAnAddressAndAKey) {

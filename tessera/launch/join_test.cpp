@@ -19,7 +19,7 @@ const Environment kTorchrun = {{"RANK", "5"},
                                {"MASTER_PORT", "29500"}};
 const Environment kMpirun = {{"OMPI_COMM_WORLD_RANK", "1"},       {"OMPI_COMM_WORLD_SIZE", "2"},
                              {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-                             {"OMPI_MCA_orte_num_nodes", "1"},    {"OMPI_MCA_orte_bound_at_launch", "1"},
+                             {"OMPI_MCA_orte_num_nodes", "9"},    {"OMPI_MCA_orte_bound_at_launch", "1"},
                              {"PMIX_NAMESPACE", "1468661761"}};
 const Environment kSlurm = {
     {"SLURM_PROCID", "6"},  {"SLURM_NTASKS", "9"},  {"SLURM_STEP_NUM_TASKS", "7"},
@@ -45,6 +45,9 @@ TEST(Join, EveryStarterIsRead) {
             (Membership{5, 8, 1, 4, 2, "torchrun-night-a:29500", 3, "torchrun", false}));
   EXPECT_EQ(membership(kMpirun), (Membership{1, 2, 1, 2, 1, "mpirun-1468661761", 0, "mpirun", true}));
   EXPECT_EQ(membership(kSlurm), (Membership{6, 7, 0, 1, 4, "slurm-12-2", 0, "srun", false}));
+  const auto spread =
+      with(with(kMpirun, "OMPI_COMM_WORLD_LOCAL_RANK", "0"), "OMPI_COMM_WORLD_LOCAL_SIZE", "1");
+  EXPECT_EQ(membership(spread)->num_hosts, 2);
 }
 
 TEST(Join, AProcessThatNobodyStartedStandsAlone) {

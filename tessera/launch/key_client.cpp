@@ -2,11 +2,9 @@
 
 #include <poll.h>
 
-#include <algorithm>
-#include <cerrno>
-
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/launch/poll_time.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -32,10 +30,9 @@ KeyClient::~KeyClient() {
 }
 
 bool KeyClient::wait_for(short events, double deadline_seconds) {
-  const double left = deadline_seconds - now_seconds();
-  if (left <= 0) return false;
+  if (now_seconds() >= deadline_seconds) return false;
   pollfd polled{channel_->descriptor(), events, 0};
-  poll(&polled, 1, static_cast<int>(std::min(left * 1000 + 1, 60000.0)));
+  poll(&polled, 1, poll_milliseconds(deadline_seconds));
   return true;
 }
 
@@ -74,6 +71,7 @@ Reply KeyClient::ask(const Request& request, milliseconds patience) {
   if (length > kMaxBodyBytes) throw PeerLost("the key server sent a reply that is too long");
   const auto reply = parse_reply(receive_exactly(length, deadline_seconds));
   if (!reply) throw PeerLost("the key server sent a malformed reply");
+  has_answered_ = true;
   const std::string words = join(reply->texts, ", ");
   if (reply->kind == Reply::Kind::missing)
     throw PeerLost(cat("no peer wrote ", words, " within ", request.timeout_milliseconds, " ms"));
@@ -96,6 +94,11 @@ std::optional<std::string> KeyClient::report(std::string_view bytes, millisecond
   const Reply reply = ask(request, timeout);
   if (reply.kind == Reply::Kind::lost) return join(reply.texts, ", ");
   return std::nullopt;
+}
+
+bool KeyClient::has_answered() {
+  std::scoped_lock lock(mutex_);
+  return has_answered_;
 }
 
 }  // namespace tessera::launch

@@ -27,6 +27,8 @@ class KeyClient final : public KeyStore {
   // Hands bytes to the server's on_report; returns why the job was aborted, if it was. Throws PeerLost when the server
   // is gone or has not answered in time.
   std::optional<std::string> report(std::string_view bytes, std::chrono::milliseconds timeout);
+  // Whether the server has ever said something, if only a refusal.
+  bool has_answered();
 
  private:
   // Both return false when the connection is gone or the time is over.
@@ -37,6 +39,7 @@ class KeyClient final : public KeyStore {
 
   std::mutex mutex_;
   std::unique_ptr<Channel> channel_;
+  bool has_answered_ = false;
 };
 
 }  // namespace tessera::launch

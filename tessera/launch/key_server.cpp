@@ -11,12 +11,14 @@
 #include <condition_variable>
 #include <list>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/launch/key_table.hpp"
+#include "tessera/launch/poll_time.hpp"
 #include "tessera/launch/wire.hpp"
 
 namespace tessera::launch {
@@ -33,6 +35,7 @@ struct Client {
   bool closing = false;               // once `out` is written
   int rank = -1;                      // introduced, and not gone with a goodbye: its end is a loss
   double stranger_until_seconds = 0;  // 0: no stranger
+  bool is_guest = false;              // introduced, and came through the door
   KeyTable::Exchange exchange = 0;    // the one it waits for; 0: none
   double deadline_seconds = 0;
 };
@@ -67,13 +70,20 @@ class KeyServer::Loop {
     return theirs;
   }
 
-  void open(std::unique_ptr<Door> door, int num_connections) {
+  void open(std::unique_ptr<Door> door, const std::vector<int>& awaited) {
     {
       std::scoped_lock lock(mutex_);
       notes_.door = std::move(door);
-      notes_.num_connections = num_connections;
+      news_.awaited = awaited;
     }
     ring();
+  }
+
+  std::vector<int> wait_until_come(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, timeout, [this] { return news_.awaited.empty() || !news_.lost.empty(); });
+    if (!news_.lost.empty()) throw PeerLost(news_.lost);
+    return news_.awaited;
   }
 
   void abort(const std::string& reason) {
@@ -84,9 +94,9 @@ class KeyServer::Loop {
     ring();
   }
 
-  bool wait_until_left(std::chrono::milliseconds timeout) {
+  void wait_until_left(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
-    return all_left_.wait_for(lock, timeout, [this] { return notes_.arrivals.empty() && num_members_ == 0; });
+    changed_.wait_for(lock, timeout, [this] { return news_.awaited.empty() && news_.num_guests == 0; });
   }
 
  private:
@@ -94,7 +104,12 @@ class KeyServer::Loop {
     std::string abort_reason;
     std::vector<Descriptor> arrivals;
     std::unique_ptr<Door> door;
-    int num_connections = 0;
+  };
+  // What others wait to hear of.
+  struct News {
+    std::vector<int> awaited;
+    std::ptrdiff_t num_guests = 0;
+    std::string lost;
   };
 
   void ring() {
@@ -113,16 +128,18 @@ class KeyServer::Loop {
       for (std::size_t i = 2; i < polled.size(); ++i, ++client) attend(*client, polled[i].revents);
       answer_waiting();
       dismiss_strangers();
-      clients_.remove_if([](const Client& client) { return !client.channel; });
       if (polled[1].revents && door_) admit();
-      tell_who_waits_for_all_to_leave();
+      clients_.remove_if([](const Client& client) { return !client.channel; });
+      tell_news();
     }
   }
 
-  void tell_who_waits_for_all_to_leave() {
+  void tell_news() {
     std::scoped_lock lock(mutex_);
-    num_members_ = clients_.size() - num_strangers();
-    if (num_members_ == 0) all_left_.notify_all();
+    news_.num_guests = std::ranges::count_if(clients_, &Client::is_guest);
+    news_.lost = lost_;
+    if (!notes_.door) news_.awaited.assign(awaited_.begin(), awaited_.end());
+    changed_.notify_all();
   }
 
   void attend(Client& client, short events) {
@@ -148,7 +165,7 @@ class KeyServer::Loop {
       if (client.stranger_until_seconds > 0) look_at(client.stranger_until_seconds);
     }
     if (soonest < 0) return -1;
-    return static_cast<int>(std::clamp((soonest - now_seconds()) * 1000 + 1, 0.0, 60000.0));
+    return poll_milliseconds(soonest);
   }
 
   void hear_bell() {
@@ -160,7 +177,8 @@ class KeyServer::Loop {
     notes_.arrivals.clear();
     if (!notes_.door) return;
     door_ = std::move(notes_.door);
-    num_expected_ = notes_.num_connections;
+    awaited_ = {news_.awaited.begin(), news_.awaited.end()};
+    if (awaited_.empty()) door_.reset();
   }
 
   void admit() {
@@ -246,6 +264,7 @@ class KeyServer::Loop {
       case Request::Kind::exchange:
         return begin_exchange(client, request);
       case Request::Kind::goodbye:
+        await_again(client);
         client.rank = -1;
         client.closing = true;
         return;
@@ -254,10 +273,21 @@ class KeyServer::Loop {
 
   void introduce(Client& client, int rank) {
     if (rank < 0) return refuse(client, cat("there is no rank ", rank));
+    if (is_stranger(client)) {
+      const auto place = awaited_.find(rank);
+      if (place == awaited_.end())
+        return refuse(client, cat("no connection of rank ", rank, " is awaited. Was it started twice?"));
+      awaited_.erase(place);
+      client.stranger_until_seconds = 0;
+      client.is_guest = true;
+      if (awaited_.empty()) door_.reset();
+    }
     client.rank = rank;
-    if (client.stranger_until_seconds == 0) return;
-    client.stranger_until_seconds = 0;
-    if (--num_expected_ == 0) door_.reset();
+  }
+
+  // It may have given up on an answer that came late, and come in anew.
+  void await_again(const Client& client) {
+    if (door_ && client.is_guest && client.rank >= 0) awaited_.insert(client.rank);
   }
 
   void begin_exchange(Client& client, const Request& request) {
@@ -300,6 +330,7 @@ class KeyServer::Loop {
 
   void refuse(Client& client, const std::string& words) {
     stop_waiting(client);
+    await_again(client);
     client.closing = true;
     client.rank = -1;
     client.in.clear();
@@ -324,6 +355,7 @@ class KeyServer::Loop {
   void drop(Client& client) {
     client.channel.reset();
     stop_waiting(client);
+    await_again(client);
     if (client.rank < 0) return;
     if (lost_.empty()) lost_ = cat("rank ", client.rank, "'s connection to the store broke off");
     if (callbacks_.on_lost) callbacks_.on_lost(client.rank);
@@ -334,11 +366,11 @@ class KeyServer::Loop {
   Descriptor bell_;
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
-  Notes notes_;                  // guarded by mutex_
-  std::size_t num_members_ = 0;  // guarded by mutex_: clients that are no strangers
-  std::condition_variable all_left_;
+  Notes notes_;  // guarded by mutex_
+  News news_;    // guarded by mutex_
+  std::condition_variable changed_;
   std::unique_ptr<Door> door_;
-  int num_expected_ = 0;  // through the door
+  std::multiset<int> awaited_;  // through the door; empty without one
   std::list<Client> clients_;
   KeyTable table_;
   std::string lost_;  // why waiting is in vain, once it is
@@ -349,10 +381,13 @@ KeyServer::KeyServer(KeyServerCallbacks callbacks, StrangerLimits limits)
     : loop_(std::make_unique<Loop>(std::move(callbacks), limits)) {}
 KeyServer::~KeyServer() = default;
 Descriptor KeyServer::connect() { return loop_->connect(); }
-void KeyServer::open(std::unique_ptr<Door> door, int num_connections) {
-  loop_->open(std::move(door), num_connections);
+void KeyServer::open(std::unique_ptr<Door> door, const std::vector<int>& awaited) {
+  loop_->open(std::move(door), awaited);
+}
+std::vector<int> KeyServer::wait_until_come(std::chrono::milliseconds timeout) {
+  return loop_->wait_until_come(timeout);
 }
 void KeyServer::abort(const std::string& reason) { loop_->abort(reason); }
-bool KeyServer::wait_until_left(std::chrono::milliseconds timeout) { return loop_->wait_until_left(timeout); }
+void KeyServer::wait_until_left(std::chrono::milliseconds timeout) { loop_->wait_until_left(timeout); }
 
 }  // namespace tessera::launch

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/launch/door.hpp"
 
@@ -38,13 +39,16 @@ class KeyServer {
   // One end of a connection that exists nowhere else, for a KeyClient of this process or of a child that inherits it
   // (it is closed on exec unless told otherwise).
   Descriptor connect();
-  // Also serves whom this door lets in, until `num_connections` of them have introduced themselves; then it is closed.
-  // At most one door at a time.
-  void open(std::unique_ptr<Door> door, int num_connections);
+  // Also serves whom this door lets in, until all that are awaited have introduced themselves; then it is closed.
+  // `awaited` has a rank once for each of its connections; others are refused. One that leaves before all have come is
+  // awaited again. At most one door.
+  void open(std::unique_ptr<Door> door, const std::vector<int>& awaited);
+  // Until all have come, or the time is over; returns who is still awaited. Throws PeerLost when the job is lost before.
+  std::vector<int> wait_until_come(std::chrono::milliseconds timeout);
   // From now on every client that waits or asks gets PeerLost with these words.
   void abort(const std::string& reason);
-  // Until no client is connected; false when the time is over first.
-  bool wait_until_left(std::chrono::milliseconds timeout);
+  // Until all who came through the door have left, or the time is over.
+  void wait_until_left(std::chrono::milliseconds timeout);
 
  private:
   class Loop;

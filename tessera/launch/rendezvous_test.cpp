@@ -228,7 +228,7 @@ class DoorTest : public testing::Test {
 
 TEST_F(DoorTest, ClosesAndLeavesNoFileOnceAllHaveComeIn) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid()), 2);
+  server.open(unix_door(path_, geteuid()), {0, 1});
   KeyClient first(come_in(), 0);
   first.exchange({}, {}, 1s);
   EXPECT_TRUE(std::filesystem::exists(path_));
@@ -242,7 +242,7 @@ TEST_F(DoorTest, ClosesAndLeavesNoFileOnceAllHaveComeIn) {
 
 TEST_F(DoorTest, ManyStrangersNeitherEnterNorKeepARankOut) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid()), 2);
+  server.open(unix_door(path_, geteuid()), {0, 1});
   std::vector<Descriptor> strangers;
   for (int i = 0; i < 300; ++i) strangers.push_back(come_in());
   KeyClient first(come_in(), 0);
@@ -255,7 +255,7 @@ TEST_F(DoorTest, ManyStrangersNeitherEnterNorKeepARankOut) {
 
 TEST_F(DoorTest, AStrangerWhoSaysNothingIsSentAwayInTime) {
   KeyServer server({}, {.seconds = 0.1});
-  server.open(unix_door(path_, geteuid()), 2);
+  server.open(unix_door(path_, geteuid()), {0, 1});
   KeyClient member(come_in(), 0);
   const Descriptor stranger = come_in();
   const double start_seconds = now_seconds();
@@ -267,7 +267,7 @@ TEST_F(DoorTest, AStrangerWhoSaysNothingIsSentAwayInTime) {
 
 TEST_F(DoorTest, AStrangerWhoSaysMuchButNoHelloIsRefused) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid()), 1);
+  server.open(unix_door(path_, geteuid()), {0});
   const Descriptor stranger = come_in();
   send_bytes(stranger, encode(Request{.puts = {{"a", "1"}}}));
   EXPECT_EQ(last_words(stranger), (Reply{Reply::Kind::refused, {"a hello must come first, and once"}}));
@@ -278,7 +278,7 @@ TEST_F(DoorTest, AStrangerWhoSaysMuchButNoHelloIsRefused) {
 
 TEST_F(DoorTest, AServerWithoutDescriptorsTellsInsteadOfSpinning) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid()), 2);
+  server.open(unix_door(path_, geteuid()), {0, 1});
   KeyClient member(come_in(), 0);
   member.exchange({}, {}, 1s);
   rlimit before;
@@ -299,10 +299,43 @@ TEST_F(DoorTest, AServerWithoutDescriptorsTellsInsteadOfSpinning) {
 
 TEST_F(DoorTest, ClientsOfAnotherUserAreRefused) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid() + 1), 1);
+  server.open(unix_door(path_, geteuid() + 1), {0});
   KeyClient client(come_in(), 0);
   EXPECT_NE(lost_words([&] { client.exchange({}, {"a"}, 1s); }).find("refused: the key server serves user"),
             std::string::npos);
+}
+
+TEST_F(DoorTest, VisitorsWhoAreGoneBeforeTheyAreRefusedDoNoHarm) {
+  KeyServer server;
+  server.open(unix_door(path_, geteuid() + 1), {0});
+  KeyClient member(server.connect(), 1);
+  for (int round = 0; round < 200; ++round) {
+    come_in();
+    member.exchange({}, {}, 5s);
+  }
+}
+
+TEST_F(DoorTest, ARankThatComesAnewTakesItsOldPlace) {
+  KeyServer server;
+  server.open(unix_door(path_, geteuid()), {1, 1, 2});
+  { KeyClient(come_in(), 1).exchange({}, {}, 1s); }
+  KeyClient first(come_in(), 1), second(come_in(), 1);
+  second.exchange({}, {}, 1s);
+  EXPECT_EQ(server.wait_until_come(0ms), std::vector{2});
+  KeyClient twin(come_in(), 1);
+  EXPECT_NE(lost_words([&] { twin.exchange({}, {}, 1s); }).find("rank 1 is awaited. Was it started twice?"),
+            std::string::npos);
+  EXPECT_TRUE(twin.has_answered());
+  KeyClient last(come_in(), 2);
+  EXPECT_EQ(server.wait_until_come(10s), std::vector<int>{});
+}
+
+TEST_F(DoorTest, WaitingForRanksEndsWhenTheJobIsLost) {
+  KeyServer server;
+  server.open(unix_door(path_, geteuid()), {1});
+  std::thread waiting([&] { EXPECT_EQ(lost_words([&] { server.wait_until_come(60s); }), "rank 3 failed"); });
+  server.abort("rank 3 failed");
+  waiting.join();
 }
 
 TEST_F(DoorTest, AnUnusablePathIsAUsersMistake) {

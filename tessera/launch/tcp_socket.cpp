@@ -6,12 +6,12 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <memory>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/launch/poll_time.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -38,9 +38,8 @@ bool is_any(const sockaddr* address) {
 }
 
 bool is_connected_by(const Descriptor& socket, double deadline_seconds) {
-  const double left = std::max(0.0, deadline_seconds - now_seconds());
   pollfd polled{socket.number(), POLLOUT, 0};
-  if (poll(&polled, 1, static_cast<int>(std::min(left * 1000 + 1, 60000.0))) <= 0) {
+  if (poll(&polled, 1, poll_milliseconds(deadline_seconds)) <= 0) {
     errno = ETIMEDOUT;
     return false;
   }
@@ -90,11 +89,15 @@ Descriptor listen_on(const TcpAddress& address) {
 
 Descriptor connect_by(const TcpAddress& address, double deadline_seconds) {
   const auto addresses = resolve(address);
-  for (const addrinfo* next = addresses.get(); next; next = next->ai_next) {
+  int num_left = 0;
+  for (const addrinfo* next = addresses.get(); next; next = next->ai_next) ++num_left;
+  for (const addrinfo* next = addresses.get(); next; next = next->ai_next, --num_left) {
+    // A host that swallows what is sent to one of its addresses may answer at another.
+    const double now = now_seconds(), until_seconds = now + (deadline_seconds - now) / num_left;
     Descriptor socket(::socket(next->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) continue;
     const bool made = connect(socket.number(), next->ai_addr, next->ai_addrlen) == 0;
-    if (!made && (errno != EINPROGRESS || !is_connected_by(socket, deadline_seconds))) continue;
+    if (!made && (errno != EINPROGRESS || !is_connected_by(socket, until_seconds))) continue;
     const int on = 1;
     setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return socket;
@@ -111,5 +114,7 @@ std::string own_host(const Descriptor& socket) {
                     NI_NUMERICHOST) == 0);
   return host;
 }
+
+bool is_loopback(const std::string& host) { return host == "::1" || host.starts_with("127."); }
 
 }  // namespace tessera::launch

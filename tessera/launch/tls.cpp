@@ -6,12 +6,12 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/launch/poll_time.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -227,10 +227,9 @@ std::unique_ptr<Channel> tls_channel(Descriptor connected, std::shared_ptr<const
           "as one job.");
     if (!shaken) return nullptr;
     if (*shaken) return channel;
-    const double left = deadline_seconds - now_seconds();
-    if (left <= 0) return nullptr;
+    if (now_seconds() >= deadline_seconds) return nullptr;
     pollfd polled{channel->descriptor(), channel->events_to_receive(), 0};
-    poll(&polled, 1, static_cast<int>(std::min(left * 1000 + 1, 60000.0)));
+    poll(&polled, 1, poll_milliseconds(deadline_seconds));
   }
 }
 

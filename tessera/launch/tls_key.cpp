@@ -16,14 +16,15 @@ namespace tessera::launch {
 namespace {
 
 constexpr std::size_t kMostSecretBytes = 4096;
-constexpr char kRecipe[] = "Make one with: head -c 32 /dev/urandom > job.key; chmod 600 job.key";
+
+std::string recipe() { return cat("Make one with: ", kKeyRecipe); }
 
 }  // namespace
 
 JobKey::JobKey(std::string_view secret, std::string job) : job_(std::move(job)) {
   if (secret.size() < kLeastSecretBytes)
     throw UserError(cat("the job's key has ", secret.size(), " bytes, at least ", kLeastSecretBytes,
-                        " are needed. ", kRecipe));
+                        " are needed. ", recipe()));
   std::string salt = "tessera store 1", digest = "SHA256";
   const auto octets = [](const char* name, std::string_view text) {
     return OSSL_PARAM_construct_octet_string(name, const_cast<char*>(text.data()), text.size());
@@ -56,21 +57,21 @@ Secret Secret::from_descriptor(const Descriptor& in, const std::string& where) {
   }
   if (have > kMostSecretBytes)
     throw UserError(
-        cat("the job's key in ", where, " is longer than ", kMostSecretBytes, " bytes. ", kRecipe));
+        cat("the job's key in ", where, " is longer than ", kMostSecretBytes, " bytes. ", recipe()));
   secret.bytes_.resize(have);
   return secret;
 }
 
 Secret Secret::from_file(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!file) throw UserError(cat("cannot read the job's key ", path, ": ", system_reason(), ". ", kRecipe));
+  if (!file) throw UserError(cat("cannot read the job's key ", path, ": ", system_reason(), ". ", recipe()));
   struct stat status;
   CHECK(fstat(file.number(), &status) == 0, system_reason());
   if (!S_ISREG(status.st_mode))
-    throw UserError(cat("the job's key ", path, " is not a plain file. ", kRecipe));
+    throw UserError(cat("the job's key ", path, " is not a plain file. ", recipe()));
   if (status.st_uid != geteuid())
     throw UserError(
-        cat("the job's key ", path, " belongs to user ", status.st_uid, ", not to you. ", kRecipe));
+        cat("the job's key ", path, " belongs to user ", status.st_uid, ", not to you. ", recipe()));
   if (status.st_mode & 077)
     throw UserError(cat("others than you may use the job's key ", path, ". Run chmod 600 ", path,
                         ", and make a new key if strangers could have read it."));

@@ -11,6 +11,9 @@
 
 namespace tessera::launch {
 
+// What makes a key, for people to type.
+inline constexpr char kKeyRecipe[] = "(umask 077; head -c 32 /dev/urandom > job.key)";
+
 class JobKey {
  public:
   // Bytes for this job alone, derived from the secret by HKDF-SHA256. Throws UserError when the secret is shorter than

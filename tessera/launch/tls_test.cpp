@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@ class Tls : public testing::Test {
       address_ = {"127.0.0.1", std::to_string(port)};
       try {
         Descriptor listening = listen_on(address_);
-        server_.open(tls_door(std::move(listening), key()), 2);
+        server_.open(tls_door(std::move(listening), key()), {0, 1});
         return;
       } catch (const UserError&) {
         ASSERT_LT(port, 60000);
@@ -159,6 +160,10 @@ TEST_F(Tls, AReplayOfAGenuineConnectionChangesNothing) {
 }
 
 TEST_F(Tls, AThousandConnectionsDoNotKeepARankOut) {
+  rlimit limit;  // both ends of a connection are here
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   std::vector<Descriptor> strangers;
   for (int i = 0; i < 1000; ++i)
     if (auto stranger = come()) strangers.push_back(std::move(stranger));
