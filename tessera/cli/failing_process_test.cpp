@@ -16,6 +16,11 @@ class Failing : public Binary {
   std::string train(const std::string& more) const {
     return cat("train ", path("run.toml"), " --out ", path("out"), " ", more);
   }
+  // Words of a shell: starts it as $launcher, and goes on when a step was made or the job has ended.
+  std::string started(const std::string& more) const {
+    return cat(binary(), " ", train(more), " & launcher=$!; while [ ! -s ", path("out"),
+               "/metrics.jsonl ] && kill -0 $launcher; do sleep 0.05; done; ");
+  }
 };
 
 TEST_F(Failing, AMissingFileIsToldOnceWithItsNameByAllRanks) {
@@ -36,9 +41,7 @@ TEST_F(Failing, MemoryThatRunsOutIsTheUsersToMend) {
 }
 
 TEST_F(Failing, AKilledRankEndsTheJobWithItsNameAndWhereItWas) {
-  const auto outcome = shell(cat(binary(), " ", train("--procs 3 training.steps=1000000"),
-                                 " & launcher=$!; while [ ! -s ", path("out"),
-                                 "/metrics.jsonl ]; do sleep 0.05; done; "
+  const auto outcome = shell(cat(started("--procs 3 training.steps=1000000"),
                                  "kill -9 $(pgrep -P $launcher | sed -n 2p); wait $launcher"));
   EXPECT_EQ(outcome.code, kExitPeerLost);
   EXPECT_THAT(outcome.out,
@@ -48,11 +51,8 @@ TEST_F(Failing, AKilledRankEndsTheJobWithItsNameAndWhereItWas) {
 }
 
 TEST_F(Failing, AStoppedRankIsAHangAfterTheTimeout) {
-  const auto outcome =
-      shell(cat(binary(), " ", train("--procs 3 training.steps=1000000 cluster.timeout_seconds=1.5"),
-                " & launcher=$!; while [ ! -s ", path("out"),
-                "/metrics.jsonl ]; do sleep 0.05; done; kill -STOP $(pgrep -P $launcher | sed -n 3p); "
-                "wait $launcher"));
+  const auto outcome = shell(cat(started("--procs 3 training.steps=1000000 cluster.timeout_seconds=1.5"),
+                                 "kill -STOP $(pgrep -P $launcher | sed -n 3p); wait $launcher"));
   EXPECT_EQ(outcome.code, kExitPeerLost);
   EXPECT_THAT(outcome.out, HasSubstr("no progress for 1.5 s: rank 2 is silent for"));
   EXPECT_THAT(outcome.out, HasSubstr("was stopped by a signal or a debugger"));
@@ -61,9 +61,8 @@ TEST_F(Failing, AStoppedRankIsAHangAfterTheTimeout) {
 TEST_F(Failing, AnInterruptEndsTheRunAfterAStepWithASummary) {
   for (const char* procs : {"--procs 2", "--procs 1"}) {
     std::filesystem::remove_all(folder_ / "out");
-    const auto outcome = shell(
-        cat(binary(), " ", train(cat("training.steps=1000000 ", procs)), " & launcher=$!; while [ ! -s ",
-            path("out"), "/metrics.jsonl ]; do sleep 0.05; done; kill -INT $launcher; wait $launcher"));
+    const auto outcome =
+        shell(cat(started(cat("training.steps=1000000 ", procs)), "kill -INT $launcher; wait $launcher"));
     EXPECT_EQ(outcome.code, 130) << outcome.out;
     EXPECT_THAT(outcome.out, HasSubstr("stopping after this step"));
     EXPECT_THAT(outcome.out, HasSubstr(cat("trained ", losses().size(), " steps")));

@@ -57,12 +57,8 @@ int join_launcher(const spec::Run& run, const Body& body) {
   try {
     launch::KeyClient keys(handed_down("TESSERA_STORE"), rank);
     // Our launcher starts the ranks of one machine: the rank is the local one.
-    const auto communicator =
-        connect(run, keys,
-                {.rank = rank,
-                 .size = size,
-                 .local_rank = rank,
-                 .prefix = cat(environment("TESSERA_JOB"), "/", environment("TESSERA_GENERATION"))});
+    const auto communicator = connect(
+        run, keys, {.rank = rank, .size = size, .local_rank = rank, .prefix = environment("TESSERA_JOB")});
     try {
       body({*communicator, &log, &board.stop_word(), [&board] { return board.resident_bytes(); }});
     } catch (...) {

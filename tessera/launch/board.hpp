@@ -19,7 +19,6 @@ class Board {
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  int num_ranks() const { return num_ranks_; }
   const Descriptor& descriptor() const { return descriptor_; }
   ActivityLog& log(int rank) { return logs_[rank]; }
   const ActivityLog& log(int rank) const { return logs_[rank]; }

@@ -1,11 +1,10 @@
 #include "tessera/launch/pulse.hpp"
 
-#include <signal.h>
-
 #include <chrono>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/resident.hpp"
+#include "tessera/launch/quiet_thread.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -17,12 +16,7 @@ constexpr int kBeatsPerLook = 4;  // how often memory is asked for and `also` is
 
 Pulse::Pulse(ActivityLog& log, std::function<void()> also) : log_(log), also_(std::move(also)) {
   log_.beat(now_seconds(), resident_bytes());
-  // Signals are for the threads that know what to do about them.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { beat(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = quiet_thread([this] { beat(); });
 }
 
 Pulse::~Pulse() {

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/process_stat.hpp"
 #include "tessera/launch/board.hpp"
 #include "tessera/launch/child.hpp"
 #include "tessera/launch/key_server.hpp"
@@ -55,8 +55,8 @@ std::vector<std::string> environment_of(int rank, const SpawnOptions& options, c
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text(*entry);
     const auto is_ours = [&](std::string_view name) { return text.starts_with(name); };
-    const auto ours = {"TESSERA_RANK=",  "TESSERA_WORLD_SIZE=", "TESSERA_STORE=",
-                       "TESSERA_BOARD=", "TESSERA_JOB=",        "TESSERA_GENERATION="};
+    const auto ours = {
+        "TESSERA_RANK=", "TESSERA_WORLD_SIZE=", "TESSERA_STORE=", "TESSERA_BOARD=", "TESSERA_JOB="};
     if (std::ranges::none_of(ours, is_ours)) out.emplace_back(text);
   }
   out.push_back(cat("TESSERA_RANK=", rank));
@@ -64,7 +64,6 @@ std::vector<std::string> environment_of(int rank, const SpawnOptions& options, c
   out.push_back(cat("TESSERA_STORE=fd:", store.number()));
   out.push_back(cat("TESSERA_BOARD=fd:", board.number()));
   out.push_back(cat("TESSERA_JOB=", options.job));
-  out.push_back(cat("TESSERA_GENERATION=", options.generation));
   return out;
 }
 
@@ -92,12 +91,8 @@ void reserve_descriptors(int num_ranks) {
 
 // Stopped by a signal or a debugger?
 bool is_stopped(pid_t process) {
-  std::ifstream in(cat("/proc/", process, "/stat"));
-  std::string text;
-  std::getline(in, text);
-  const auto name_end = text.rfind(')');  // the name may hold anything
-  return name_end != text.npos && name_end + 2 < text.size() &&
-         (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
+  const auto words = process_stat(process);
+  return !words.empty() && (words[0] == "T" || words[0] == "t");
 }
 
 class Job {

@@ -14,7 +14,6 @@ struct SpawnOptions {
   int num_ranks = 1;
   std::vector<std::string> command;  // program and arguments; a program without '/' is looked up in PATH
   std::string job = "local";
-  int generation = 0;
   // A rank that waits longer than this for another, or shows no sign of life, ends the job; 0: ranks are not watched,
   // for commands that don't write to their board.
   double timeout_seconds = 0;
@@ -25,9 +24,9 @@ struct SpawnOptions {
 };
 
 // Runs the command as ranks 0..num_ranks-1, with TESSERA_RANK, TESSERA_WORLD_SIZE, TESSERA_STORE (fd:<number>, an
-// inherited connection to the KeyServer), TESSERA_BOARD (fd:<number>, where they show what they do), TESSERA_JOB and
-// TESSERA_GENERATION in their environment, and returns when none is left. Their stdout is passed through, and their
-// stderr too, line by line with the rank in front. The first failure ends all ranks and is told in one message.
+// inherited connection to the KeyServer), TESSERA_BOARD (fd:<number>, where they show what they do) and TESSERA_JOB
+// in their environment, and returns when none is left. Their stdout is passed through, and their stderr too, line by
+// line with the rank in front. The first failure ends all ranks and is told in one message.
 //
 // A SIGINT or SIGTERM ends the ranks at once, or, if they stop between steps, after the step they are in; then a second
 // one ends them at once. Other threads of the caller must not take these two. Returns 0, or job_exit_code of the failure, or 128 + the signal. Raises this

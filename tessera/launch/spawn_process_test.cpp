@@ -10,23 +10,16 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/file_text.hpp"
 
 namespace tessera::launch {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::string contents(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 class Spawn : public testing::Test {
  protected:
@@ -63,13 +56,17 @@ class Spawn : public testing::Test {
     const int code = run_local_ranks(options);
     seconds_ = now_seconds() - start_seconds;
     close(report);
-    report_ = contents(folder_ / "report");
+    report_ = file_text(folder_ / "report");
     return code;
   }
 
   void wait_for_files(const std::vector<std::string>& names) {
-    for (const auto& name : names)
-      while (contents(folder_ / name).empty()) std::this_thread::sleep_for(5ms);
+    const double deadline_seconds = now_seconds() + 60;
+    for (const auto& name : names) {
+      while (file_text(folder_ / name).empty() && now_seconds() < deadline_seconds)
+        std::this_thread::sleep_for(5ms);
+      EXPECT_NE(file_text(folder_ / name), "") << name;
+    }
   }
 
   std::filesystem::path folder_;
@@ -82,16 +79,15 @@ TEST_F(Spawn, EveryRankKnowsItsPlaceAndInheritsOnlyItsOwnConnection) {
       shell(3,
             "for fd in $(ls /proc/self/fd); do readlink /proc/self/fd/$fd; done | grep -c socket > "
             "$SPAWN_TEST_FOLDER/sockets$TESSERA_RANK; test -S /proc/self/fd/${TESSERA_STORE#fd:} || exit 9; "
-            "echo $TESSERA_RANK/$TESSERA_WORLD_SIZE $TESSERA_JOB $TESSERA_GENERATION > "
+            "echo $TESSERA_RANK/$TESSERA_WORLD_SIZE $TESSERA_JOB > "
             "$SPAWN_TEST_FOLDER/rank$TESSERA_RANK");
   options.job = "night";
-  options.generation = 4;
   setenv("TESSERA_RANK", "77", 1);  // a launcher may itself be started by one
   EXPECT_EQ(run(options), 0);
   unsetenv("TESSERA_RANK");
   for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_EQ(contents(folder_ / cat("rank", rank)), cat(rank, "/3 night 4\n"));
-    EXPECT_EQ(contents(folder_ / cat("sockets", rank)), "1\n");
+    EXPECT_EQ(file_text(folder_ / cat("rank", rank)), cat(rank, "/3 night\n"));
+    EXPECT_EQ(file_text(folder_ / cat("sockets", rank)), "1\n");
   }
   EXPECT_EQ(report_, "");
 }
@@ -173,9 +169,9 @@ TEST_F(Spawn, AskForMoreDescriptorsWhenTheyAreFewAndSayWhenThereAreNone) {
   };
   rlimit now;
   getrlimit(RLIMIT_NOFILE, &now);
-  EXPECT_EQ(code_with_limit({24, now.rlim_max}), 0) << contents(folder_ / "error");
+  EXPECT_EQ(code_with_limit({24, now.rlim_max}), 0) << file_text(folder_ / "error");
   EXPECT_EQ(code_with_limit({24, 71}), kExitUserError);
-  EXPECT_EQ(contents(folder_ / "error"),
+  EXPECT_EQ(file_text(folder_ / "error"),
             "20 ranks need 72 open files in the launcher, but the system allows 71. Raise the limit (ulimit "
             "-Hn 72) "
             "or start fewer ranks.");
@@ -184,14 +180,15 @@ TEST_F(Spawn, AskForMoreDescriptorsWhenTheyAreFewAndSayWhenThereAreNone) {
 TEST_F(Spawn, StderrIsPassedOnWhileRanksRunWithTheRankInFront) {
   const pid_t launcher = fork();
   if (launcher == 0)
-    _exit(run(shell(
-        2, "test $TESSERA_RANK = 1 && { echo a warning >&2; printf 'half a li' >&2; }; exec sleep 60")));
-  while (contents(folder_ / "report").empty()) std::this_thread::sleep_for(5ms);
-  EXPECT_EQ(contents(folder_ / "report"), "[rank 1] a warning\n");
+    _exit(run(shell(2,
+                    "test $TESSERA_RANK = 1 && { echo a warning >&2; printf 'half a li' >&2; "
+                    "echo done > $SPAWN_TEST_FOLDER/said; }; exec sleep 60")));
+  wait_for_files({"report", "said"});
+  EXPECT_EQ(file_text(folder_ / "report"), "[rank 1] a warning\n");
   kill(launcher, SIGTERM);
   waitpid(launcher, nullptr, 0);
   EXPECT_EQ(
-      contents(folder_ / "report"),
+      file_text(folder_ / "report"),
       "[rank 1] a warning\n[rank 1] half a li\ntessera: interrupted by signal 15: all ranks are ended\n");
 }
 
@@ -205,7 +202,7 @@ TEST_F(Spawn, RanksThatStopBetweenStepsAreAskedFirst) {
   }
   wait_for_files({"pid0", "pid1"});
   kill(launcher, SIGINT);
-  while (contents(folder_ / "report").find("stopping after this step") == std::string::npos)
+  while (file_text(folder_ / "report").find("stopping after this step") == std::string::npos)
     std::this_thread::sleep_for(5ms);
   EXPECT_EQ(waitpid(launcher, nullptr, WNOHANG), 0);
   kill(launcher, SIGINT);
@@ -235,7 +232,7 @@ TEST_F(Spawn, AnInterruptEndsAllRanks) {
   ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
   EXPECT_TRUE(
-      contents(folder_ / "report").starts_with("tessera: interrupted by signal 2: all ranks are ended\n"));
+      file_text(folder_ / "report").starts_with("tessera: interrupted by signal 2: all ranks are ended\n"));
 }
 
 TEST_F(Spawn, RanksDieWithTheirLauncher) {

@@ -1,11 +1,10 @@
 #include "tessera/launch/vigil.hpp"
 
-#include <signal.h>
-
 #include <algorithm>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/launch/quiet_thread.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -21,11 +20,7 @@ Vigil::Vigil(int num_ranks, double timeout_seconds, Words words, std::function<v
       words_(std::move(words)),
       tell_(std::move(tell)),
       states_(static_cast<std::size_t>(num_ranks)) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { watch(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = quiet_thread([this] { watch(); });
 }
 
 Vigil::~Vigil() {
