@@ -21,6 +21,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/file_text.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/base/statistics.hpp"
 #include "tessera/launch/board.hpp"
@@ -64,12 +65,6 @@ struct Result {
   std::string left, text;
 };
 
-std::string contents(const fs::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
 pid_t start(const std::vector<std::string>& command, const fs::path& errors) {
   std::vector<char*> argv;
   for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -86,9 +81,9 @@ pid_t start(const std::vector<std::string>& command, const fs::path& errors) {
 // The descendants of a process by the value of a variable that their starter set, such as their rank.
 std::map<int, pid_t> ranks_of(pid_t parent, const std::string& variable) {
   std::map<int, pid_t> out;
-  std::stringstream children(contents(cat("/proc/", parent, "/task/", parent, "/children")));
+  std::stringstream children(file_text(cat("/proc/", parent, "/task/", parent, "/children")));
   for (pid_t child; children >> child;) {
-    const std::string environment = contents(cat("/proc/", child, "/environ"));
+    const std::string environment = file_text(cat("/proc/", child, "/environ"));
     for (std::size_t at = 0; at < environment.size(); at = environment.find('\0', at) + 1) {
       const std::string entry(environment.c_str() + at);
       if (entry.starts_with(variable)) out[std::stoi(entry.substr(variable.size()))] = child;
@@ -161,13 +156,13 @@ Result strike(const Try& t, pid_t launcher, pid_t victim, const fs::path& errors
     const pid_t orphan = waitpid(-1, nullptr, WNOHANG);
     if (orphan > 0) continue;
     if (orphan < 0) break;
-    std::stringstream children(contents(cat("/proc/", getpid(), "/task/", getpid(), "/children")));
+    std::stringstream children(file_text(cat("/proc/", getpid(), "/task/", getpid(), "/children")));
     for (pid_t child; children >> child; ++result.orphans) kill(child, SIGKILL);
     while (waitpid(-1, nullptr, 0) > 0) continue;
   }
   for (const auto& path : leftovers())
     if (!before.contains(path)) result.left += path + " ";
-  result.text = contents(errors);
+  result.text = file_text(errors);
   return result;
 }
 
@@ -181,7 +176,7 @@ Result try_tessera(const Try& t, const std::string& binary, const program::Seque
             errors);
   std::map<int, pid_t> ranks;
   while (static_cast<int>((ranks = ranks_of(launcher, "TESSERA_RANK=")).size()) < kRanks) {
-    CHECK(waitpid(launcher, nullptr, WNOHANG) == 0, "the job ended before it began: ", contents(errors));
+    CHECK(waitpid(launcher, nullptr, WNOHANG) == 0, "the job ended before it began: ", file_text(errors));
     std::this_thread::sleep_for(1ms);
   }
   const auto board = board_of(launcher);

@@ -12,12 +12,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "tessera/base/activity.hpp"
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/file_text.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/base/statistics.hpp"
 #include "tessera/cli/words.hpp"
@@ -240,9 +240,7 @@ Outcome run_job(const Hang& hang, std::uint64_t seed, const std::string& self) {
   const double start = now_seconds();
   const int code = launch::run_local_ranks(options);
   Outcome outcome{.seconds = now_seconds() - start};
-  std::stringstream text;
-  text << std::ifstream(report).rdbuf();
-  outcome.text = text.str();
+  outcome.text = file_text(report);
   const auto says = [&](const std::string& words) { return outcome.text.find(words) != std::string::npos; };
   // In another order both are named: which of the two was edited is not to be seen from their programs.
   if (hang.kind == Kind::other_order)
