@@ -8,10 +8,10 @@
 #include <fstream>
 #include <functional>
 #include <limits>
-#include <sstream>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/file_text.hpp"
 #include "tessera/base/statistics.hpp"
 #include "tessera/metrics/display.hpp"
 #include "tessera/metrics/event_file.hpp"
@@ -28,11 +28,7 @@ using testing::HasSubstr;
 class File : public testing::Test {
  protected:
   ~File() override { std::filesystem::remove(path_); }
-  std::string text() const {
-    std::ostringstream out;
-    out << std::ifstream(path_).rdbuf();
-    return out.str();
-  }
+  std::string text() const { return file_text(path_); }
   const std::string path_ = cat(testing::TempDir(), "tessera_metrics_", ::getpid());
 };
 using JsonLinesFile = File;
