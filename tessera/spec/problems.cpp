@@ -1,6 +1,7 @@
 #include "tessera/spec/problems.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "tessera/base/error.hpp"
@@ -70,6 +71,10 @@ void check_training(const Training& training, Findings& findings) {
       "training.decay_steps",
       cat("leaves no room: training.steps = ", training.steps,
           " with training.warmup_steps = ", training.warmup_steps, " before"));
+  // Multiplying by it and dividing again must not round.
+  const double scale = training.loss_scale_start, nearest = std::exp2(std::round(std::log2(scale)));
+  findings.need(scale == nearest, "training.loss_scale_start",
+                cat("is not a power of two; the nearest is ", fixed(nearest, 0)));
 }
 
 void check_ranks(const Run& run, Findings& findings) {

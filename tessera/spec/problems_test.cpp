@@ -84,6 +84,14 @@ TEST(Problems, TheLearningRateCurveMustFitTheSteps) {
                           "training.warmup_steps = 10 before"));
 }
 
+TEST(Problems, TheLossScaleIsAPowerOfTwo) {
+  for (const double power : {1.0, 2.0, 1024.0, 0x1p32})
+    EXPECT_THAT(texts([&](spec::Run& run) { run.training.loss_scale_start = power; }), ElementsAre());
+  EXPECT_THAT(texts([](spec::Run& run) { run.training.loss_scale_start = 1000; }),
+              ElementsAre("training.loss_scale_start = 1000.0 is not a power of two; the nearest is 1024"));
+  EXPECT_EQ(texts([](spec::Run& run) { run.training.loss_scale_start = 1.5; }).size(), 1u);
+}
+
 TEST(Problems, ValuesOutOfRangeAreFoundInARunMadeInCode) {
   EXPECT_THAT(texts([](spec::Run& run) {
                 run.model.heads = 0;

@@ -112,7 +112,7 @@ void declare_training(std::vector<Key>& keys) {
   section.add("clip_norm", &Training::clip_norm, at_least(0),
               "bound of the global gradient norm; 0: no clipping");
   section.add("loss_scale_start", &Training::loss_scale_start, from_to(1, 0x1p32),
-              "fp16: factor of the first step's loss; halved when a gradient is not finite");
+              "fp16: factor of the first step's loss, a power of two; halved when a gradient is not finite");
   section.add("loss_scale_growth_steps", &Training::loss_scale_growth_steps, at_least(1),
               "fp16: updates in a row after which the factor doubles");
 }
