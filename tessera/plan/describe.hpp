@@ -9,7 +9,8 @@
 
 namespace tessera::plan {
 
-// Tables of a model under data parallelism. FLOPs are those of matrix products (attention over the full square); elementwise work is priced by the bytes it moves.
+// Tables of a model under data parallelism. FLOPs are those of matrix products (attention over the full square);
+// elementwise work is priced by the bytes it moves.
 program::Tables describe(const spec::Run& run);
 
 // Parameters of the model, without padding.
