@@ -152,7 +152,7 @@ void Executor::backward(const Op& op, bool with_weights) {
   std::vector<Tensor> root_gradients;
   for (const auto value : segment.writes) root_gradients.push_back(gradients_[at(value, op.micro)]);
   for (const auto& loss : segment.losses) {
-    const auto dtype = tables_.buckets.front().compute == program::Dtype::fp64 ? at::kDouble : at::kFloat;
+    const auto dtype = tensor::wide(shard::to_torch(tables_.buckets.front().compute));
     root_gradients.push_back(
         tensor::empty({}, dtype, parts_.device).fill_(input_->loss_scale / numbers_[loss.tokens]));
   }

@@ -9,8 +9,7 @@ Tensor Tape::leaf(shard::Weight& weight) {
 
 Tensor Tape::wide_leaf(shard::Weight& weight) {
   const Tensor& value = weight.value();
-  const auto wide = value.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  leaves.emplace_back(value.detach().to(wide).requires_grad_(true), &weight);
+  leaves.emplace_back(value.detach().to(tensor::wide(value.scalar_type())).requires_grad_(true), &weight);
   return leaves.back().first;
 }
 

@@ -139,7 +139,7 @@ struct VocabularyLoss : Function<VocabularyLoss> {
                         WeightWork* work, double gradient_factor, bool differentiate) {
     keep(ctx, *weight, *work);
     ctx->saved_data["gradient_factor"] = gradient_factor;
-    const auto wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    const auto wide = tensor::wide(x.scalar_type());
     Tensor loss = tensor::zeros({}, wide, x.device());
     const Tensor& w = weight->value();
     Tensor dx, dw;
@@ -190,7 +190,7 @@ Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, 
 Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype,
               at::Device device) {
   // Angles in fp32 unless the run is fp64: the tables of every other Llama are made so.
-  const auto wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
+  const auto wide = tensor::wide(dtype);
   Tensor angle = tensor::empty({positions, 1, head_dim / 2}, at::kDouble);
   double* out = angle.mutable_data_ptr<double>();
   for (std::int64_t p = 0; p < positions; ++p)

@@ -22,6 +22,9 @@ Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype, at::Device device = at
 // A CPU tensor over memory of the caller, who keeps it alive.
 Tensor view_of(void* data, at::IntArrayRef shape, at::ScalarType dtype);
 
+// What sums and statistics of values are kept in: fp64 stays, all else is fp32.
+inline at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
+
 Tensor concatenate(at::TensorList parts, std::int64_t dim);
 // Same dtype, shape and bits, on whatever device.
 bool bit_equal(const Tensor& a, const Tensor& b);
