@@ -1,10 +1,12 @@
 #include "tessera/metrics/display.hpp"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
-#include <string_view>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/text.hpp"
@@ -16,13 +18,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kLeastBetween{125};
 constexpr double kMostBetweenSeconds = 1;  // clocks on the frame tick
+constexpr double kPatienceSeconds = 1;     // at the end, for a terminal that takes nothing
 
-void write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
-    if (count <= 0) return;  // nobody looks any more: that is no reason to end a run
-    bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
+// One that never blocks. An open file of its own: the flag would reach every program that shares the given one.
+int opened_again(int descriptor) {
+  const int again =
+      ::open(cat("/proc/self/fd/", descriptor).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  return again >= 0 ? again : ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
 }
 
 // Back to the first line of the frame. A terminal made narrower has broken long lines into several.
@@ -35,7 +37,7 @@ std::string back_to_top(const std::vector<int>& widths, int columns) {
 }  // namespace
 
 Display::Display(const RunTitle& title, int descriptor)
-    : descriptor_(descriptor),
+    : descriptor_(opened_again(descriptor)),
       begin_seconds_(now_seconds()),
       watched_{.title = title},
       step_end_seconds_(begin_seconds_),
@@ -46,12 +48,14 @@ Display::~Display() {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
   }
+  patience_end_seconds_ = now_seconds() + kPatienceSeconds;
   ending_.notify_all();
   thread_.join();
   std::unique_lock lock(mutex_);
   const bool done = watched_.last && watched_.last->step == watched_.title.steps;
   watched_.ending = cat(done ? "done in " : "stopped at ", duration_text(now_seconds() - begin_seconds_));
   draw(lock);
+  ::close(descriptor_);
 }
 
 void Display::update(const StepFacts& facts) {
@@ -90,8 +94,20 @@ void Display::draw(std::unique_lock<std::mutex>& lock) {
   }
   bytes += "\x1b[J";
   lock.unlock();
-  write_all(descriptor_, bytes);
+  write_all(bytes);
   lock.lock();
+}
+
+void Display::write_all(std::string_view bytes) const {
+  constexpr int kSliceMilliseconds = 50;
+  while (!bytes.empty() && now_seconds() < patience_end_seconds_) {
+    pollfd terminal{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+    if (::poll(&terminal, 1, kSliceMilliseconds) <= 0) continue;  // stopped (Ctrl-S), or slow
+    const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (count <= 0) return;  // nobody looks any more: that is no reason to end a run
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
 }
 
 }  // namespace tessera::metrics

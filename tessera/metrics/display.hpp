@@ -5,8 +5,11 @@
 // ends.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -17,7 +20,7 @@ namespace tessera::metrics {
 class Display {
  public:
   Display(const RunTitle& title, int descriptor);
-  // Draws a last frame, which stays.
+  // Draws a last frame, which stays. Waits no longer than a second for a terminal that takes nothing.
   ~Display();
   Display(const Display&) = delete;
   Display& operator=(const Display&) = delete;
@@ -28,10 +31,13 @@ class Display {
   void run();
   void draw(std::unique_lock<std::mutex>& lock);
   bool is_due() const;
+  void write_all(std::string_view bytes) const;
 
-  const int descriptor_;
+  const int descriptor_;  // its own open file of the terminal
   const double begin_seconds_;
-  std::mutex mutex_;  // of all that follows
+  std::atomic<double> patience_end_seconds_ =
+      std::numeric_limits<double>::infinity();  // for a stopped terminal
+  std::mutex mutex_;                            // of all that follows
   std::condition_variable ending_;
   Watched watched_;
   double step_end_seconds_;

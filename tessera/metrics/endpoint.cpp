@@ -1,12 +1,13 @@
 #include "tessera/metrics/endpoint.hpp"
 
 #include <CivetServer.h>
+#include <prometheus/collectable.h>
 #include <prometheus/counter.h>
 #include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
 #include <prometheus/registry.h>
 
-#include <functional>
+#include <mutex>
 #include <string_view>
 
 #include "tessera/base/error.hpp"
@@ -42,8 +43,8 @@ std::unique_ptr<prometheus::Exposer> listen(int port) try {
   const CivetCallbacks hooks = callbacks();
   return std::make_unique<prometheus::Exposer>(cat("127.0.0.1:", port), /*num_threads=*/1, &hooks);
 } catch (const CivetException&) {
-  throw UserError(cat("--prometheus ", port, ": cannot listen on 127.0.0.1:", port,
-                      "; another program has that port. Name another one, or 0 for any that is free."));
+  throw UserError(cat("--prometheus ", port, ": cannot listen on port ", port,
+                      " of 127.0.0.1 (taken, or not allowed). Name another one, or 0 for any that is free."));
 }
 
 Gauge& add_gauge(Registry& registry, const std::string& name, const std::string& about) {
@@ -54,25 +55,50 @@ Counter& add_counter(Registry& registry, const std::string& name, const std::str
   return prometheus::BuildCounter().Name("tessera_" + name).Help(about).Register(registry).Add({});
 }
 
+// All numbers of the page; a reader sees those of one step, never half of an update.
+class Page : public prometheus::Collectable {
+ public:
+  Page() {
+    for (const Measure& measure : measures())
+      gauges_.push_back(&add_gauge(registry_, measure.name, measure.about));
+  }
+
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    const std::lock_guard lock(mutex_);
+    return registry_.Collect();
+  }
+
+  void update(const StepFacts& facts) {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < gauges_.size(); ++i)
+      if (const auto value = measures()[i].of(facts)) gauges_[i]->Set(*value);
+    steps_wanted_.Set(static_cast<double>(facts.steps));
+    left_seconds_.Set(facts.left_seconds);
+    steps_.Increment();
+    not_taken_.Increment(facts.taken ? 0 : 1);
+    tokens_.Increment(facts.tokens);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Registry registry_;
+  std::vector<Gauge*> gauges_;  // by measure
+  Gauge& steps_wanted_ = add_gauge(registry_, "steps_wanted", "steps of the whole run");
+  Gauge& left_seconds_ =
+      add_gauge(registry_, "left_seconds", "seconds until the run ends, at its present pace");
+  Counter& steps_ = add_counter(registry_, "steps_total", "steps done");
+  Counter& not_taken_ =
+      add_counter(registry_, "steps_not_taken_total", "steps done whose gradients were not finite");
+  Counter& tokens_ = add_counter(registry_, "tokens_total", "valid tokens of all ranks");
+};
+
 }  // namespace
 
 struct Endpoint::Parts {
-  explicit Parts(int port) : exposer(listen(port)) {
-    for (const Measure& measure : measures())
-      gauges.push_back(&add_gauge(*registry, measure.name, measure.about));
-    exposer->RegisterCollectable(registry);
-  }
+  explicit Parts(int port) : exposer(listen(port)) { exposer->RegisterCollectable(page); }
 
-  std::shared_ptr<Registry> registry = std::make_shared<Registry>();
-  std::vector<Gauge*> gauges;  // by measure
-  Gauge& steps_wanted = add_gauge(*registry, "steps_wanted", "steps of the whole run");
-  Gauge& left_seconds =
-      add_gauge(*registry, "left_seconds", "seconds until the run ends, at its present pace");
-  Counter& steps = add_counter(*registry, "steps_total", "steps done");
-  Counter& not_taken =
-      add_counter(*registry, "steps_not_taken_total", "steps done whose gradients were not finite");
-  Counter& tokens = add_counter(*registry, "tokens_total", "valid tokens of all ranks");
-  std::unique_ptr<prometheus::Exposer> exposer;  // last: its threads read the registry
+  std::shared_ptr<Page> page = std::make_shared<Page>();
+  std::unique_ptr<prometheus::Exposer> exposer;  // last: its threads read the page
 };
 
 Endpoint::Endpoint(int port) : parts_(std::make_unique<Parts>(port)) {}
@@ -80,14 +106,6 @@ Endpoint::~Endpoint() = default;
 
 int Endpoint::port() const { return parts_->exposer->GetListeningPorts().at(0); }
 
-void Endpoint::update(const StepFacts& facts) {
-  for (std::size_t i = 0; i < parts_->gauges.size(); ++i)
-    if (const auto value = measures()[i].of(facts)) parts_->gauges[i]->Set(*value);
-  parts_->steps_wanted.Set(static_cast<double>(facts.steps));
-  parts_->left_seconds.Set(facts.left_seconds);
-  parts_->steps.Increment();
-  parts_->not_taken.Increment(facts.taken ? 0 : 1);
-  parts_->tokens.Increment(facts.tokens);
-}
+void Endpoint::update(const StepFacts& facts) { parts_->page->update(facts); }
 
 }  // namespace tessera::metrics

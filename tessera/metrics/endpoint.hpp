@@ -10,14 +10,14 @@ namespace tessera::metrics {
 class Endpoint {
  public:
   // Listens on 127.0.0.1 and answers GET /metrics, nothing else; port 0: any free one. Throws UserError when the port
-  // is taken.
+  // is taken or not allowed.
   explicit Endpoint(int port);
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
   int port() const;
-  // From now on the page shows this step.
+  // From now on the page shows this step, all numbers of it at once.
   void update(const StepFacts& facts);
 
  private:

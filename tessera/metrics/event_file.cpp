@@ -49,16 +49,18 @@ std::string record_of_event(event_format::Event& event) {
   return framed(event.SerializeAsString());
 }
 
-std::string fresh_path(const std::string& folder) {
-  static constexpr std::string_view kPrefix = "events.out.tfevents.";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error)
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-      if (entry.path().filename().string().starts_with(kPrefix)) std::filesystem::remove(entry.path(), error);
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+void refuse_if(const std::error_code& error, const std::string& folder) {
   if (error)
     throw UserError(
         cat("cannot write to '", folder, "': ", error.message(), ". Name another folder with --out."));
+}
+
+std::string fresh_path(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  refuse_if(error, folder);
   std::array<char, HOST_NAME_MAX + 1> host{};
   gethostname(host.data(), HOST_NAME_MAX);
   const auto second = static_cast<std::int64_t>(wall_seconds());
@@ -72,10 +74,24 @@ std::string framed(const std::string& message) {
   return length + little_endian(masked_crc(length), 4) + message + little_endian(masked_crc(message), 4);
 }
 
-EventFile::EventFile(const std::string& folder) : file_(fresh_path(folder), OutFile::Begin::empty, "--out") {
+EventFile::EventFile(const std::string& folder) : path_(fresh_path(folder)), file_(path_, "--out") {
   event_format::Event event;
   event.set_file_version("brain.Event:2");
   file_.write(record_of_event(event));
+}
+
+void EventFile::remove_others() const {
+  const std::filesystem::path own(path_);
+  std::vector<std::filesystem::path> others;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(own.parent_path(), error))
+    if (entry.path() != own && entry.path().filename().string().starts_with(kPrefix))
+      others.push_back(entry.path());
+  refuse_if(error, own.parent_path().string());
+  for (const auto& other : others) {
+    std::filesystem::remove(other, error);
+    refuse_if(error, own.parent_path().string());
+  }
 }
 
 void EventFile::write(const StepFacts& facts) {

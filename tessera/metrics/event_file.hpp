@@ -10,13 +10,15 @@ namespace tessera::metrics {
 
 class EventFile {
  public:
-  // Makes the folder if need be and a new file in it; event files of an earlier run there are removed, as TensorBoard
-  // would join them to this one. Throws UserError when it can't.
+  // Makes the folder if need be and a new file in it. Throws UserError when it can't.
   explicit EventFile(const std::string& folder);
+  // Event files of an earlier run: TensorBoard would join them to this one. Throws UserError when it can't.
+  void remove_others() const;
   // All measures of the step, visible to readers when this returns. Throws UserError when the disk refuses.
   void write(const StepFacts& facts);
 
  private:
+  std::string path_;
   OutFile file_;
 };
 

@@ -104,7 +104,7 @@ std::vector<StyledLine> facts_panel(const Watched& watched) {
       {"model FLOP utilisation", percent(facts.model_utilisation())},
       {"hardware FLOP utilisation", percent(facts.hardware_utilisation())},
       {"exposed communication", shown(percent(facts.exposed_share()))},
-      {"gradient norm", shown(fixed(facts.grad_norm, 3))},
+      {"gradient norm", shown(fixed(facts.gradient_norm, 3))},
       {"learning rate", shown(scientific(facts.learning_rate, 2))},
       {"steps not taken", shown(cat(facts.steps_not_taken))}};
   std::vector<StyledLine> lines;

@@ -30,7 +30,7 @@ Watched halfway(std::size_t num_ranks = 2) {
                            .steps = 300,
                            .loss = watched.losses.back(),
                            .tokens = 4096,
-                           .grad_norm = 0.613,
+                           .gradient_norm = 0.613,
                            .learning_rate = 7.5e-4,
                            .step_seconds = 0.5,
                            .left_seconds = 75,
@@ -107,6 +107,28 @@ TEST(StyledLine, IsMeasuredInColumnsAndCutThere) {
   EXPECT_EQ(line.rendered(11, false), "ab?[2J?⠉é漢");
   EXPECT_EQ(line.rendered(10, false), "ab?[2J?⠉é") << "half a character is none";
   EXPECT_EQ(line.rendered(1, true), "\x1b[1ma\x1b[0m");
+}
+
+TEST(StyledLine, ShowsNothingThatSteersATerminalOrIsNoUtf8) {
+  const std::pair<std::string_view, std::string_view> table[] = {
+      {"a\x7f\r\tb", "a???b"},
+      {"\xc2\x80\xc2\x9b"
+       "2J\xc2\x9f",
+       "????2J??"},  // C1 as UTF-8
+      {"\x80\x9b"
+       "2J\x9f",
+       "??2J?"},                                              // and raw
+      {"\xc2\xa0\xc3\xa9", "\xc2\xa0\xc3\xa9"},               // the first that is none, and é
+      {"\xc0\x9b\xe0\x80\x9b\xf0\x80\x80\x9b", "?????????"},  // escape, spelt too long
+      {"\xe2\xa0", "??"},                                     // cut short
+      {"\xe2\x1b[A", "??[A"},
+      {"\xed\xa0\x80", "???"},  // a surrogate
+      {"\xf4\x90\x80\x80\xff", "?????"},
+      {"\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf", "\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf"}};
+  for (const auto& [text, shown] : table) {
+    EXPECT_EQ(StyledLine().add(text).rendered(80, false), shown);
+    EXPECT_EQ(StyledLine().add_right(text, 20).width(), 20) << shown;
+  }
 }
 
 TEST(Curve, FallsFromTheTopLeftToTheBottomRight) {

@@ -11,8 +11,8 @@ namespace tessera::metrics {
 
 class JsonLines {
  public:
-  // Appends, so that a resumed run continues its file. Throws UserError when the file can't be opened.
-  explicit JsonLines(const std::string& path) : file_(path, OutFile::Begin::append, "--out") {}
+  // Throws UserError when the file can't be opened.
+  explicit JsonLines(const std::string& path) : file_(path, "--out") {}
   // One line, visible to readers when this returns. Throws UserError when the disk refuses.
   void write(std::span<const Field> record) { file_.write(json_object(record) + '\n'); }
 

@@ -8,10 +8,8 @@
 
 namespace tessera::metrics {
 
-OutFile::OutFile(const std::string& path, Begin begin, std::string option)
-    : path_(path),
-      option_(std::move(option)),
-      out_(path, std::ios::binary | (begin == Begin::append ? std::ios::app : std::ios::trunc)) {
+OutFile::OutFile(const std::string& path, std::string option)
+    : path_(path), option_(std::move(option)), out_(path, std::ios::binary | std::ios::trunc) {
   if (!out_) refuse("open");
 }
 

@@ -9,9 +9,9 @@ namespace tessera::metrics {
 
 class OutFile {
  public:
-  enum class Begin { append, empty };
-  // `option` is the one that names the place, for messages. Throws UserError when the file can't be opened.
-  OutFile(const std::string& path, Begin begin, std::string option);
+  // Begins empty. `option` is the one that names the place, for messages. Throws UserError when the file can't be
+  // opened; what was there is then as it was.
+  OutFile(const std::string& path, std::string option);
   // All of it, visible to readers when this returns. Throws UserError when the disk refuses.
   void write(std::string_view bytes);
 

@@ -21,7 +21,7 @@ const std::vector<Measure>& measures() {
       {"loss", "learning", "nats per token, mean over the valid tokens of the step",
        [](const Facts& f) -> std::optional<double> { return f.loss; }},
       {"gradient_norm", "learning", "of all gradients, before clipping",
-       [](const Facts& f) -> std::optional<double> { return f.grad_norm; }},
+       [](const Facts& f) -> std::optional<double> { return f.gradient_norm; }},
       {"learning_rate", "learning", "of this step",
        [](const Facts& f) -> std::optional<double> { return f.learning_rate; }},
       {"loss_scale", "learning", "factor of the loss in the backward; 1 unless the precision is fp16",

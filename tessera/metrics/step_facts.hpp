@@ -16,7 +16,7 @@ struct StepFacts {
   std::int64_t steps = 0;
   double loss = 0;
   double tokens = 0;  // valid, of all ranks
-  double grad_norm = 0;
+  double gradient_norm = 0;
   double learning_rate = 0;
   double loss_scale = 1;  // fp16: factor of the loss in the backward
   double step_seconds = 0;
@@ -27,7 +27,7 @@ struct StepFacts {
   double peak_flops_per_second = 0;          // of all ranks together; 0: not known yet
   std::vector<std::int64_t> resident_bytes;  // by rank
   std::int64_t steps_not_taken = 0;          // so far
-  bool taken = true;                         // false: loss or norm not finite, so the parameters stayed
+  bool taken = true;                         // false: the norm was not finite, so the parameters stayed
 
   double tokens_per_second() const { return tokens / step_seconds; }
   double exposed_share() const { return exposed_seconds / step_seconds; }

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "tessera/base/error.hpp"
+#include "tessera/base/text.hpp"
 #include "tessera/metrics/display.hpp"
 #include "tessera/metrics/endpoint.hpp"
 #include "tessera/metrics/event_file.hpp"
@@ -22,18 +22,6 @@ void print_line(FILE* where, const std::string& line) {
   std::fflush(where);
 }
 
-// The file of a new run: what an earlier one left there is removed.
-std::string fresh_records(const std::string& folder) {
-  const auto path = std::filesystem::path(folder) / "metrics.jsonl";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error) std::filesystem::remove(path, error);
-  if (error)
-    throw UserError(
-        cat("cannot write to --out ", folder, ": ", error.message(), ". Name a folder you may write to."));
-  return path.string();
-}
-
 }  // namespace
 
 struct StepOutputs::Parts {
@@ -45,15 +33,18 @@ struct StepOutputs::Parts {
 };
 
 StepOutputs::StepOutputs(const OutputOptions& options) : parts_(std::make_unique<Parts>()) {
-  if (!options.folder.empty()) {
-    parts_->records.emplace(fresh_records(options.folder));
-    parts_->events.emplace((std::filesystem::path(options.folder) / "tensorboard").string());
-  }
   if (options.prometheus_port) {
     parts_->endpoint.emplace(*options.prometheus_port);
     // Standard output belongs to the JSON object when no lines are wanted.
     print_line(options.lines ? stdout : stderr,
                cat("metrics at http://127.0.0.1:", parts_->endpoint->port(), "/metrics"));
+  }
+  // What may be refused comes first, what removes an earlier run's numbers last.
+  if (!options.folder.empty()) {
+    const std::filesystem::path folder(options.folder);
+    parts_->events.emplace((folder / "tensorboard").string());
+    parts_->records.emplace((folder / "metrics.jsonl").string());
+    parts_->events->remove_others();
   }
   if (!options.lines) return;
   if (is_live_terminal(STDOUT_FILENO)) {

@@ -19,7 +19,7 @@ struct OutputOptions {
 
 class StepOutputs {
  public:
-  // Throws UserError when something can't be written or listened on.
+  // Throws UserError when something can't be written or listened on; an earlier run's files are then still there.
   explicit StepOutputs(const OutputOptions& options);
   ~StepOutputs();
   void add(const StepFacts& facts);

@@ -24,6 +24,33 @@ const char* escape_of(Style style) {
   return "";
 }
 
+// Bytes of the character at the front if it is well-formed UTF-8 and steers no terminal (C0, DEL, C1), else 0.
+std::size_t harmless_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return lead >= 0x20 && lead != 0x7f ? 1 : 0;
+  const std::size_t bytes = lead < 0xc2 || lead > 0xf4 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  if (bytes == 0 || text.size() < bytes) return 0;
+  unsigned code = lead & 0xffu >> (bytes + 1);
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3f);
+  }
+  constexpr unsigned kLeast[] = {0, 0, 0xa0, 0x800, 0x10000};  // by length: less is C1 or spelt too long
+  const bool is_surrogate = code >= 0xd800 && code < 0xe000;
+  return code >= kLeast[bytes] && code < 0x110000 && !is_surrogate ? bytes : 0;
+}
+
+std::string clean(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t bytes = harmless_bytes(text);
+    out += bytes > 0 ? text.substr(0, bytes) : "?";
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return out;
+}
+
 // One character from the front: its bytes, and its columns.
 std::pair<std::size_t, int> first_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
@@ -46,11 +73,9 @@ int columns(std::string_view text) {
 }
 
 StyledLine& StyledLine::add(std::string_view text, Style style) {
-  std::string clean(text);
-  std::ranges::replace_if(
-      clean, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  width_ += columns(clean);
-  spans_.push_back({std::move(clean), style});
+  std::string shown = clean(text);
+  width_ += columns(shown);
+  spans_.push_back({std::move(shown), style});
   return *this;
 }
 
@@ -66,7 +91,7 @@ StyledLine& StyledLine::pad_to(int column) {
 }
 
 StyledLine& StyledLine::add_right(std::string_view text, int width, Style style) {
-  pad_to(width_ + width - columns(text));
+  pad_to(width_ + width - columns(clean(text)));
   return add(text, style);
 }
 

@@ -14,7 +14,7 @@ int columns(std::string_view text);
 
 class StyledLine {
  public:
-  // Control characters of the text become '?', so that no name of a file can steer the terminal.
+  // Control characters and bytes that are no UTF-8 become '?', so that no name of a file can steer the terminal.
   StyledLine& add(std::string_view text, Style style = Style::plain);
   StyledLine& add(const StyledLine& line);
   // Spaces up to that column.

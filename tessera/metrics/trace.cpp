@@ -46,8 +46,7 @@ void write_trace(const std::string& path, std::span<const Event> events) {
                         ", \"tid\": ", row, ", \"ts\": ", event.start_seconds * 1e6, ", \"dur\": ",
                         event.duration_seconds * 1e6, ", \"args\": ", json_object(event.args), "}"));
   }
-  OutFile(path, OutFile::Begin::empty, "--trace")
-      .write(cat("{\"traceEvents\": [\n", join(lines, ",\n"), "\n]}\n"));
+  OutFile(path, "--trace").write(cat("{\"traceEvents\": [\n", join(lines, ",\n"), "\n]}\n"));
 }
 
 std::vector<Event> events_of(std::span<const Event> events, std::int64_t process, const std::string& row) {

@@ -34,20 +34,6 @@ metrics::RunTitle title_of(const spec::Run& run, const program::Tables& tables, 
           .ranks = layout.ranks()};
 }
 
-at::ScalarType dtype_of(spec::Precision precision) {
-  switch (precision) {
-    case spec::Precision::fp32:
-      return at::kFloat;
-    case spec::Precision::fp64:
-      return at::kDouble;
-    case spec::Precision::bf16:
-      return at::kBFloat16;
-    case spec::Precision::fp16:
-      return at::kHalf;
-  }
-  throw Bug("a precision outside its kinds");
-}
-
 // Seconds in which an op with others was under way and no op of this rank's own. Collectives inside a segment count as
 // compute.
 double exposed_seconds(const std::vector<engine::OpTime>& times, const program::Sequence& sequence,
@@ -124,7 +110,7 @@ class FactsOfSteps {
         .steps = steps_,
         .loss = report.loss,
         .tokens = report.tokens,
-        .grad_norm = report.gradient_norm,
+        .gradient_norm = report.gradient_norm,
         .learning_rate = learning_rate,
         .loss_scale = report.loss_scale,
         .step_seconds = seconds,
@@ -156,13 +142,14 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   Session session(run, communicator, corpus_source(run), {}, options.log, &start_laps);
   const auto& tables = session.program().tables;
   const auto ranks = static_cast<double>(communicator.size());
+  // Before the outputs, which remove what an earlier run left: what may be refused comes first.
+  Tracer tracer(session.program(), communicator.rank(), options.trace);
   std::optional<metrics::StepOutputs> outputs;
   if (communicator.rank() == 0)
     outputs.emplace(metrics::OutputOptions{.folder = options.folder,
                                            .lines = options.lines,
                                            .prometheus_port = options.prometheus_port,
                                            .title = title_of(run, tables, options)});
-  Tracer tracer(session.program(), communicator.rank(), options.trace);
   FactsOfSteps facts(run, session.program(), options);
   facts.set_peak(run.cluster.peak_tflops * 1e12 * ranks);
 
@@ -180,8 +167,9 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     if (outputs) outputs->add(facts.of(step, report, session.learning_rate(), seconds, tally));
     // On all ranks at once, as they compute at once; after the first step, so that it comes no later.
     if (step == 1 && run.cluster.peak_tflops == 0)
-      facts.set_peak(ranks * tensor::measured_flops_per_second(dtype_of(run.layout.precision), kPeakSeconds,
-                                                               session.device()));
+      facts.set_peak(ranks *
+                     tensor::measured_flops_per_second(shard::to_torch(tables.buckets.front().compute),
+                                                       kPeakSeconds, session.device()));
   }
   auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
   summary.start = start_laps;

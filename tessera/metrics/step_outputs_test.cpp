@@ -1,0 +1,144 @@
+#include "tessera/metrics/step_outputs.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/error.hpp"
+#include "tessera/metrics/display.hpp"
+#include "tessera/metrics/endpoint.hpp"
+
+namespace tessera::metrics {
+namespace {
+
+using testing::HasSubstr;
+
+class Folder : public testing::Test {
+ protected:
+  ~Folder() override { std::filesystem::remove_all(path_); }
+  const std::filesystem::path path_ = cat(testing::TempDir(), "tessera_outputs_", ::getpid());
+};
+using StepOutputsFolder = Folder;
+
+const StepFacts kFacts{
+    .step = 1, .steps = 1000, .loss = 2, .tokens = 100, .step_seconds = 0.1, .resident_bytes = {1, 2, 3}};
+
+double processor_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+TEST_F(StepOutputsFolder, TellOfAStepInWellUnderAMillisecondOfTheProcessor) {
+  const int nowhere = open("/dev/null", O_WRONLY);
+  double seconds = 0;
+  {
+    StepOutputs outputs({.folder = path_, .lines = false, .prometheus_port = 0});
+    Display display({.name = "run", .steps = kFacts.steps}, nowhere);
+    StepFacts facts = kFacts;
+    const double begin = processor_seconds();
+    for (; facts.step <= facts.steps; ++facts.step) {
+      outputs.add(facts);
+      display.update(facts);
+    }
+    seconds = (processor_seconds() - begin) / static_cast<double>(facts.steps);
+  }
+  close(nowhere);
+  std::printf("metrics.jsonl, event file, endpoint and display: %.0f microseconds of the processor a step\n",
+              1e6 * seconds);
+  EXPECT_LT(seconds, 1e-3);
+}
+
+TEST_F(StepOutputsFolder, ARefusedStartLeavesTheFilesOfAnEarlierRun) {
+  const auto contents = [&] {
+    std::ostringstream out;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path_))
+      if (entry.is_regular_file()) out << entry.path() << std::ifstream(entry.path()).rdbuf();
+    return out.str();
+  };
+  StepOutputs({.folder = path_, .lines = false}).add(kFacts);
+  const std::string before = contents();
+  EXPECT_THAT(before, HasSubstr("metrics.jsonl"));
+  EXPECT_THAT(before, HasSubstr("events.out.tfevents"));
+  const Endpoint taken(0);
+  EXPECT_THROW(StepOutputs({.folder = path_, .lines = false, .prometheus_port = taken.port()}), UserError);
+  EXPECT_EQ(contents(), before);
+}
+
+TEST_F(StepOutputsFolder, ANewRunReplacesTheFilesOfAnEarlierOne) {
+  std::filesystem::create_directories(path_ / "tensorboard");
+  std::ofstream(path_ / "tensorboard" / "events.out.tfevents.1.host.1") << "earlier";
+  std::ofstream(path_ / "metrics.jsonl") << "earlier";
+  StepOutputs({.folder = path_, .lines = false}).add(kFacts);
+  EXPECT_FALSE(std::filesystem::exists(path_ / "tensorboard" / "events.out.tfevents.1.host.1"));
+  std::string line;
+  std::getline(std::ifstream(path_ / "metrics.jsonl"), line);
+  EXPECT_THAT(line, testing::StartsWith("{\"step\": 1,"));
+}
+
+std::string page_at(int port) {
+  const int client = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(port))};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(client, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const std::string_view request = "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
+  EXPECT_EQ(write(client, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  std::string page;
+  char buffer[4096];
+  for (ssize_t count; (count = read(client, buffer, sizeof buffer)) > 0;)
+    page.append(buffer, static_cast<std::size_t>(count));
+  close(client);
+  return page;
+}
+
+TEST(Endpoint, ShowsAllNumbersOfOneStep) {
+  Endpoint endpoint(0);
+  std::atomic<bool> over = false;
+  std::thread training([&] {
+    while (!over) endpoint.update(kFacts);
+  });
+  for (int i = 0; i < 100; ++i) {
+    const std::string page = page_at(endpoint.port());
+    const auto number = [&](const std::string& name) {
+      const auto at = page.find(cat("\ntessera_", name, " "));
+      return at == page.npos ? -1 : std::stod(page.substr(at + name.size() + 10));
+    };
+    EXPECT_GE(number("steps_total"), 0) << page;
+    EXPECT_EQ(number("tokens_total"), kFacts.tokens * number("steps_total"));
+  }
+  over = true;
+  training.join();
+}
+
+// As after Ctrl-S.
+TEST(Display, DoesNotWaitForAStoppedTerminalAtItsEnd) {
+  const int master = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_GE(master, 0);
+  ASSERT_EQ(grantpt(master) + unlockpt(master), 0);
+  const int terminal = open(ptsname(master), O_RDWR | O_NOCTTY);
+  ASSERT_GE(terminal, 0);
+  ASSERT_EQ(tcflow(terminal, TCOOFF), 0);
+  const double begin = now_seconds();
+  { Display({.name = "run", .steps = 2}, terminal).update(kFacts); }
+  EXPECT_LT(now_seconds() - begin, 30) << "about a second when nothing else runs; for ever if it waits";
+  ASSERT_EQ(tcflow(terminal, TCOON), 0);
+  EXPECT_EQ(fcntl(terminal, F_GETFL) & O_NONBLOCK, 0) << "others share this open file";
+  close(terminal);
+  close(master);
+}
+
+}  // namespace
+}  // namespace tessera::metrics
