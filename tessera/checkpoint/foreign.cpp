@@ -41,8 +41,7 @@ ForeignPlace foreign_place(const std::string& name) {
 bool is_derived(const std::string& foreign_name) {
   constexpr std::array<std::string_view, 3> kEndings = {"rotary_emb.inv_freq", ".attn.bias",
                                                         ".attn.masked_bias"};
-  return foreign_name == "lm_head.weight" ||
-         std::any_of(kEndings.begin(), kEndings.end(),
+  return std::any_of(kEndings.begin(), kEndings.end(),
                      [&](std::string_view ending) { return foreign_name.ends_with(ending); });
 }
 

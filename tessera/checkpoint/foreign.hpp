@@ -25,7 +25,7 @@ struct ForeignPlace {
 
 ForeignPlace foreign_place(const std::string& name);
 
-// Names without which no parameter is lost: masks and frequencies that older files hold, and a tied head's second copy.
+// Names without which no parameter is lost: masks and frequencies that older files hold.
 bool is_derived(const std::string& foreign_name);
 
 // The published GPT-2 files leave the prefix "transformer." out.

@@ -13,6 +13,8 @@ using checkpoint::ForeignPlace;
 using checkpoint::Safetensors;
 using tensor::Tensor;
 
+const std::string kHead = "lm_head.weight";
+
 at::ScalarType dtype_of(const std::string& word, const std::string& where) {
   if (word == "F32") return at::kFloat;
   if (word == "F64") return at::kDouble;
@@ -51,15 +53,27 @@ void check_shape(const std::vector<std::int64_t>& found, const program::Paramete
                         ". Make [model] match the file."));
 }
 
-Tensor value_in(const Safetensors& file, const program::Parameter& parameter, const ForeignPlace& place) {
-  const auto& found = file.tensor(place.tensor);
-  const std::string where = cat(place.tensor, " in ", file.path());
-  check_shape(found.shape, parameter, place, where);
-  // The bytes are only read: the caller copies.
+// The bytes are only read: the caller copies or compares.
+Tensor whole_of(const Safetensors& file, const std::string& name) {
+  const auto& found = file.tensor(name);
   auto* bytes = const_cast<std::byte*>(found.bytes.data());
-  const Tensor whole = tensor::view_of(bytes, found.shape, dtype_of(found.dtype, where));
+  return tensor::view_of(bytes, found.shape, dtype_of(found.dtype, cat(name, " in ", file.path())));
+}
+
+Tensor value_in(const Safetensors& file, const program::Parameter& parameter, const ForeignPlace& place) {
+  check_shape(file.tensor(place.tensor).shape, parameter, place, cat(place.tensor, " in ", file.path()));
+  const Tensor whole = whole_of(file, place.tensor);
   const std::int64_t rows = parameter.shape.front();
   return (place.transposed ? whole.t() : whole).narrow(0, place.part * rows, rows);
+}
+
+// A tied head may lie in the file a second time; a head of its own is another model, though every shape fits.
+void check_tied_head(const Safetensors& file, const std::string& table) {
+  if (!file.tensors().contains(table) || tensor::bit_equal(whole_of(file, kHead), whole_of(file, table)))
+    return;
+  throw UserError(cat(kHead, " in ", file.path(), " differs from ", table,
+                      ", and the head of this run is tied to that table. Write model.tied_embeddings = false "
+                      "to train the head of the file."));
 }
 
 }  // namespace
@@ -70,9 +84,13 @@ void read_weights(const std::string& path, std::span<shard::FlatBucket> buckets)
   for (auto& bucket : buckets)
     for (const auto& parameter : bucket.table().parameters)
       used.insert(place_of(parameter.name, file).tensor);
+  // The first parameter of the tables is that of the tokens' embedding.
+  const bool second_head = file.tensors().contains(kHead) && !used.contains(kHead);
+  if (second_head)
+    check_tied_head(file, place_of(buckets.front().table().parameters.front().name, file).tensor);
   // A tensor of the file that nothing reads means another model: more layers, biases, experts.
   for (const auto& [name, tensor] : file.tensors())
-    if (!used.contains(name) && !checkpoint::is_derived(name))
+    if (!used.contains(name) && name != kHead && !checkpoint::is_derived(name))
       throw UserError(
           cat(path, " holds ", name, ", which the model of this run has not. Make [model] match the file."));
   for (auto& bucket : buckets)

@@ -1,0 +1,105 @@
+// Does every family and precision compute what the plan says, whole or in halves, training or generating?
+#include <gtest/gtest.h>
+
+#include "tessera/plan/describe.hpp"
+#include "tessera/program/generate.hpp"
+#include "tessera/tensor/flop_count.hpp"
+#include "tessera/train/small_runs.hpp"
+
+namespace tessera::train {
+namespace {
+
+// The plan's description of a model can't drift from what the kernels do.
+TEST(Families, KernelsDoTheProductsThatThePlanCounts) {
+  auto tied = small_run(1), tied_gpt2 = small_gpt2_run(1), half = small_gpt2_run(1);
+  tied.model.tied_embeddings = tied_gpt2.model.tied_embeddings = true;
+  half.layout.precision = spec::Precision::fp16;
+  for (const auto& run : {small_run(1), tied, small_gpt2_run(1), tied_gpt2, half}) {
+    const auto tables = plan::describe(run);
+    double planned = 0, attention = 0;
+    for (const auto& unit : tables.units)
+      for (const auto& piece : unit.pieces)
+        (piece.name == "attention" ? attention : planned) +=
+            tables.num_micro * (piece.flops + (piece.name == "attention" ? 0 : piece.backward_flops));
+    collective::run_ranks(1, [&](const collective::Communicator& alone) {
+      Session session(run, alone, random_source(run.model));
+      const tensor::FlopCount count;
+      session.step();
+      EXPECT_EQ(static_cast<double>(count.products()), planned);
+      // Forward: two products. Backward: five of the same size, since the kernel makes the scores once more.
+      EXPECT_EQ(static_cast<double>(count.attention()), attention * 3.5);
+    });
+  }
+}
+
+TEST(Families, HalvesOfABackwardGiveTheBitsOfTheWhole) {
+  for (const auto precision : {spec::Precision::fp32, spec::Precision::fp16}) {
+    auto run = small_gpt2_run(1);
+    run.model.dropout = 0.1;
+    run.model.tied_embeddings = true;
+    run.layout.precision = precision;
+    const auto split = program::data_parallel(plan::describe(run), {.split_backward = true});
+    collective::run_ranks(1, [&](const collective::Communicator& alone) {
+      Session whole(run, alone, random_source(run.model)),
+          halves(run, alone, random_source(run.model), {.program = &split});
+      for (int i = 0; i < 2; ++i) EXPECT_EQ(whole.step().loss, halves.step().loss);
+      for (std::size_t i = 0; i < whole.buckets().size(); ++i)
+        EXPECT_TRUE(tensor::bit_equal(whole.buckets()[i].shard(), halves.buckets()[i].shard()));
+    });
+  }
+}
+
+TEST(Families, DropoutChangesWhatIsTrainedAndNotWhatIsGenerated) {
+  for (auto run : {small_run(1), small_gpt2_run(1)}) {
+    const auto plain = losses(run, 2);
+    run.model.dropout = 0.3;
+    const auto dropped = losses(run, 2);
+    EXPECT_NE(plain.front(), dropped.front());
+    EXPECT_NEAR(dropped.front() / plain.front(), 1.0, 0.1);
+    collective::run_ranks(1, [&](const collective::Communicator& alone) {
+      const model::Batch batch{.samples = 1, .tokens_T = tensor::zeros({12}, at::kLong)};
+      Session with(run, alone, random_source(run.model));
+      auto without_dropout = run;
+      without_dropout.model.dropout = 0;
+      Session without(without_dropout, alone, random_source(run.model));
+      EXPECT_TRUE(tensor::bit_equal(with.logits(batch), without.logits(batch)));
+    });
+  }
+}
+
+class Generation : public testing::TestWithParam<std::tuple<spec::Family, spec::Precision>> {};
+
+TEST_P(Generation, WithACacheGivesTheLogitsOfTheWholeText) {
+  const auto [family, precision] = GetParam();
+  auto run = family == spec::Family::llama ? small_run(1) : small_gpt2_run(1);
+  run.layout.precision = precision;
+  const double tolerance = precision == spec::Precision::bf16 ? 3e-2 : 1e-5;
+  collective::run_ranks(1, [&](const collective::Communicator& alone) {
+    Session session(run, alone, random_source(run.model));
+    const tensor::Tensor tokens = tensor::empty({2, 12}, at::kLong),
+                         targets = tensor::empty({2, 12}, at::kLong);
+    random_source(run.model)(std::vector<std::uint64_t>{4, 5}, {tokens.mutable_data_ptr<std::int64_t>(), 24},
+                             {targets.mutable_data_ptr<std::int64_t>(), 24});
+    const auto logits = [&](std::int64_t first, std::int64_t count, model::Cache* cache) {
+      const model::Batch batch{
+          .samples = 2, .tokens_T = tokens.narrow(1, first, count).flatten(), .cache = cache};
+      return session.logits(batch).view({2, count, run.model.vocab});
+    };
+    const tensor::Tensor whole = logits(0, 12, nullptr);
+    model::Cache cache;
+    const auto error = [&](std::int64_t first, std::int64_t count) {
+      return logits(first, count, &cache).sub(whole.narrow(1, first, count)).abs().max().item<double>();
+    };
+    EXPECT_GT(whole.abs().max().item<double>(), 0.01);
+    EXPECT_LT(error(0, 7), tolerance) << "the prompt";
+    for (std::int64_t position = 7; position < 12; ++position)
+      EXPECT_LT(error(position, 1), tolerance) << position;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(FamiliesAndPrecisions, Generation,
+                         testing::Combine(testing::Values(spec::Family::llama, spec::Family::gpt2),
+                                          testing::Values(spec::Precision::fp32, spec::Precision::bf16)));
+
+}  // namespace
+}  // namespace tessera::train

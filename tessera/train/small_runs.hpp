@@ -1,0 +1,42 @@
+// What is trained in the tests of this module? Models so small that a step takes milliseconds, on ranks that are threads.
+#pragma once
+
+#include <vector>
+
+#include "tessera/collective/threads.hpp"
+#include "tessera/train/session.hpp"
+
+namespace tessera::train {
+
+inline spec::Run small_run(std::int64_t dp) {
+  spec::Run run;
+  run.model = {.layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .ffn = 48, .vocab = 61, .sequence = 12};
+  run.training.global_batch = 8;
+  run.training.warmup_steps = 2;
+  run.layout.dp_replicate = dp;
+  run.layout.micro_batch = 2;
+  return run;
+}
+
+inline spec::Run small_gpt2_run(std::int64_t dp) {
+  spec::Run run = small_run(dp);
+  run.model.family = spec::Family::gpt2;
+  run.model.kv_heads = run.model.heads;
+  return run;
+}
+
+// Of each step, as rank 0 reports it.
+inline std::vector<double> losses(const spec::Run& run, int steps) {
+  std::vector<double> out;
+  collective::run_ranks(static_cast<int>(run.layout.ranks()),
+                        [&](const collective::Communicator& communicator) {
+                          Session session(run, communicator, random_source(run.model));
+                          for (int i = 0; i < steps; ++i) {
+                            const auto report = session.step();
+                            if (communicator.rank() == 0) out.push_back(report.loss);
+                          }
+                        });
+  return out;
+}
+
+}  // namespace tessera::train
