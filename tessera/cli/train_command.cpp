@@ -4,8 +4,10 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "tessera/base/error.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/cli/commands.hpp"
+#include "tessera/cli/joined.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/train/loop.hpp"
@@ -52,10 +54,20 @@ void print_summary(const train::Summary& s, const std::string& folder, bool json
                 .c_str());
 }
 
+// Each rank writes its part of a trace beside the others, and their times must come from one clock.
+void check_trace_stays_on_one_host(const Options& options) {
+  const auto joined = joined_membership();
+  if (options.trace.empty() || !joined || joined->num_hosts == 1) return;
+  throw UserError(cat("--trace is for the ranks of one host, and ", joined->started_by,
+                      " has started this job on ", joined->num_hosts,
+                      ", whose disks and clocks are not one. Leave --trace out, or start all ranks on one."));
+}
+
 }  // namespace
 
 int train_command(const Options& options) {
   const spec::Run run = load_run(options);
+  check_trace_stays_on_one_host(options);
   const std::string name = std::filesystem::path(options.file).stem().string();
   const std::string folder = options.out.empty() ? cat("runs/", name) : options.out;
   const auto body = [&](const Rank& rank) {

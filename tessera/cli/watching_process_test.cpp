@@ -98,7 +98,7 @@ TEST_F(Watching, AnErrorStandsBelowTheLastFrameAndTheCursorIsVisible) {
   ASSERT_EQ(killed.code, 0) << killed.out;
   const std::string end = terminal.wait_for_end();
   EXPECT_EQ(count_of(end, "learning rate"), 1u) << end;
-  const auto error = end.find("rank 1");
+  const auto error = end.find("tessera: rank 1");
   ASSERT_NE(error, end.npos) << end;
   EXPECT_GT(error, end.find("100 % =")) << end;
   EXPECT_EQ(terminal.cursor_is_visible(), "1\n");
