@@ -13,11 +13,11 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/file_text.hpp"
 #include "tessera/metrics/display.hpp"
 #include "tessera/metrics/endpoint.hpp"
 
@@ -64,10 +64,10 @@ TEST_F(StepOutputsFolder, TellOfAStepInWellUnderAMillisecondOfTheProcessor) {
 
 TEST_F(StepOutputsFolder, ARefusedStartLeavesTheFilesOfAnEarlierRun) {
   const auto contents = [&] {
-    std::ostringstream out;
+    std::string out;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path_))
-      if (entry.is_regular_file()) out << entry.path() << std::ifstream(entry.path()).rdbuf();
-    return out.str();
+      if (entry.is_regular_file()) out += entry.path().string() + file_text(entry.path().string());
+    return out;
   };
   StepOutputs({.folder = path_, .lines = false}).add(kFacts);
   const std::string before = contents();
@@ -84,9 +84,7 @@ TEST_F(StepOutputsFolder, ANewRunReplacesTheFilesOfAnEarlierOne) {
   std::ofstream(path_ / "metrics.jsonl") << "earlier";
   StepOutputs({.folder = path_, .lines = false}).add(kFacts);
   EXPECT_FALSE(std::filesystem::exists(path_ / "tensorboard" / "events.out.tfevents.1.host.1"));
-  std::string line;
-  std::getline(std::ifstream(path_ / "metrics.jsonl"), line);
-  EXPECT_THAT(line, testing::StartsWith("{\"step\": 1,"));
+  EXPECT_THAT(file_text((path_ / "metrics.jsonl").string()), testing::StartsWith("{\"step\": 1,"));
 }
 
 std::string page_at(int port) {
