@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tessera/base/clock.hpp"
+#include "tessera/base/error.hpp"
 #include "tessera/base/file_text.hpp"
 #include "tessera/cli/binary_fixture.hpp"
 
@@ -64,6 +65,25 @@ TEST_F(Join, ATraceOverSeveralHostsIsRefusedBeforeTraining) {
 TEST_F(Join, TorchrunsRanksTrainAsOurOwn) { expect_as_our_own(kTorchrun + train("joined")); }
 
 TEST_F(Join, MpirunsRanksTrainAsOurOwn) { expect_as_our_own(kMpirun + train("joined")); }
+
+TEST_F(Join, AnErrorOfJoinedRanksIsToldOnceByRankZero) {
+  const auto told = shell(kMpirun + train("joined", "data.path=/no/such/file"));
+  EXPECT_EQ(told.code, kExitUserError) << told.out;
+  EXPECT_EQ(count_of(told.out, "/no/such/file"), 1u) << told.out;
+  EXPECT_THAT(told.out, HasSubstr("failed first (exit code 2"));
+}
+
+TEST_F(Join, AStoppedRankOfAJoinedJobIsAHangThatRankZeroTells) {
+  const std::string metrics = (folder_ / "joined" / "metrics.jsonl").string();
+  const auto told = shell(
+      cat(kMpirun, train("joined", "training.steps=1000000 cluster.timeout_seconds=2"), " & job=$!; ",
+          "for i in $(seq 600); do [ -s ", metrics, " ] && break; sleep 0.1; done; for rank in $(pgrep -f '",
+          binary(),
+          " train'); do grep -qz ^OMPI_COMM_WORLD_RANK=1 /proc/$rank/environ && kill -STOP $rank; done; ",
+          "wait $job"));
+  EXPECT_EQ(told.code, kExitPeerLost) << told.out;
+  EXPECT_THAT(told.out, HasSubstr("no progress for 2.0 s: rank 1 is silent for"));
+}
 
 TEST_F(Join, SlurmsRanksTrainAsOurOwn) {
   expect_as_our_own("tests/slurm/with-slurm srun -n 2 " + train("joined"));
