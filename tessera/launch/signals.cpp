@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "tessera/base/error.hpp"
+#include "tessera/launch/telling.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -17,8 +18,7 @@ std::atomic<int> signal_taken = 0;
 void take(int number) {
   signal_taken = number;
   if (StopWord* word = stop_word) word->request();
-  constexpr char kWords[] = "\ntessera: stopping after this step; once more to end at once\n";
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, kWords, sizeof(kWords) - 1);
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, kStopping, sizeof(kStopping) - 1);
   signal(SIGINT, SIG_DFL);
   signal(SIGTERM, SIG_DFL);
 }

@@ -197,7 +197,6 @@ class Job {
   }
 
   void end_if_due() {
-    constexpr double kSecondsForTheCause = 0.5;
     const double now = now_seconds();
     if (is_ending()) {
       if (now - ending_since_seconds_ > std::chrono::duration<double>(options_.patience).count())
@@ -222,7 +221,7 @@ class Job {
       ends_at_once_ = board_.stop_word().requested() || !options_.stops_between_steps;
       if (!ends_at_once_) {
         board_.stop_word().request();
-        tell(options_.report_descriptor, "\ntessera: stopping after this step; once more to end at once\n");
+        tell(options_.report_descriptor, kStopping);
       }
     }
     for (std::size_t rank = 0; rank < children_.size(); ++rank) {

@@ -11,6 +11,13 @@
 
 namespace tessera::launch {
 
+// A rank that has thrown tells it before it ends, and one that lost a peer may tell so before the peer is missed: so long
+// the cause is waited for.
+inline constexpr double kSecondsForTheCause = 0.5;
+
+// What the first Ctrl-C is answered with.
+inline constexpr char kStopping[] = "\ntessera: stopping after this step; once more to end at once\n";
+
 // Who holds up the others, in a sentence; rank -1: nobody stands out.
 struct Guilt {
   int rank = -1;

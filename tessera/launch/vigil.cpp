@@ -7,13 +7,6 @@
 #include "tessera/launch/quiet_thread.hpp"
 
 namespace tessera::launch {
-namespace {
-
-// A rank that has thrown reports it before its connection ends, and one that lost a peer may tell so before the peer is
-// missed: so long the cause is waited for.
-constexpr double kSecondsForTheCause = 0.5;
-
-}  // namespace
 
 Vigil::Vigil(int num_ranks, double timeout_seconds, Words words, std::function<void(const std::string&)> tell)
     : timeout_seconds_(timeout_seconds),
@@ -49,16 +42,17 @@ void Vigil::lose(int rank) {
 }
 
 std::string Vigil::judgement(double now) const {
-  const Scene scene{states_, now};
+  // Copied only when there is something to tell: this looks ten times a second.
+  const auto scene = [&] { return Scene{states_, now}; };
   const auto told_of = [&](const auto& is_cause) -> std::string {
     const auto found = std::ranges::find_if(states_, is_cause, &RankState::error_code);
     if (found == states_.end()) return "";
-    return ending_text(static_cast<int>(found - states_.begin()), {found->error_code, 0}, scene, words_);
+    return ending_text(static_cast<int>(found - states_.begin()), {found->error_code, 0}, scene(), words_);
   };
   const auto is_old = [&](double seconds) { return seconds > 0 && now - seconds > kSecondsForTheCause; };
   if (const auto text = told_of([](int code) { return code != 0 && code != kExitPeerLost; }); !text.empty())
     return text;
-  if (lost_ >= 0) return is_old(lost_seconds_) ? lost_text(lost_, scene, words_) : "";
+  if (lost_ >= 0) return is_old(lost_seconds_) ? lost_text(lost_, scene(), words_) : "";
   if (is_old(peer_lost_seconds_)) return told_of([](int code) { return code == kExitPeerLost; });
   const auto hangs = [&](const RankState& state) {
     if (state.now() && state.now()->doing == Doing::finished) return false;
