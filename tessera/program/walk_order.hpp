@@ -17,9 +17,8 @@ struct Transfer {
   bool is_gradient = false;
   std::uint32_t stage = 0;
   std::int32_t micro = 0;
-  std::uint32_t sent_after = 0;  // sender: tasks issued before the send
-  std::uint32_t posted_before =
-      0;  // receiver: the first task that it runs beside; those before it have ended
+  std::uint32_t sender_slot = 0, receiver_slot = 0;  // tasks that are issued before it, on each side
+  std::uint32_t posted_after = 0;                    // receiver: so many of its tasks have ended by then
   Span span;
 };
 
@@ -36,6 +35,8 @@ struct WalkOptions {
   std::uint32_t receives_ahead = std::numeric_limits<std::uint32_t>::max();
 };
 
+// Every task starts as soon as its rank is free and what it needs is there. Values share no link with gradients; the
+// transfers of one kind that a rank sends (or receives) follow each other.
 Walk walk(const Order& order, const Costs& costs, const WalkOptions& options = {});
 
 }  // namespace tessera::program
