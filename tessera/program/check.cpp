@@ -40,8 +40,9 @@ std::vector<Problem> check(const Program& program, const CheckOptions& options) 
   if (!out.empty()) return out;
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
     check_axes(program, c, out);
-    check_cells(program, c, out);
-    check_order(program, c, out);
+    const Touches touches(program.classes[c], program.tables);
+    check_cells(program, c, touches, out);
+    check_order(program, c, touches, out);
     if (options.budget_bytes > 0) check_budget(program, c, options.budget_bytes, out);
   }
   check_compute(program, out);

@@ -1,6 +1,5 @@
 #include "tessera/base/text.hpp"
 #include "tessera/program/check_parts.hpp"
-#include "tessera/program/effects.hpp"
 #include "tessera/program/hazards.hpp"
 
 namespace tessera::program {
@@ -15,18 +14,18 @@ struct CellState {
   bool is_known = false;          // durable cells: whether at_start is found out
   std::uint32_t touched = kNoOp;  // the last op that changed it
   std::uint32_t used_by = kNoOp;  // ShardGrad and Number: the first op that took it as final
-  Cell cell;
 };
 
 class CellCheck {
  public:
-  CellCheck(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out)
+  CellCheck(const Program& program, std::uint32_t rank_class, const Touches& touches,
+            std::vector<Problem>& out)
       : tables_(program.tables),
         sequence_(program.classes[rank_class]),
         class_(rank_class),
         out_(out),
-        index_(tables_),
-        cells_(index_.size()),
+        touches_(touches),
+        cells_(touches.num_cells()),
         unreduced_(tables_.buckets.size(), kNoOp),
         unsummed_(tables_.numbers.size(), kNoOp),
         has_step_(tables_.buckets.size(), false),
@@ -40,16 +39,10 @@ class CellCheck {
   void run() {
     for (at_ = 0; at_ < sequence_.ops.size() && out_.size() < kEnoughProblems; ++at_) {
       const Op& op = sequence_.ops[at_];
-      effects(op, tables_, now_);
-      for (const Cell& cell : now_.reads) read(op, cell);
       if (op.what == What::forward) count_forward(op);
       if (op.what == What::reduce) take_gradient(op);
       if (op.what == What::sum) take_number(op);
-      for (const Cell& cell : now_.returns) move(cell, Life::on_host, Life::present, "fetches");
-      for (const Cell& cell : now_.makes) make(cell);
-      for (const Cell& cell : now_.adds) add(op, cell);
-      for (const Cell& cell : now_.leaves) move(cell, Life::present, Life::on_host, "offloads");
-      for (const Cell& cell : now_.ends) move(cell, Life::present, Life::ended, "ends");
+      for (const Touch& touch : touches_.of(at_)) apply(op, touch);
     }
     if (out_.size() < kEnoughProblems) end_of_step();
   }
@@ -64,14 +57,32 @@ class CellCheck {
     out_.push_back({class_, static_cast<std::uint32_t>(sequence_.ops.size()), cat(op_text(op), " ", what)});
   }
 
-  CellState& state(const Cell& cell, Life first_seen = Life::present) {
-    CellState& state = cells_[index_(cell)];
-    if (!state.is_known) {
-      state.is_known = true;
-      state.cell = cell;
-      if (is_durable(cell.kind)) state.life = state.at_start = first_seen;
+  void apply(const Op& op, const Touch& touch) {
+    CellState& state = cells_[touches_.number(touch, op)];
+    switch (touch.how) {
+      case How::reads:
+        return read(op, touch, state);
+      case How::returns:
+        return move(op, touch, state, Life::on_host, Life::present, "fetches");
+      case How::makes:
+        return make(op, touch, state);
+      case How::adds:
+        return add(op, touch, state);
+      case How::leaves:
+        return move(op, touch, state, Life::present, Life::on_host, "offloads");
+      case How::ends:
+        return move(op, touch, state, Life::present, Life::ended, "ends");
     }
-    return state;
+  }
+
+  void meet(CellState& state, const Touch& touch, Life first_seen = Life::present) const {
+    if (state.is_known) return;
+    state.is_known = true;
+    if (is_durable(touch.kind)) state.life = state.at_start = first_seen;
+  }
+
+  std::string cell_text(const Op& op, const Touch& touch) const {
+    return to_text(cell_of(touch, op), tables_);
   }
 
   std::string why_not_there(const CellState& state) const {
@@ -90,13 +101,13 @@ class CellCheck {
                                   : cat("which is there already, since ", op_text(state.touched));
   }
 
-  void read(const Op& op, const Cell& cell) {
+  void read(const Op& op, const Touch& cell, CellState& s) {
     // A rank sums the norm of the buckets it steps; the others are another class's.
     if (op.what == What::sum && cell.kind == CellKind::shard_grad && !has_step_[cell.item] &&
-        cells_[index_(cell)].life == Life::absent)
+        s.life == Life::absent)
       return;
-    CellState& s = state(cell);
-    if (s.life != Life::present) say(cat("reads ", to_text(cell, tables_), ", ", why_not_there(s)));
+    meet(s, cell);
+    if (s.life != Life::present) say(cat("reads ", cell_text(op, cell), ", ", why_not_there(s)));
     const bool is_final =
         cell.kind == CellKind::shard_grad || (cell.kind == CellKind::number && op.what != What::sum);
     if (is_final && s.used_by == kNoOp) s.used_by = at_;
@@ -107,38 +118,38 @@ class CellCheck {
     }
   }
 
-  void make(const Cell& cell) {
-    CellState& s = state(cell);
+  void make(const Op& op, const Touch& cell, CellState& s) {
+    meet(s, cell);
     const bool may_again = cell.kind == CellKind::full && s.life == Life::ended;
     if (s.life == Life::ended && !may_again) {
-      say(cat("makes ", to_text(cell, tables_), " again, ", why_not_there(s)));
+      say(cat("makes ", cell_text(op, cell), " again, ", why_not_there(s)));
     } else if (s.life != Life::absent && !may_again) {
-      say(cat("makes ", to_text(cell, tables_), ", ", why_not_there(s)));
+      say(cat("makes ", cell_text(op, cell), ", ", why_not_there(s)));
     }
     s.life = Life::present;
     s.touched = at_;
   }
 
-  void add(const Op& op, const Cell& cell) {
-    CellState& s = state(cell);
+  void add(const Op& op, const Touch& cell, CellState& s) {
+    meet(s, cell);
     const bool may_again = cell.kind == CellKind::weight_grad && s.life == Life::ended;
     if ((s.life == Life::ended && !may_again) || s.life == Life::on_host)
-      say(cat("adds to ", to_text(cell, tables_), ", ", why_not_there(s)));
+      say(cat("adds to ", cell_text(op, cell), ", ", why_not_there(s)));
     if (s.used_by != kNoOp)
-      say(cat("changes ", to_text(cell, tables_), " after ", op_text(s.used_by), " has used it"));
+      say(cat("changes ", cell_text(op, cell), " after ", op_text(s.used_by), " has used it"));
     if (cell.kind == CellKind::weight_grad) unreduced_[cell.item] = at_;
     if (cell.kind == CellKind::number && op.what != What::sum) {
-      if (is_summed_[cell.item]) say(cat("adds to ", to_text(cell, tables_), " after its sum"));
+      if (is_summed_[cell.item]) say(cat("adds to ", cell_text(op, cell), " after its sum"));
       unsummed_[cell.item] = at_;
     }
     s.life = Life::present;
     s.touched = at_;
   }
 
-  void move(const Cell& cell, Life from, Life to, const char* verb) {
-    CellState& s = state(cell, from);
+  void move(const Op& op, const Touch& cell, CellState& s, Life from, Life to, const char* verb) {
+    meet(s, cell, from);
     if (s.life != from)
-      say(cat(verb, " ", to_text(cell, tables_), ", ",
+      say(cat(verb, " ", cell_text(op, cell), ", ",
               from == Life::on_host && s.life == Life::present ? "which is not in host memory"
                                                                : why_not_there(s)));
     s.life = to;
@@ -181,17 +192,20 @@ class CellCheck {
         out_.push_back({class_, static_cast<std::uint32_t>(sequence_.ops.size()),
                         cat("segment ", segment, " runs forward for ", num_forwards_[segment], " of ",
                             tables_.num_micro, " micro-batches")});
-    for (const CellState& s : cells_) leftovers(s);
+    for (std::uint32_t cell = 0; cell < cells_.size(); ++cell) leftovers(cell, cells_[cell]);
   }
 
-  void leftovers(const CellState& s) {
-    if (!s.is_known || s.touched == kNoOp || s.cell.kind == CellKind::number) return;
-    if (is_durable(s.cell.kind)) {
+  void leftovers(std::uint32_t number, const CellState& s) {
+    if (!s.is_known || s.touched == kNoOp) return;
+    if (s.life == Life::ended && s.at_start == Life::absent) return;
+    const Cell cell = touches_.cell(number);
+    if (cell.kind == CellKind::number) return;
+    if (is_durable(cell.kind)) {
       if (s.life != s.at_start)
         say_at_end(s.touched,
-                   cat("leaves ", to_text(s.cell, tables_), " elsewhere than at the start of the step"));
+                   cat("leaves ", to_text(cell, tables_), " elsewhere than at the start of the step"));
     } else if (s.life == Life::present || s.life == Life::on_host) {
-      say_at_end(s.touched, cat("touches ", to_text(s.cell, tables_), " last, and nothing ends it"));
+      say_at_end(s.touched, cat("touches ", to_text(cell, tables_), " last, and nothing ends it"));
     }
   }
 
@@ -199,9 +213,8 @@ class CellCheck {
   const Sequence& sequence_;
   const std::uint32_t class_;
   std::vector<Problem>& out_;
-  const CellIndex index_;
+  const Touches& touches_;
   std::uint32_t at_ = 0;
-  Effects now_;
   std::vector<CellState> cells_;
   std::vector<std::uint32_t> unreduced_;    // per bucket: the last op whose gradient is in no reduction yet
   std::vector<std::uint32_t> unsummed_;     // per number: the same for its sum
@@ -213,8 +226,9 @@ class CellCheck {
 
 }  // namespace
 
-void check_cells(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out) {
-  CellCheck(program, rank_class, out).run();
+void check_cells(const Program& program, std::uint32_t rank_class, const Touches& touches,
+                 std::vector<Problem>& out) {
+  CellCheck(program, rank_class, touches, out).run();
 }
 
 }  // namespace tessera::program

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tessera/program/check.hpp"
+#include "tessera/program/touches.hpp"
 
 namespace tessera::program {
 
@@ -16,9 +17,11 @@ void check_ranges(const Program& program, std::vector<Problem>& out);
 // Reductions, gathers and sums run over the axes that make their cells whole.
 void check_axes(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out);
 // Cells: made once, there when used, ended once; gradients in one reduction; nothing left at the end.
-void check_cells(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out);
+void check_cells(const Program& program, std::uint32_t rank_class, const Touches& touches,
+                 std::vector<Problem>& out);
 // Two ops on different lanes that touch one cell are ordered by waits.
-void check_order(const Program& program, std::uint32_t rank_class, std::vector<Problem>& out);
+void check_order(const Program& program, std::uint32_t rank_class, const Touches& touches,
+                 std::vector<Problem>& out);
 // Ranks that communicate while they compute do so in one order.
 void check_compute(const Program& program, std::vector<Problem>& out);
 // All ranks of a class meet ranks of the same classes.

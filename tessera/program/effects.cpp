@@ -149,38 +149,6 @@ Effects effects(const Op& op, const Tables& tables) {
   return out;
 }
 
-CellIndex::CellIndex(const Tables& tables) : num_micro_(static_cast<std::uint32_t>(tables.num_micro)) {
-  const auto items = [&](CellKind kind) -> std::size_t {
-    switch (kind) {
-      case CellKind::value:
-      case CellKind::gradient:
-        return tables.values.size() * num_micro_;
-      case CellKind::tape:
-      case CellKind::weight_work:
-        return tables.segments.size() * num_micro_;
-      case CellKind::number:
-        return tables.numbers.size();
-      case CellKind::full:
-      case CellKind::weight_grad:
-      case CellKind::shard:
-      case CellKind::shard_grad:
-      case CellKind::state:
-        break;
-    }
-    return tables.buckets.size();
-  };
-  for (int kind = 0; kind < kNumCellKinds; ++kind) {
-    first_[kind] = size_;
-    size_ += static_cast<std::uint32_t>(items(static_cast<CellKind>(kind)));
-  }
-}
-
-std::uint32_t CellIndex::operator()(const Cell& cell) const {
-  const std::uint32_t first = first_[static_cast<int>(cell.kind)];
-  return is_of_micro(cell.kind) ? first + cell.item * num_micro_ + static_cast<std::uint32_t>(cell.micro)
-                                : first + cell.item;
-}
-
 std::int64_t bytes_of(const Cell& cell, const Tables& tables) {
   const auto pieces = [&](std::int64_t Piece::*bytes) {
     const Segment& segment = tables.segments[cell.item];

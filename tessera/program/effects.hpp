@@ -36,18 +36,6 @@ Effects effects(const Op& op, const Tables& tables);
 // The same into `out`, reusing its memory.
 void effects(const Op& op, const Tables& tables, Effects& out);
 
-// Numbers all cells of the tables densely, so that per-cell state is a flat array.
-class CellIndex {
- public:
-  explicit CellIndex(const Tables& tables);
-  std::uint32_t size() const { return size_; }
-  std::uint32_t operator()(const Cell& cell) const;
-
- private:
-  std::uint32_t first_[kNumCellKinds] = {};
-  std::uint32_t num_micro_ = 1, size_ = 0;
-};
-
 // Bytes the cell holds on a rank.
 std::int64_t bytes_of(const Cell& cell, const Tables& tables);
 

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "tessera/program/examples.hpp"
 
 namespace tessera::program {
@@ -68,20 +66,6 @@ TEST(Effects, StepWaitsForNormAndFiniteAndEndsItsGradient) {
                                         of_step(CellKind::number, 2), of_step(CellKind::number, 3)}));
   EXPECT_EQ(e.adds, (std::vector<Cell>{of_step(CellKind::shard, 2), of_step(CellKind::state, 2)}));
   EXPECT_EQ(e.ends, std::vector<Cell>{of_step(CellKind::shard_grad, 2)});
-}
-
-TEST(CellIndex, NumbersEveryCellOnce) {
-  const CellIndex index(kTables);
-  std::set<std::uint32_t> seen;
-  for (int k = 0; k < kNumCellKinds; ++k) {
-    const auto kind = static_cast<CellKind>(k);
-    const std::size_t num_items = k < 2 ? kTables.values.size() : k < 4 ? kTables.segments.size() : 4;
-    for (std::uint32_t item = 0; item < num_items; ++item)
-      for (std::int32_t m = is_of_micro(kind) ? 0 : -1; m < (is_of_micro(kind) ? kTables.num_micro : 0); ++m)
-        EXPECT_TRUE(seen.insert(index({kind, item, m})).second);
-  }
-  EXPECT_EQ(seen.size(), index.size());
-  EXPECT_EQ(*seen.rbegin(), index.size() - 1);
 }
 
 TEST(Buckets, LieSideBySideAndArePaddedAtTheEnd) {

@@ -13,32 +13,26 @@ LaneNumbers::LaneNumbers(const Sequence& sequence) {
   }
 }
 
-Hazards::Hazards(const Tables& tables, std::uint32_t num_lanes)
-    : index_(tables),
-      num_lanes_(num_lanes),
-      writer_(index_.size(), kNoOp),
-      readers_(std::size_t{index_.size()} * num_lanes, kNoOp) {}
+Hazards::Hazards(const Touches& touches, std::uint32_t num_lanes)
+    : touches_(touches),
+      stride_(num_lanes + 1),
+      last_(std::size_t{touches.num_cells()} * (num_lanes + 1), kNoOp) {}
 
-void Hazards::touch(std::uint32_t op, std::uint32_t lane, const Effects& effects, std::vector<Hazard>& out) {
-  for (const Cell& cell : effects.reads) read(op, lane, cell, out);
-  for (const auto* list : {&effects.makes, &effects.adds, &effects.ends, &effects.leaves, &effects.returns})
-    for (const Cell& cell : *list) write(op, cell, out);
-}
-
-void Hazards::read(std::uint32_t op, std::uint32_t lane, const Cell& cell, std::vector<Hazard>& out) {
-  const std::uint32_t at = index_(cell);
-  if (writer_[at] != kNoOp && writer_[at] != op) out.push_back({writer_[at], cell});
-  readers_[std::size_t{at} * num_lanes_ + lane] = op;
-}
-
-void Hazards::write(std::uint32_t op, const Cell& cell, std::vector<Hazard>& out) {
-  const std::uint32_t at = index_(cell);
-  if (writer_[at] != kNoOp && writer_[at] != op) out.push_back({writer_[at], cell});
-  writer_[at] = op;
-  for (std::uint32_t lane = 0; lane < num_lanes_; ++lane) {
-    std::uint32_t& reader = readers_[std::size_t{at} * num_lanes_ + lane];
-    if (reader != kNoOp && reader != op) out.push_back({reader, cell});
-    reader = kNoOp;
+void Hazards::touch(std::uint32_t op, const Op& at, std::span<const Touch> touched, std::uint32_t lane,
+                    std::vector<Hazard>& out) {
+  for (const Touch& touch : touched) {
+    const std::uint32_t cell = touches_.number(touch, at);
+    std::uint32_t* last = &last_[std::size_t{cell} * stride_];
+    if (last[0] != kNoOp && last[0] != op) out.push_back({last[0], cell});
+    if (touch.how == How::reads) {
+      last[1 + lane] = op;
+      continue;
+    }
+    last[0] = op;
+    for (std::uint32_t* reader = last + 1; reader < last + stride_; ++reader) {
+      if (*reader != kNoOp && *reader != op) out.push_back({*reader, cell});
+      *reader = kNoOp;
+    }
   }
 }
 

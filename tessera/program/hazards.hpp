@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tessera/program/effects.hpp"
+#include "tessera/program/touches.hpp"
 
 namespace tessera::program {
 
@@ -27,23 +27,21 @@ class LaneNumbers {
 // Two ops touch one cell and one of them writes: `op` must come first.
 struct Hazard {
   std::uint32_t op;
-  Cell cell;
+  std::uint32_t cell;  // its number in Touches
 };
 
 // Remembers who touched each cell last. Only the last reader on each lane counts: lanes are in order.
 class Hazards {
  public:
-  Hazards(const Tables& tables, std::uint32_t num_lanes);
-  // Appends what an op with these effects must follow, then records it.
-  void touch(std::uint32_t op, std::uint32_t lane, const Effects& effects, std::vector<Hazard>& out);
+  Hazards(const Touches& touches, std::uint32_t num_lanes);
+  // Appends what op `at` of the sequence, counted as `op`, must follow, then records it.
+  void touch(std::uint32_t op, const Op& at, std::span<const Touch> touched, std::uint32_t lane,
+             std::vector<Hazard>& out);
 
  private:
-  void read(std::uint32_t op, std::uint32_t lane, const Cell& cell, std::vector<Hazard>& out);
-  void write(std::uint32_t op, const Cell& cell, std::vector<Hazard>& out);
-
-  CellIndex index_;
-  std::uint32_t num_lanes_;
-  std::vector<std::uint32_t> writer_, readers_;  // per cell; per cell and lane
+  const Touches& touches_;
+  std::uint32_t stride_;             // of a cell: its last writer, then its last reader on each lane
+  std::vector<std::uint32_t> last_;  // per cell
 };
 
 // For each op and lane, the last op of that lane that is done when the op starts.

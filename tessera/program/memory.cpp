@@ -2,52 +2,46 @@
 
 #include <algorithm>
 
-#include "tessera/program/effects.hpp"
+#include "tessera/program/touches.hpp"
 
 namespace tessera::program {
 namespace {
 
 class Replay {
  public:
-  explicit Replay(const Tables& tables) : tables_(tables), index_(tables), is_live_(index_.size(), false) {}
+  Replay(const Touches& touches, const Tables& tables)
+      : touches_(touches), tables_(tables), is_live_(touches.num_cells(), false) {}
 
-  void add(const Cell& cell) { change(cell, true); }
-  void remove(const Cell& cell) { change(cell, false); }
+  void change(const Op& op, const Touch& touch, bool live) {
+    const std::uint32_t number = touches_.number(touch, op);
+    if (is_live_[number] == live) return;
+    is_live_[number] = live;
+    const std::int64_t bytes = bytes_of(cell_of(touch, op), tables_);
+    by_kind_[static_cast<std::size_t>(touch.kind)] += live ? bytes : -bytes;
+    bytes_ += live ? bytes : -bytes;
+  }
   std::int64_t bytes() const { return bytes_; }
   const Memory::ByKind& by_kind() const { return by_kind_; }
 
  private:
-  void change(const Cell& cell, bool live) {
-    const std::uint32_t at = index_(cell);
-    if (is_live_[at] == live) return;
-    is_live_[at] = live;
-    const std::int64_t bytes = live ? bytes_of(cell, tables_) : -bytes_of(cell, tables_);
-    by_kind_[static_cast<std::size_t>(cell.kind)] += bytes;
-    bytes_ += bytes;
-  }
-
+  const Touches& touches_;
   const Tables& tables_;
-  CellIndex index_;
   std::vector<bool> is_live_;
   Memory::ByKind by_kind_ = {};
   std::int64_t bytes_ = 0;
 };
 
 // A durable cell that is fetched before anything else touches it starts the step in host memory.
-void add_durable(const Sequence& sequence, const Tables& tables, Replay& replay) {
-  const CellIndex index(tables);
-  std::vector<bool> seen(index.size(), false);
-  Effects found;
-  for (const Op& op : sequence.ops) {
-    effects(op, tables, found);
-    const auto first_touch = [&](const Cell& cell) {
-      if (!is_durable(cell.kind) || seen[index(cell)]) return false;
-      return static_cast<bool>(seen[index(cell)] = true);
-    };
-    for (const Cell& cell : found.returns) first_touch(cell);
-    for (const auto* list : {&found.reads, &found.adds, &found.leaves})
-      for (const Cell& cell : *list)
-        if (first_touch(cell)) replay.add(cell);
+void add_durable(const Sequence& sequence, const Touches& touches, Replay& replay) {
+  std::vector<bool> is_seen(touches.num_cells(), false);
+  for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
+    for (const Touch& touch : touches.of(at)) {
+      const std::uint32_t number = touches.number(touch, sequence.ops[at]);
+      if (!is_durable(touch.kind) || is_seen[number]) continue;
+      if (touch.how == How::makes || touch.how == How::ends) continue;
+      is_seen[number] = true;
+      if (touch.how != How::returns) replay.change(sequence.ops[at], touch, true);
+    }
   }
 }
 
@@ -64,22 +58,24 @@ std::int64_t scratch_bytes(const Op& op, const Tables& tables) {
 }  // namespace
 
 Memory replay_memory(const Sequence& sequence, const Tables& tables) {
-  Replay replay(tables);
-  add_durable(sequence, tables, replay);
+  const Touches touches(sequence, tables);
+  Replay replay(touches, tables);
+  add_durable(sequence, touches, replay);
   Memory memory;
-  Effects found;
+  memory.during.reserve(sequence.ops.size());
   for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
     const Op& op = sequence.ops[at];
-    effects(op, tables, found);
+    const auto touched = touches.of(at);
     const bool in_place =
         op.what == What::reduce && tables.size_of(tables.buckets[op.item].sharded_over) == 1;
     const auto end = [&] {
-      for (const Cell& cell : found.ends) replay.remove(cell);
-      for (const Cell& cell : found.leaves) replay.remove(cell);
+      for (const Touch& touch : touched)
+        if (touch.how == How::ends || touch.how == How::leaves) replay.change(op, touch, false);
     };
     if (in_place) end();
-    for (const auto* list : {&found.makes, &found.adds, &found.returns})
-      for (const Cell& cell : *list) replay.add(cell);
+    for (const Touch& touch : touched)
+      if (touch.how == How::makes || touch.how == How::adds || touch.how == How::returns)
+        replay.change(op, touch, true);
     const std::int64_t scratch = scratch_bytes(op, tables);
     memory.during.push_back(replay.bytes() + scratch);
     if (memory.during.back() > memory.peak_bytes) {

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "tessera/program/dice.hpp"
-#include "tessera/program/effects.hpp"
 #include "tessera/program/mutate.hpp"
+#include "tessera/program/touches.hpp"
 #include "tessera/program/waits.hpp"
 
 namespace tessera::program {
@@ -11,25 +11,24 @@ namespace {
 
 // For each op, the ops that must follow it: every hazard, since lanes may change their order too.
 std::vector<std::vector<std::uint32_t>> followers(const Program& program, const Sequence& sequence) {
-  const Tables& tables = program.tables;
-  const CellIndex index(tables);
-  std::vector<std::vector<std::uint32_t>> out(sequence.ops.size()), readers(index.size());
-  std::vector<std::optional<std::uint32_t>> writer(index.size());
+  const Touches touches(sequence, program.tables);
+  std::vector<std::vector<std::uint32_t>> out(sequence.ops.size()), readers(touches.num_cells());
+  std::vector<std::optional<std::uint32_t>> writer(touches.num_cells());
   std::optional<std::uint32_t> last_meeting;
   for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
     const auto follow = [&](std::optional<std::uint32_t> before) {
       if (before && *before != at) out[*before].push_back(at);
     };
-    const Effects e = effects(sequence.ops[at], tables);
-    for (const Cell& cell : e.reads) {
-      follow(writer[index(cell)]);
-      readers[index(cell)].push_back(at);
-    }
-    for (const Cell& cell : e.writes()) {
-      follow(writer[index(cell)]);
-      for (const std::uint32_t reader : readers[index(cell)]) follow(reader);
-      readers[index(cell)].clear();
-      writer[index(cell)] = at;
+    for (const Touch& touch : touches.of(at)) {
+      const std::uint32_t cell = touches.number(touch, sequence.ops[at]);
+      follow(writer[cell]);
+      if (touch.how == How::reads) {
+        readers[cell].push_back(at);
+        continue;
+      }
+      for (const std::uint32_t reader : readers[cell]) follow(reader);
+      readers[cell].clear();
+      writer[cell] = at;
     }
     // Equal ranks reorder alike; ranks of several classes keep the order in which they meet.
     if (program.classes.size() > 1 && sequence.ops[at].along >= 0) {

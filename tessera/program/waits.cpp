@@ -9,17 +9,17 @@ namespace tessera::program {
 void build_waits(Sequence& sequence, const Tables& tables) {
   const auto num_ops = static_cast<std::uint32_t>(sequence.ops.size());
   const LaneNumbers lanes(sequence);
-  Hazards hazards(tables, lanes.size());
+  const Touches touches(sequence, tables);
+  Hazards hazards(touches, lanes.size());
   Clocks clocks(lanes, num_ops);
-  Effects found;
   std::vector<Hazard> before;
   sequence.waits.clear();
   for (std::uint32_t at = 0; at < 2 * num_ops; ++at) {
     Op& op = sequence.ops[at % num_ops];
     before.clear();
-    effects(op, tables, found);
-    hazards.touch(at, lanes[at % num_ops], found, before);
+    hazards.touch(at, op, touches.of(at % num_ops), lanes[at % num_ops], before);
     clocks.start(at);
+    std::erase_if(before, [&](const Hazard& hazard) { return clocks.is_done(hazard.op); });
     // Latest first: whatever an op implies was issued before it, so no wait taken here is implied by a later
     // one.
     std::sort(before.begin(), before.end(), [](const Hazard& a, const Hazard& b) { return a.op > b.op; });
