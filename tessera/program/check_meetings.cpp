@@ -1,126 +1,94 @@
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <utility>
 
 #include "tessera/base/text.hpp"
+#include "tessera/program/advance.hpp"
 #include "tessera/program/check_parts.hpp"
-#include "tessera/program/meetings.hpp"
-#include "tessera/program/ranks.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/hazards.hpp"
 
 namespace tessera::program {
 namespace {
 
-// Finds, for each class, who stands on the other side. Ranks of a class meet the same classes, so one stands for
-// all.
-class Matcher {
+// Those left over after a walk wait for each other: follows why, until it comes round.
+class Cycle {
  public:
-  Matcher(const Program& program, Meetings& meetings, std::vector<Problem>& out)
+  Cycle(const Program& program, const Partners& partners, const Advance& walk, Advance::Mode mode)
       : program_(program),
-        meetings_(meetings),
-        out_(out),
-        first_rank_(first_ranks(program)),
-        sets_(sets_of(program.tables)) {
-    collect();
-  }
-
-  void run() {
-    for (const auto& [key, ops] : groups_) match_group(key.first, key.second, ops);
-    for (const auto& [key, sends] : sends_) match_channel(key, sends);
-    for (const auto& [key, receives] : receives_)
-      if (!taken_.contains(key)) unmatched(std::get<0>(key), receives, 0, "receives what nobody sends");
-  }
-
- private:
-  using Ops = std::vector<std::uint32_t>;
-  using Channel = std::tuple<std::uint32_t, std::int16_t, std::int16_t>;  // class, axis set, hop
-
-  void collect() {
-    for (std::uint32_t c = 0; c < program_.classes.size(); ++c) {
-      const auto& ops = program_.classes[c].ops;
-      for (std::uint32_t at = 0; at < ops.size(); ++at) {
-        const Channel channel{c, ops[at].along, ops[at].hop};
-        if (is_group_op(ops[at])) groups_[{c, ops[at].along}].push_back(at);
-        if (ops[at].what == What::send) sends_[channel].push_back(at);
-        if (ops[at].what == What::receive) receives_[channel].push_back(at);
+        partners_(partners),
+        walk_(walk),
+        lane_before_(partners.num_ops(), kNoOp),
+        queue_before_(partners.num_ops(), kNoOp) {
+    for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+      const Sequence& sequence = program.classes[c];
+      const LaneNumbers lanes(sequence);
+      std::vector<std::uint32_t> last(lanes.size(), kNoOp);
+      std::uint32_t last_queued = kNoOp;
+      for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
+        const std::uint32_t op = partners.first[c] + at;
+        lane_before_[op] = std::exchange(last[lanes[at]], op);
+        if (mode.one_queue && is_queued(sequence.ops[at])) queue_before_[op] = std::exchange(last_queued, op);
       }
     }
   }
 
-  void say(std::uint32_t c, std::uint32_t at, const std::string& what) {
-    out_.push_back({c, at, cat(named(program_.classes[c], at, program_.tables), " ", what)});
-  }
-
-  const Op& op(std::uint32_t c, std::uint32_t at) const { return program_.classes[c].ops[at]; }
-
-  void match_group(std::uint32_t c, std::int16_t axes, const Ops& ops) {
-    const std::string& name = program_.tables.axis_sets[axes].name;
-    for (const std::uint32_t at : ops)
-      if (op(c, at).lane != op(c, ops[0]).lane)
-        return say(c, at,
-                   cat("is on another lane than ", named(program_.classes[c], ops[0], program_.tables),
-                       ": ranks could meet over ", name, " in different orders"));
-    std::vector<bool> is_member(program_.classes.size(), false);
-    for (const mesh::Rank rank : sets_[axes].peers(first_rank_[c]))
-      is_member[program_.tables.class_of_rank[static_cast<std::size_t>(rank)]] = true;
-    for (std::uint32_t other = 0; other < is_member.size(); ++other) {
-      if (other == c || !is_member[other]) continue;
-      const auto found = groups_.find({other, axes});
-      const Ops& theirs = found == groups_.end() ? none_ : found->second;
-      if (other < c && !theirs.empty()) continue;  // seen from the other side
-      match_members(c, ops, other, theirs, name);
+  Problem told(const std::string& mode_text) const {
+    std::uint32_t at = 0;
+    while (!is_open(at)) ++at;
+    std::vector<Link> path;
+    std::vector<bool> is_seen(partners_.num_ops(), false);
+    while (!is_seen[at]) {
+      is_seen[at] = true;
+      Link link = blocker(at);
+      if (link.op == kNoOp) {  // it could start itself: one that it meets cannot
+        const auto members = partners_.members_of(partners_.meeting[at]);
+        link = {*std::find_if(members.begin(), members.end(), [&](auto m) { return blocker(m).op != kNoOp; }),
+                "must meet"};
+      }
+      path.push_back({at, link.why});
+      at = link.op;
     }
+    std::string cycle;
+    for (auto link = std::find_if(path.begin(), path.end(), [&](const Link& l) { return l.op == at; });
+         link != path.end(); ++link)
+      cycle += cat(text(link->op), " ", link->why, " ");
+    const Place p = partners_.place(at);
+    return {p.rank_class, p.op, cat("stuck with ", mode_text, ": ", cycle, text(at))};
   }
 
-  void match_members(std::uint32_t c, const Ops& ops, std::uint32_t other, const Ops& theirs,
-                     const std::string& name) {
-    for (std::size_t k = 0; k < std::max(ops.size(), theirs.size()); ++k) {
-      if (k >= ops.size())
-        return say(other, theirs[k], cat("has no partner in class ", c, " of its group over ", name));
-      if (k >= theirs.size())
-        return say(c, ops[k], cat("has no partner in class ", other, " of its group over ", name));
-      const Op &a = op(c, ops[k]), &b = op(other, theirs[k]);
-      if (std::tie(a.what, a.item, a.micro, a.part) != std::tie(b.what, b.item, b.micro, b.part))
-        return say(c, ops[k],
-                   cat("meets ", named(program_.classes[other], theirs[k], program_.tables), " of class ",
-                       other, " as number ", k, " over ", name));
-      meetings_.join_group({c, ops[k]}, {other, theirs[k]});
+ private:
+  struct Link {
+    std::uint32_t op;
+    const char* why;
+  };
+
+  bool is_open(std::uint32_t op) const { return op != kNoOp && !walk_.is_done(op); }
+
+  std::string text(std::uint32_t op) const {
+    const Place p = partners_.place(op);
+    return cat(named(program_.classes[p.rank_class], p.op, program_.tables), " of class ", p.rank_class);
+  }
+
+  // What keeps this op itself from starting.
+  Link blocker(std::uint32_t op) const {
+    if (is_open(lane_before_[op])) return {lane_before_[op], "comes on its lane after"};
+    if (is_open(queue_before_[op])) return {queue_before_[op], "comes in its queue after"};
+    const std::uint32_t meeting = partners_.meeting[op];
+    if (meeting != Partners::kAlone && !walk_.is_joint(op)) {
+      const std::uint32_t send = partners_.members_of(meeting).front();
+      if (send != op && is_open(send)) return {send, "receives from"};
     }
-  }
-
-  void match_channel(const Channel& channel, const Ops& sends) {
-    const auto [c, axes, hop] = channel;
-    if (sets_[axes].size() == 1) return unmatched(c, sends, 0, "sends to its own rank");
-    const mesh::Rank peer = sets_[axes].neighbour(first_rank_[c], hop);
-    const std::uint32_t other = program_.tables.class_of_rank[static_cast<std::size_t>(peer)];
-    const Channel back{other, axes, static_cast<std::int16_t>(-hop)};
-    taken_[back] = true;
-    const auto found = receives_.find(back);
-    const Ops& receives = found == receives_.end() ? none_ : found->second;
-    for (std::size_t k = 0; k < std::min(sends.size(), receives.size()); ++k) {
-      if (named_cell(op(c, sends[k])) != named_cell(op(other, receives[k])))
-        return say(c, sends[k],
-                   cat("meets ", named(program_.classes[other], receives[k], program_.tables), " of class ",
-                       other, ", which expects another cell"));
-      meetings_.join_transfer({c, sends[k]}, {other, receives[k]});
-    }
-    unmatched(c, sends, receives.size(), cat("sends what class ", other, " never receives"));
-    unmatched(other, receives, sends.size(), "receives what nobody sends");
-  }
-
-  void unmatched(std::uint32_t c, const Ops& ops, std::size_t from, const std::string& what) {
-    if (from < ops.size()) say(c, ops[from], what);
+    const Place p = partners_.place(op);
+    const Sequence& sequence = program_.classes[p.rank_class];
+    for (const std::uint32_t wait : sequence.waits_of(sequence.ops[p.op]))
+      if (!(wait & kPreviousStep) && is_open(partners_.first[p.rank_class] + wait))
+        return {partners_.first[p.rank_class] + wait, "waits for"};
+    return {kNoOp, ""};
   }
 
   const Program& program_;
-  Meetings& meetings_;
-  std::vector<Problem>& out_;
-  const std::vector<mesh::Rank> first_rank_;
-  const std::vector<mesh::AxisSet> sets_;
-  std::map<std::pair<std::uint32_t, std::int16_t>, Ops> groups_;
-  std::map<Channel, Ops> sends_, receives_;
-  std::map<Channel, bool> taken_;
-  const Ops none_;
+  const Partners& partners_;
+  const Advance& walk_;
+  std::vector<std::uint32_t> lane_before_, queue_before_;  // per op
 };
 
 }  // namespace
@@ -129,12 +97,17 @@ void check_meetings(const Program& program, std::vector<Problem>& out) {
   const std::size_t before = out.size();
   check_symmetry(program, out);
   if (out.size() > before) return;  // partners would be sought in the wrong classes
-  Meetings meetings(program);
-  Matcher(program, meetings, out).run();
+  const Partners partners = find_partners(program, out);
   if (out.size() > before) return;  // whoever has no partner is stuck: one word about it is enough
-  meetings.walk({.rendezvous = false, .one_queue = false}, "buffered sends", out);
-  meetings.walk({.rendezvous = true, .one_queue = false}, "rendezvous sends", out);
-  meetings.walk({.rendezvous = true, .one_queue = true}, "rendezvous sends and one queue a rank", out);
+  Advance walk(program, partners);
+  const auto get_through = [&](Advance::Mode mode, const char* mode_text) {
+    walk.restart(mode);
+    for (std::uint32_t op = walk.next(); op != Advance::kNone; op = walk.next()) walk.end(op);
+    if (walk.num_left() > 0) out.push_back(Cycle(program, partners, walk, mode).told(mode_text));
+  };
+  get_through({.rendezvous = false, .one_queue = false}, "buffered sends");
+  get_through({.rendezvous = true, .one_queue = false}, "rendezvous sends");
+  get_through({.rendezvous = true, .one_queue = true}, "rendezvous sends and one queue a rank");
 }
 
 }  // namespace tessera::program

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 
 #include "tessera/base/text.hpp"
 #include "tessera/program/check_parts.hpp"
@@ -18,34 +17,41 @@ class SymmetryCheck {
         out_(out) {}
 
   void run() {
-    std::vector<std::map<Channel, std::uint32_t>> used(program_.classes.size());  // the first op that uses it
+    std::vector<std::vector<Used>> used(program_.classes.size());
     std::vector<bool> has_groups(sets_.size(), false);
     for (std::uint32_t c = 0; c < program_.classes.size(); ++c) {
       const auto& ops = program_.classes[c].ops;
       for (std::uint32_t at = 0; at < ops.size(); ++at) {
         if (ops[at].what == What::send || ops[at].what == What::receive)
-          used[c].try_emplace({ops[at].along, ops[at].hop}, at);
+          use({ops[at].along, ops[at].hop}, at, used[c]);
         if (!is_group_op(ops[at])) continue;
-        used[c].try_emplace({ops[at].along, kWholeGroup}, at);
+        use({ops[at].along, kWholeGroup}, at, used[c]);
         has_groups[static_cast<std::size_t>(ops[at].along)] = true;
       }
     }
     members_.resize(sets_.size());
     for (std::size_t set = 0; set < sets_.size(); ++set)
       if (has_groups[set]) members_[set] = classes_by_group(sets_[set]);
-    for (std::size_t rank = 0; rank < class_of_rank_.size(); ++rank) {
-      auto& channels = used[class_of_rank_[rank]];
-      for (auto channel = channels.begin(); channel != channels.end();)
-        channel = is_like_first(static_cast<mesh::Rank>(rank), channel->first, channel->second)
-                      ? std::next(channel)
-                      : channels.erase(channel);  // said once
-    }
+    for (std::size_t rank = 0; rank < class_of_rank_.size(); ++rank)
+      std::erase_if(used[class_of_rank_[rank]], [&](const Used& u) {  // said once
+        return !is_like_first(static_cast<mesh::Rank>(rank), u.channel, u.first_op);
+      });
   }
 
  private:
   static constexpr std::int16_t kWholeGroup = 0;          // a transfer's hop is never 0
   using Channel = std::pair<std::int16_t, std::int16_t>;  // axis set, hop
   using Classes = std::vector<std::uint32_t>;
+  struct Used {
+    Channel channel;
+    std::uint32_t first_op;
+  };
+
+  // A class has a handful of channels.
+  static void use(const Channel& channel, std::uint32_t op, std::vector<Used>& used) {
+    const auto is_it = [&](const Used& u) { return u.channel == channel; };
+    if (std::ranges::none_of(used, is_it)) used.push_back({channel, op});
+  }
 
   std::vector<Classes> classes_by_group(const mesh::AxisSet& set) const {
     std::vector<Classes> out(static_cast<std::size_t>(set.num_groups()));
