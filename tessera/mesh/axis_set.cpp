@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tessera/base/error.hpp"
 #include "tessera/mesh/mesh.hpp"
 
@@ -7,8 +9,42 @@ void AxisSet::check(Rank rank) const {
   CHECK(rank >= 0 && rank < num_ranks_, "rank ", rank, " of a mesh of ", num_ranks_);
 }
 
-std::int64_t AxisSet::coordinate(Rank rank) const {
+std::int64_t AxisSet::Digit::of(Rank rank) const {
+  const std::int64_t found = on_mesh(rank);
+  if (only.empty()) return found;
+  const auto place = std::ranges::lower_bound(only, found);
+  return place == only.end() || *place != found ? -1 : place - only.begin();
+}
+
+std::int64_t AxisSet::Digit::offset(std::int64_t place) const {
+  return (only.empty() ? place : only[static_cast<std::size_t>(place)]) * stride;
+}
+
+AxisSet AxisSet::only(std::vector<std::int64_t> coordinates) const {
+  AxisSet out = *this;
+  CHECK(!out.digits_.empty() && !coordinates.empty() && std::ranges::is_sorted(coordinates) &&
+            coordinates.front() >= 0 && coordinates.back() < out.digits_.front().full_size,
+        "coordinates outside of the outermost axis of a set");
+  Digit& digit = out.digits_.front();
+  out.size_ = out.size_ / digit.size * static_cast<std::int64_t>(coordinates.size());
+  digit.size = static_cast<std::int64_t>(coordinates.size());
+  digit.only = std::move(coordinates);
+  return out;
+}
+
+bool AxisSet::holds(Rank rank) const {
   check(rank);
+  return std::ranges::none_of(digits_, [&](const Digit& digit) { return digit.of(rank) < 0; });
+}
+
+std::int64_t AxisSet::num_groups() const {
+  std::int64_t out = 1;
+  for (const auto& digit : rest_) out *= digit.size;
+  return out;
+}
+
+std::int64_t AxisSet::coordinate(Rank rank) const {
+  CHECK(holds(rank), "rank ", rank, " is in no group along (", join(names_, ", "), ")");
   std::int64_t out = 0;
   for (const auto& digit : digits_) out = out * digit.size + digit.of(rank);
   return out;
@@ -16,7 +52,7 @@ std::int64_t AxisSet::coordinate(Rank rank) const {
 
 Rank AxisSet::origin(Rank rank) const {
   check(rank);
-  for (const auto& digit : digits_) rank -= digit.of(rank) * digit.stride;
+  for (const auto& digit : digits_) rank -= digit.on_mesh(rank) * digit.stride;
   return rank;
 }
 
@@ -24,7 +60,7 @@ Rank AxisSet::member(Rank rank, std::int64_t coordinate) const {
   CHECK(coordinate >= 0 && coordinate < size_, "coordinate ", coordinate, " in a group of ", size_);
   Rank out = origin(rank);
   for (auto digit = digits_.rbegin(); digit != digits_.rend(); ++digit) {
-    out += coordinate % digit->size * digit->stride;
+    out += digit->offset(coordinate % digit->size);
     coordinate /= digit->size;
   }
   return out;
@@ -35,13 +71,14 @@ Rank AxisSet::neighbour(Rank rank, std::int64_t hop) const {
 }
 
 std::vector<Rank> AxisSet::peers(Rank rank) const {
-  std::vector<Rank> out = {origin(rank)};
+  if (!holds(rank)) return {rank};
+  std::vector<Rank> out = {member(rank, 0)};
   out.reserve(static_cast<std::size_t>(size_));
-  // Innermost digit first: each further digit repeats what is there, one stride on.
+  // Innermost digit first: each further digit repeats what is there, further on.
   for (auto digit = digits_.rbegin(); digit != digits_.rend(); ++digit) {
     const std::size_t inner = out.size();
     for (std::int64_t i = 1; i < digit->size; ++i) {
-      for (std::size_t j = 0; j < inner; ++j) out.push_back(out[j] + i * digit->stride);
+      for (std::size_t j = 0; j < inner; ++j) out.push_back(out[j] + digit->offset(i) - digit->offset(0));
     }
   }
   return out;
@@ -54,7 +91,7 @@ std::vector<std::vector<Rank>> AxisSet::groups() const {
   across.num_ranks_ = num_ranks_;
   std::vector<std::vector<Rank>> out;
   out.reserve(static_cast<std::size_t>(num_groups()));
-  for (const Rank first : across.peers(0)) out.push_back(peers(first));
+  for (const Rank first : across.peers(0)) out.push_back(peers(member(first, 0)));
   return out;
 }
 

@@ -43,7 +43,7 @@ Mesh::Mesh(std::vector<Axis> axes) : axes_(std::move(axes)) {
       size_ = product(size_, factor);
       const bool is_axis = axis.factors.size() == 1 && factor.name == axis.name;
       if (!is_axis) add_name(factor.name, digits_.size(), digits_.size() + 1);
-      digits_.push_back({factor.size, 1});
+      digits_.push_back({.size = factor.size});
     }
   }
   std::int64_t stride = 1;

@@ -33,6 +33,11 @@ struct Axis {
 // Some axes or factors of a mesh in a recorded order, outermost first: dp over tp is not tp over dp.
 class AxisSet {
  public:
+  // The same set with only those of its groups' members that stand at these coordinates (rising) of its outermost axis:
+  // the first and the last stage of a pipeline. Other ranks are in no group.
+  AxisSet only(std::vector<std::int64_t> coordinates) const;
+  // Whether the rank is in a group; false only for a set made by only().
+  bool holds(Rank rank) const;
   // The product of the sizes: how many ranks are in a group along this set.
   std::int64_t size() const { return size_; }
   // The names as they were asked for.
@@ -43,12 +48,12 @@ class AxisSet {
   Rank member(Rank rank, std::int64_t coordinate) const;
   // The rank `hop` further along the group, as on a ring; hop may be negative.
   Rank neighbour(Rank rank, std::int64_t hop) const;
-  // All ranks of this rank's group, in order of coordinate.
+  // All ranks of this rank's group, in order of coordinate; of a rank in no group: itself.
   std::vector<Rank> peers(Rank rank) const;
-  // Every group: a partition of the ranks, in the order of their first members.
+  // Every group: a partition of the ranks it holds, in the order of their first members.
   std::vector<std::vector<Rank>> groups() const;
-  std::int64_t num_groups() const { return num_ranks_ / size_; }
-  // Which of groups() holds the rank.
+  std::int64_t num_groups() const;
+  // Which of groups() holds the rank, or would, if it were in one.
   std::int64_t group_index(Rank rank) const;
   bool operator==(const AxisSet&) const = default;
 
@@ -56,7 +61,12 @@ class AxisSet {
   friend class Mesh;
   struct Digit {
     std::int64_t size = 1, stride = 1;
-    std::int64_t of(Rank rank) const { return rank / stride % size; }
+    std::vector<std::int64_t>
+        only;  // coordinates on the mesh, if not all of them count; `size` is their number
+    std::int64_t full_size = size;  // on the mesh
+    std::int64_t on_mesh(Rank rank) const { return rank / stride % full_size; }
+    std::int64_t of(Rank rank) const;               // -1: not among `only`
+    std::int64_t offset(std::int64_t place) const;  // of the rank at this place of the digit
     bool operator==(const Digit&) const = default;
   };
   AxisSet() = default;

@@ -172,5 +172,24 @@ TEST(Mesh, ErrorsNameTheAxisAndTheNearestKnown) {
   EXPECT_THROW(mesh.coordinates(-1), Bug);
 }
 
+TEST(AxisSet, OnlySomeCoordinatesOfItsOutermostAxisFormGroups) {
+  const Mesh mesh({{"pp", 3}, {"dp", 2}, {"tp", 2}});
+  const AxisSet ends = mesh.along("pp", "dp").only({0, 2});
+  EXPECT_EQ(ends.size(), 4);
+  EXPECT_EQ(ends.num_groups(), 2);
+  EXPECT_EQ(ends.peers(1), (std::vector<Rank>{1, 3, 9, 11}));
+  EXPECT_EQ(ends.coordinate(9), 2);
+  EXPECT_EQ(ends.member(9, 1), 3);
+  EXPECT_EQ(ends.neighbour(11, 1), 1);
+  EXPECT_EQ(ends.groups(), (std::vector<std::vector<Rank>>{{0, 2, 8, 10}, {1, 3, 9, 11}}));
+  EXPECT_FALSE(ends.holds(5));
+  EXPECT_EQ(ends.peers(5), (std::vector<Rank>{5}));
+  EXPECT_THROW(ends.coordinate(5), Bug);
+  // Without its first coordinate.
+  const AxisSet late = mesh.along("pp").only({1, 2});
+  EXPECT_EQ(late.peers(9), (std::vector<Rank>{5, 9}));
+  EXPECT_EQ(late.groups().size(), 4u);
+}
+
 }  // namespace
 }  // namespace tessera::mesh

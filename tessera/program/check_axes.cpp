@@ -14,13 +14,8 @@ class AxisCheck {
         sequence_(program.classes[rank_class]),
         class_(rank_class),
         out_(out),
-        is_partial_(tables_.axes.size(), false),
         last_sum_(tables_.numbers.size(), kNoOp),
-        summed_(tables_.numbers.size() * (tables_.axes.size() + 1), kNoOp) {
-    for (const Bucket& bucket : tables_.buckets)
-      if (bucket.trainable)
-        for (const std::int16_t axis : axes_of(bucket.reduced_over)) is_partial_[axis] = true;
-  }
+        summed_(tables_.numbers.size() * (tables_.axes.size() + 1), kNoOp) {}
 
   void run() {
     for (std::uint32_t at = 0; at < sequence_.ops.size() && out_.size() < kEnoughProblems; ++at) {
@@ -66,7 +61,15 @@ class AxisCheck {
       if (entry != kNoOp) before = entry;
       entry = at;
     };
-    for (const std::int16_t axis : axes_of(op.along)) take(static_cast<std::size_t>(axis) + 1);
+    const auto& partial = tables_.numbers[op.item].partial_over;
+    for (const std::int16_t axis : axes_of(op.along)) {
+      take(static_cast<std::size_t>(axis) + 1);
+      if (std::ranges::count(partial, axis) == 0)
+        say(at, cat("sums over ", tables_.axes[axis].name, ", where all ranks hold the same Number(",
+                    tables_.numbers[op.item].name, "): it would be counted more than once"));
+    }
+    if (op.along >= 0 && !tables_.axis_sets[op.along].only.empty())
+      say(at, cat("sums over ", set_text(op.along), ", which is only a part of an axis"));
     if (op.along < 0) take(0);
     if (before != kNoOp)
       say(at, cat("sums over ", set_text(op.along), ", which ", named(sequence_, before, tables_),
@@ -76,8 +79,9 @@ class AxisCheck {
 
   void expect_whole(std::uint32_t number) {
     std::vector<std::string> missing;
-    for (std::size_t axis = 0; axis < is_partial_.size(); ++axis)
-      if (is_partial_[axis] && summed(number, axis + 1) == kNoOp) missing.push_back(tables_.axes[axis].name);
+    for (const std::int16_t axis : tables_.numbers[number].partial_over)
+      if (summed(number, static_cast<std::size_t>(axis) + 1) == kNoOp)
+        missing.push_back(tables_.axes[axis].name);
     if (!missing.empty())
       say(last_sum_[number], cat("is the last sum of Number(", tables_.numbers[number].name,
                                  "), which stays partial over ", join(missing, ", ")));
@@ -87,7 +91,6 @@ class AxisCheck {
   const Sequence& sequence_;
   const std::uint32_t class_;
   std::vector<Problem>& out_;
-  std::vector<bool> is_partial_;         // per axis: numbers differ where gradients do
   std::vector<std::uint32_t> last_sum_;  // per number
   std::vector<std::uint32_t> summed_;    // per number and axis: the op
 };

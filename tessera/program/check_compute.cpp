@@ -52,7 +52,94 @@ void compare(const Program& program, std::uint32_t c, std::uint32_t other, const
 
 }  // namespace
 
+namespace {
+
+// Along the stage axis every segment is computed by one rank, and what several of them hold of a bucket is reduced among
+// just these.
+class StageCheck {
+ public:
+  StageCheck(const Program& program, std::vector<Problem>& out) : program_(program), out_(out) {
+    for (const Sequence& sequence : program.classes) {
+      auto& computes = computes_.emplace_back(program.tables.segments.size(), false);
+      for (const Op& op : sequence.ops)
+        if (op.what == What::forward) computes[op.item] = true;
+    }
+  }
+
+  void run() {
+    const Tables& tables = program_.tables;
+    if (tables.stage_axis < 0) {
+      for (std::uint32_t c = 0; c < program_.classes.size(); ++c) check_line({c});
+      return;
+    }
+    const mesh::AxisSet stages = mesh_of(tables).along(tables.axes[tables.stage_axis].name);
+    std::set<std::vector<std::uint32_t>> seen;
+    for (std::size_t rank = 0; rank < tables.class_of_rank.size(); ++rank) {
+      if (stages.coordinate(static_cast<mesh::Rank>(rank)) != 0) continue;
+      std::vector<std::uint32_t> line;
+      for (const mesh::Rank peer : stages.peers(static_cast<mesh::Rank>(rank)))
+        line.push_back(tables.class_of_rank[static_cast<std::size_t>(peer)]);
+      if (seen.insert(line).second) check_line(line);
+    }
+  }
+
+ private:
+  void say(std::uint32_t c, const std::string& what) {
+    out_.push_back({c, static_cast<std::uint32_t>(program_.classes[c].ops.size()), what});
+  }
+
+  void check_line(const std::vector<std::uint32_t>& line) {
+    const Tables& tables = program_.tables;
+    for (std::uint32_t segment = 0; segment < tables.segments.size(); ++segment) {
+      std::vector<std::uint32_t> found;
+      for (const std::uint32_t c : line)
+        if (computes_[c][segment]) found.push_back(c);
+      if (found.empty()) say(line.front(), cat("segment ", segment, " is computed by nobody"));
+      if (found.size() > 1)
+        say(found[1],
+            cat("segment ", segment, " is computed by class ", found[0], " and by class ", found[1]));
+    }
+    std::vector<std::vector<std::int64_t>> holders(tables.buckets.size());  // places on the line
+    for (std::uint32_t place = 0; place < line.size(); ++place)
+      for (std::uint32_t segment = 0; segment < tables.segments.size(); ++segment)
+        if (computes_[line[place]][segment])
+          for (const std::uint32_t bucket : tables.segments[segment].buckets)
+            if (holders[bucket].empty() || holders[bucket].back() != place) holders[bucket].push_back(place);
+    for (std::uint32_t bucket = 0; bucket < holders.size(); ++bucket)
+      check_bucket(tables.buckets[bucket], holders[bucket], line);
+  }
+
+  void check_bucket(const Bucket& bucket, const std::vector<std::int64_t>& holders,
+                    const std::vector<std::uint32_t>& line) {
+    const Tables& tables = program_.tables;
+    if (!bucket.trainable || holders.empty() || tables.stage_axis < 0) return;
+    std::vector<std::int64_t> reduced;  // places among which the gradient is summed
+    if (bucket.reduced_over >= 0) {
+      const AxisSet& set = tables.axis_sets[bucket.reduced_over];
+      const bool has_axis = std::ranges::count(set.axes, tables.stage_axis) > 0;
+      for (std::int64_t place = 0; has_axis && place < static_cast<std::int64_t>(line.size()); ++place)
+        if (set.only.empty() || std::ranges::count(set.only, place) > 0) reduced.push_back(place);
+    }
+    if (reduced == holders || (reduced.empty() && holders.size() == 1)) return;
+    const auto list = [](const std::vector<std::int64_t>& places) {
+      std::vector<std::string> out;
+      for (const std::int64_t place : places) out.push_back(cat(place));
+      return out.empty() ? "one of them" : join(out, " and ");
+    };
+    say(line[static_cast<std::size_t>(holders.front())],
+        cat("bucket ", bucket.name, " is computed with at ", list(holders), " along ",
+            tables.axes[tables.stage_axis].name, ", but its gradient is reduced among ", list(reduced)));
+  }
+
+  const Program& program_;
+  std::vector<Problem>& out_;
+  std::vector<std::vector<bool>> computes_;  // by class and segment
+};
+
+}  // namespace
+
 void check_compute(const Program& program, std::vector<Problem>& out) {
+  StageCheck(program, out).run();
   const auto& class_of_rank = program.tables.class_of_rank;
   const mesh::Mesh mesh = mesh_of(program.tables);
   std::set<std::pair<std::uint32_t, std::uint32_t>> seen;

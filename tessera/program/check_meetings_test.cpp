@@ -21,6 +21,10 @@ Tables two_stages() {
   tables.axes = {{"pp", 2}, {"dp", 2}};
   tables.axis_sets = {{"dp", {1}}, {"pp", {0}}, {"all", {0, 1}}};
   tables.class_of_rank = {0, 0, 1, 1};
+  tables.stage_axis = 0;
+  for (Number& number : tables.numbers) number.partial_over = {0, 1};
+  tables.numbers[0].partial_over =
+      tables.numbers[1].partial_over = {1};  // only the last stage has tokens and a loss
   return tables;
 }
 
@@ -226,9 +230,9 @@ TEST(Meetings, RanksOfAClassHaveGroupsOfTheSameClasses) {
 TEST(Meetings, RanksThatCommunicateWhileTheyComputeHaveOneComputeOrder) {
   Tables tables = example_tables({.num_blocks = 0, .num_micro = 2});
   tables.axes = {{"dp", 2}, {"tp", 2}};
-  tables.class_of_rank = {0, 1, 0, 1};
   const auto program = [&] {
     Program out = data_parallel(tables, {});
+    out.tables.class_of_rank = {0, 1, 0, 1};
     out.classes.push_back(out.classes[0]);
     for (Op& op : out.classes[1].ops)
       if (op.what <= What::backward_weight) op.micro = 1 - op.micro;
@@ -245,6 +249,7 @@ TEST(Meetings, RanksThatCommunicateWhileTheyComputeHaveOneComputeOrder) {
       "class 0, op 1 (0F0) computes while class 1 is at op 1 (0F1), though they share groups over tp and "
       "communicate while they compute\n");
   Program equal = data_parallel(tables, {});
+  equal.tables.class_of_rank = {0, 1, 0, 1};
   equal.classes.push_back(equal.classes[0]);
   EXPECT_EQ(to_text(check(equal)), "");
 }
@@ -252,9 +257,9 @@ TEST(Meetings, RanksThatCommunicateWhileTheyComputeHaveOneComputeOrder) {
 TEST(Meetings, ARankThatComputesMoreThanItsPeersIsNamed) {
   Tables tables = example_tables({.num_blocks = 0, .num_micro = 1});
   tables.axes = {{"dp", 2}, {"tp", 2}};
-  tables.class_of_rank = {0, 1, 0, 1};
   tables.units[1].pieces[0].collective = {CollectiveKind::all_reduce, 1, 8};
   Program program = data_parallel(tables, {.overlap = false});
+  program.tables.class_of_rank = {0, 1, 0, 1};
   program.classes.push_back(program.classes[0]);
   auto& ops = program.classes[0].ops;
   ASSERT_EQ(word(ops[3], tables), "1B0");

@@ -56,6 +56,7 @@ class SymmetryCheck {
   std::vector<Classes> classes_by_group(const mesh::AxisSet& set) const {
     std::vector<Classes> out(static_cast<std::size_t>(set.num_groups()));
     for (std::size_t rank = 0; rank < class_of_rank_.size(); ++rank) {
+      if (!set.holds(static_cast<mesh::Rank>(rank))) continue;
       Classes& classes = out[static_cast<std::size_t>(set.group_index(static_cast<mesh::Rank>(rank)))];
       if (classes.empty() || classes.back() != class_of_rank_[rank]) classes.push_back(class_of_rank_[rank]);
     }

@@ -86,7 +86,7 @@ TEST(Check, LetsANumberBeSummedAxisByAxisButOverNoneTwice) {
   Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true});
   tables.axes = {{"dp", 2}, {"cp", 2}};
   tables.axis_sets = {{"data", {0, 1}}, {"dp", {0}}, {"cp", {1}}};
-  tables.class_of_rank = {0, 0, 0, 0};
+  for (Number& number : tables.numbers) number.partial_over = {0, 1};
   Program program = data_parallel(tables, {.overlap = false});
   auto& ops = program.classes[0].ops;
   ASSERT_EQ(word(ops[8], tables), "+norm");

@@ -59,9 +59,7 @@ void sum(const Op& op, const Tables& tables, Effects& out) {
   const Cell number{CellKind::number, op.item, kOfStep};
   switch (tables.numbers[op.item].role) {
     case Role::tokens:
-      break;
-    case Role::loss:
-      out.reads.push_back(number);
+    case Role::loss:  // zero on a rank without the loss
       break;
     case Role::
         finite:  // a verdict on the norm, once it is whole: what isn't finite in any gradient is not finite there

@@ -18,8 +18,7 @@ namespace tessera::program {
 // - A reduce takes all that WeightGrad holds; with kEndsSource the cell ends too. WeightGrad and Full may be
 // made
 //   again in the same step; values, gradients and tapes may not.
-// - A forward with a loss adds its sum to Number(loss); sum(loss) reads and changes it. sum(tokens) reads
-// nothing.
+// - A forward with a loss adds its sum to Number(loss), sum(loss) changes it; on a rank without such a segment it is zero.
 // - Numbers end with the step, without an op.
 // - `adds` changes a cell in place: it makes it if absent. Adds to one cell keep their order, so sums are
 // bit-equal.

@@ -1,5 +1,8 @@
 #include "tessera/program/examples.hpp"
 
+#include <algorithm>
+#include <map>
+
 #include "tessera/base/text.hpp"
 
 namespace tessera::program {
@@ -7,12 +10,33 @@ namespace tessera::program {
 Tables example_tables(const Example& example) {
   Tables tables;
   tables.num_micro = example.num_micro;
+  const auto& position = example.rank_of_segment;
   tables.axes = {{"dp", example.dp}};
   tables.axis_sets = {{"dp", {0}}};
-  tables.groups = {0};
-  tables.class_of_rank.assign(static_cast<std::size_t>(example.dp), 0);
-  tables.numbers = {
-      {"tokens", Role::tokens}, {"loss", Role::loss}, {"norm", Role::norm}, {"finite", Role::finite}};
+  std::vector<std::int16_t> all = {0};
+  if (!position.empty()) {
+    tables.axes.push_back({"pp", *std::ranges::max_element(position) + std::int64_t{1}});
+    tables.axis_sets.push_back({"pp", {1}});
+    tables.axis_sets.push_back({"pp.gradients", {1}});
+    tables.stage_axis = tables.values_over = 1;
+    tables.gradients_over = 2;
+    all.push_back(1);
+  }
+  const bool is_far = !position.empty() && position.front() != position.back();
+  if (example.tied && is_far)
+    tables.axis_sets.push_back(
+        {"tied",
+         {1, 0},
+         {std::min(position.front(), position.back()), std::max(position.front(), position.back())}});
+  for (std::size_t set = 0; set < tables.axis_sets.size(); ++set)
+    tables.groups.push_back(static_cast<std::int16_t>(set));
+  std::int64_t num_ranks = 1;
+  for (const Axis& axis : tables.axes) num_ranks *= axis.size;
+  tables.class_of_rank.assign(static_cast<std::size_t>(num_ranks), 0);
+  tables.numbers = {{"tokens", Role::tokens, {0}},
+                    {"loss", Role::loss, all},
+                    {"norm", Role::norm, all},
+                    {"finite", Role::finite, all}};
   const auto add_bucket = [&](const std::string& name, bool weight_decay) {
     Bucket bucket{.name = name, .parameters = {{.name = name + ".weight", .shape = {8, 8}}}};
     bucket.weight_decay = weight_decay;
@@ -39,10 +63,27 @@ Tables example_tables(const Example& example) {
     }
     tables.segments.push_back(segment);
   }
-  const std::uint32_t norms = add_bucket("norms", false);
-  for (std::uint32_t i = 1; i < num_segments; ++i) tables.segments[i].buckets.push_back(norms);
+  if (example.tied && is_far) tables.buckets[0].reduced_over = 3;
+  std::map<std::uint32_t, std::uint32_t> norms;  // by position
+  for (std::uint32_t i = 1; i < num_segments; ++i) {
+    const std::uint32_t at = position.empty() ? 0 : position[i];
+    if (!norms.contains(at)) norms[at] = add_bucket(position.empty() ? "norms" : cat("norms.", at), false);
+    tables.segments[i].buckets.push_back(norms[at]);
+  }
   assign_ends(tables);
   return tables;
+}
+
+Program example_pipeline(Example example, const Order& order, const std::vector<std::uint32_t>& counts,
+                         const GenerateOptions& options) {
+  Staging staging{{0}, {std::vector<StageCost>(counts.size())}};
+  for (std::size_t stage = 0; stage < counts.size(); ++stage) {
+    example.rank_of_segment.insert(example.rank_of_segment.end(), counts[stage], order.rank_of_stage[stage]);
+    staging.first_segment.push_back(staging.first_segment.back() + counts[stage]);
+  }
+  example.num_micro = order.num_micro;
+  example.num_blocks = staging.first_segment.back() - 2;
+  return generate(example_tables(example), order, staging, options);
 }
 
 }  // namespace tessera::program

@@ -1,105 +1,241 @@
 #include "tessera/program/generate.hpp"
 
+#include <algorithm>
+
 #include "tessera/base/error.hpp"
+#include "tessera/mesh/mesh.hpp"
+#include "tessera/program/ranks.hpp"
 #include "tessera/program/waits.hpp"
+#include "tessera/program/walk_order.hpp"
 
 namespace tessera::program {
 namespace {
 
-class DataParallel {
+constexpr std::uint32_t kNobody = 0xffff'ffffu;
+
+// A send or a receive, and where it stands.
+struct Crossing {
+  Op op;
+  std::uint32_t slot = 0;          // tasks before it
+  std::uint32_t posted_after = 0;  // receive: tasks that have ended by then
+};
+
+// The sequence of one position on the stage axis.
+class RankSequence {
  public:
-  DataParallel(const Tables& tables, const GenerateOptions& options) : tables_(tables), options_(options) {
+  RankSequence(const Tables& tables, const Staging& staging, const GenerateOptions& options,
+               const std::vector<Task>& tasks, std::span<const Crossing> crossings)
+      : tables_(tables), staging_(staging), options_(options), tasks_(tasks), crossings_(crossings) {
+    last_use_.resize(tables.buckets.size(), kNobody);
+    // Every task touches the buckets of its segments; the last one to do so ends them.
+    for (std::uint32_t t = static_cast<std::uint32_t>(tasks.size()); t-- > 0;)
+      for_segments(tasks[t], [&](std::uint32_t segment) {
+        for (const std::uint32_t bucket : tables_.segments[segment].buckets)
+          if (last_use_[bucket] == kNobody) last_use_[bucket] = t;
+      });
+    // Within that task backwards run in reverse, so the first segment that reads it is the last to touch it.
     first_reader_.resize(tables.buckets.size(), kNobody);
-    for (std::uint32_t segment = static_cast<std::uint32_t>(tables.segments.size()); segment-- > 0;)
-      for (const std::uint32_t bucket : tables.segments[segment].buckets) first_reader_[bucket] = segment;
-    for (const Bucket& bucket : tables.buckets) {
-      CHECK(!bucket.trainable || bucket.reduced_over >= 0, "bucket ", bucket.name,
-            " has no axes to reduce over");
-      if (bucket.trainable) data_axes_ = bucket.reduced_over;
-    }
-    CHECK(data_axes_ >= 0, "nothing to train: no bucket is trainable");
+    for (std::uint32_t bucket = 0; bucket < last_use_.size(); ++bucket)
+      if (last_use_[bucket] != kNobody)
+        for_segments(tasks[last_use_[bucket]], [&](std::uint32_t segment) {
+          if (std::ranges::count(tables_.segments[segment].buckets, bucket) > 0)
+            first_reader_[bucket] = std::min(first_reader_[bucket], segment);
+        });
   }
 
   Sequence run() {
     sum(Role::tokens);
-    for (std::uint32_t bucket = 0; bucket < tables_.buckets.size(); ++bucket) gather(bucket);
-    for (std::int32_t micro = 0; micro < tables_.num_micro; ++micro) micro_batch(micro);
+    for (std::uint32_t bucket = 0; bucket < last_use_.size(); ++bucket) gather(bucket);
+    std::size_t next = 0;
+    for (std::uint32_t t = 0; t <= tasks_.size(); ++t) {
+      for (; next < crossings_.size() && crossings_[next].slot == t; ++next) cross(crossings_[next]);
+      if (t < tasks_.size()) compute(t);
+    }
+    for (const std::uint32_t bucket : tied_) reduce(bucket);
     for (const Role role : {Role::loss, Role::norm, Role::finite}) sum(role);
-    for (std::uint32_t bucket = 0; bucket < tables_.buckets.size(); ++bucket)
-      if (tables_.buckets[bucket].trainable) sequence_.ops.push_back({.what = What::step, .item = bucket});
+    for (std::uint32_t bucket = 0; bucket < last_use_.size(); ++bucket)
+      if (last_use_[bucket] != kNobody && tables_.buckets[bucket].trainable)
+        push({.what = What::step, .item = bucket});
+    build_waits(sequence_, tables_, extra_);
     return std::move(sequence_);
   }
 
  private:
-  static constexpr std::uint32_t kNobody = 0xffff'ffffu;
+  template <typename Visit>
+  void for_segments(const Task& task, Visit visit) const {
+    const std::uint32_t first = staging_.first_segment[task.stage],
+                        end = staging_.first_segment[task.stage + 1];
+    if (task.what == What::forward) {
+      for (std::uint32_t segment = first; segment < end; ++segment) visit(segment);
+    } else {
+      for (std::uint32_t segment = end; segment-- > first;) visit(segment);
+    }
+  }
+
+  void push(const Op& op) { sequence_.ops.push_back(op); }
 
   // All group ops of an axis set share a lane: ranks would otherwise meet in different orders.
   Lane lane_over(std::int16_t axes) const {
     return options_.overlap && axes >= 0 ? communication(axes) : kCompute;
   }
 
+  // Axis set by axis set, until no rank holds only a part.
   void sum(Role role) {
-    for (std::uint32_t number = 0; number < tables_.numbers.size(); ++number)
-      if (tables_.numbers[number].role == role)
-        sequence_.ops.push_back(
-            {.what = What::sum, .lane = lane_over(data_axes_), .item = number, .along = data_axes_});
+    for (std::uint32_t number = 0; number < tables_.numbers.size(); ++number) {
+      if (tables_.numbers[number].role != role) continue;
+      std::vector<std::int16_t> left = tables_.numbers[number].partial_over;
+      for (std::int16_t set = 0; set < static_cast<std::int16_t>(tables_.axis_sets.size()); ++set) {
+        const AxisSet& axes = tables_.axis_sets[set];
+        const auto is_left = [&](std::int16_t axis) { return std::ranges::count(left, axis) > 0; };
+        if (!axes.only.empty() || !std::ranges::all_of(axes.axes, is_left)) continue;
+        std::erase_if(left, [&](std::int16_t axis) { return std::ranges::count(axes.axes, axis) > 0; });
+        push({.what = What::sum, .lane = lane_over(set), .item = number, .along = set});
+      }
+      CHECK(left.empty(), "no axis sets to sum ", tables_.numbers[number].name, " over");
+    }
   }
 
   void gather(std::uint32_t bucket) {
     const Bucket& b = tables_.buckets[bucket];
-    if (b.full_resident || first_reader_[bucket] == kNobody) return;
-    sequence_.ops.push_back(
-        {.what = What::gather, .lane = lane_over(b.sharded_over), .item = bucket, .along = b.sharded_over});
+    if (b.full_resident || last_use_[bucket] == kNobody) return;
+    push({.what = What::gather, .lane = lane_over(b.sharded_over), .item = bucket, .along = b.sharded_over});
   }
 
-  void micro_batch(std::int32_t micro) {
-    const auto num_segments = static_cast<std::uint32_t>(tables_.segments.size());
-    for (std::uint32_t segment = 0; segment < num_segments; ++segment) compute(What::forward, segment, micro);
-    for (std::uint32_t segment = num_segments; segment-- > 0;) {
-      if (options_.split_backward) {
-        compute(What::backward_input, segment, micro);
-        compute(What::backward_weight, segment, micro);
-      } else {
-        compute(What::backward, segment, micro);
-      }
-      if (micro == tables_.num_micro - 1) finish_buckets(segment);
-    }
+  void cross(const Crossing& crossing) {
+    if (crossing.op.what == What::receive && crossing.posted_after > 0)
+      extra_.push_back(
+          {static_cast<std::uint32_t>(sequence_.ops.size()), last_op_of_[crossing.posted_after - 1]});
+    push(crossing.op);
   }
 
-  void compute(What what, std::uint32_t segment, std::int32_t micro) {
-    sequence_.ops.push_back({.what = what, .item = segment, .micro = micro});
+  void compute(std::uint32_t t) {
+    const Task& task = tasks_[t];
+    for_segments(task, [&](std::uint32_t segment) {
+      push({.what = task.what, .item = segment, .micro = task.micro});
+      last_op_of_.resize(t + 1, static_cast<std::uint32_t>(sequence_.ops.size() - 1));
+      last_op_of_[t] = static_cast<std::uint32_t>(sequence_.ops.size() - 1);
+      if (task.what != What::forward) finish_buckets(t, segment);
+    });
   }
 
-  // Backwards run in reverse, so a bucket's last gradient is made by the first segment that reads it.
-  void finish_buckets(std::uint32_t segment) {
+  // Other stages come to it at another time: before the last transfer, ranks could wait for each other in a ring.
+  bool meets_other_stages(const Bucket& bucket) const {
+    return bucket.reduced_over >= 0 && tables_.stage_axis >= 0 &&
+           std::ranges::count(tables_.axis_sets[bucket.reduced_over].axes, tables_.stage_axis) > 0;
+  }
+
+  void reduce(std::uint32_t bucket) {
+    const std::int16_t along = tables_.buckets[bucket].reduced_over;
+    push({.what = What::reduce,
+          .lane = lane_over(along),
+          .item = bucket,
+          .along = along,
+          .flags = kEndsSource});
+  }
+
+  void finish_buckets(std::uint32_t t, std::uint32_t segment) {
     for (const std::uint32_t bucket : tables_.segments[segment].buckets) {
       const Bucket& b = tables_.buckets[bucket];
-      if (first_reader_[bucket] != segment) continue;
-      if (b.trainable)
-        sequence_.ops.push_back({.what = What::reduce,
-                                 .lane = lane_over(b.reduced_over),
-                                 .item = bucket,
-                                 .along = b.reduced_over,
-                                 .flags = kEndsSource});
+      if (last_use_[bucket] != t || first_reader_[bucket] != segment) continue;
+      if (b.trainable) {
+        if (meets_other_stages(b))
+          tied_.push_back(bucket);
+        else
+          reduce(bucket);
+      }
       if (!b.full_resident)
-        sequence_.ops.push_back(
-            {.what = What::free, .item = bucket, .flags = static_cast<std::uint16_t>(CellKind::full)});
+        push({.what = What::free, .item = bucket, .flags = static_cast<std::uint16_t>(CellKind::full)});
     }
   }
 
   const Tables& tables_;
+  const Staging& staging_;
   const GenerateOptions options_;
-  std::vector<std::uint32_t> first_reader_;  // segment, per bucket
-  std::int16_t data_axes_ = -1;
+  const std::vector<Task>& tasks_;
+  const std::span<const Crossing> crossings_;
+  std::vector<std::uint32_t> last_use_, first_reader_;  // task and segment, per bucket
+  std::vector<std::uint32_t> last_op_of_;               // per task
+  std::vector<std::uint32_t> tied_;                     // buckets whose reduction comes last
+  std::vector<ExtraWait> extra_;
   Sequence sequence_;
 };
 
+// The sends and receives of each position, in the one order in which all must see them.
+std::vector<std::vector<Crossing>> crossings_of(const Tables& tables, const Order& order,
+                                                const Staging& staging, std::span<const Transfer> transfers) {
+  std::vector<std::vector<Crossing>> out(order.ranks.size());
+  const auto num_ranks = static_cast<std::int64_t>(order.ranks.size());
+  for (const Transfer& t : transfers) {
+    const std::uint32_t to_stage = t.is_gradient ? t.stage - 1 : t.stage + 1;
+    const std::uint32_t from = order.rank_of_stage[t.stage], to = order.rank_of_stage[to_stage];
+    // Between stages lies the value that the first segment of the later one reads.
+    const std::uint32_t later = staging.first_segment[std::max(t.stage, to_stage)];
+    CHECK(tables.segments[later].reads.size() == 1, "stages must meet at one value");
+    const std::int16_t along = t.is_gradient ? tables.gradients_over : tables.values_over;
+    // The shorter way round the ring.
+    std::int64_t hop = (static_cast<std::int64_t>(to) - from + num_ranks) % num_ranks;
+    if (2 * hop > num_ranks) hop -= num_ranks;
+    const auto kind = static_cast<std::uint16_t>(t.is_gradient ? CellKind::gradient : CellKind::value);
+    Op op{.what = What::send,
+          .lane = communication(along, 0),
+          .item = tables.segments[later].reads[0],
+          .micro = t.micro,
+          .along = along,
+          .hop = static_cast<std::int16_t>(hop),
+          .flags = static_cast<std::uint16_t>(kind | kEndsSource)};
+    out[from].push_back({op, t.sender_slot});
+    op.what = What::receive;
+    op.lane = communication(along, 1);
+    op.hop = static_cast<std::int16_t>(-hop);
+    op.flags = kind;
+    out[to].push_back({op, t.receiver_slot, t.posted_after});
+  }
+  return out;
+}
+
 }  // namespace
 
-Program data_parallel(const Tables& tables, const GenerateOptions& options) {
-  Program program{tables, {DataParallel(tables, options).run()}};
-  build_waits(program.classes[0], tables);
+Program generate(const Tables& tables, const Order& order, const Staging& staging,
+                 const GenerateOptions& options) {
+  CHECK(staging.first_segment.size() == order.rank_of_stage.size() + 1 &&
+            staging.first_segment.back() == tables.segments.size(),
+        "stages must be dealt all segments");
+  const bool is_trained = std::ranges::any_of(tables.buckets, &Bucket::trainable);
+  CHECK(is_trained, "nothing to train: no bucket is trainable");
+  const Walk walked = walk(order, staging.costs, {.receives_ahead = options.receives_ahead});
+  if (!walked.stuck.empty()) throw UserError(cat("this order of tasks gets stuck: ", walked.stuck));
+  const auto crossings = crossings_of(tables, order, staging, walked.transfers);
+  Program program{tables, {}};
+  const mesh::Mesh mesh = mesh_of(tables);
+  auto& class_of_rank = program.tables.class_of_rank;
+  class_of_rank.assign(static_cast<std::size_t>(mesh.size()), 0);
+  if (tables.stage_axis >= 0) {
+    const mesh::AxisSet stages = mesh.along(tables.axes[tables.stage_axis].name);
+    for (std::size_t rank = 0; rank < class_of_rank.size(); ++rank)
+      class_of_rank[rank] = static_cast<std::uint32_t>(stages.coordinate(static_cast<mesh::Rank>(rank)));
+  }
+  for (std::size_t position = 0; position < order.ranks.size(); ++position)
+    program.classes.push_back(
+        RankSequence(program.tables, staging, options, order.ranks[position], crossings[position]).run());
   return program;
+}
+
+Program data_parallel(const Tables& tables, const GenerateOptions& options, bool split_backward) {
+  const auto num_segments = static_cast<std::uint32_t>(tables.segments.size());
+  Order order{tables.num_micro, std::vector<std::uint32_t>(num_segments, 0), {{}}};
+  auto& tasks = order.ranks[0];
+  for (std::int32_t micro = 0; micro < tables.num_micro; ++micro) {
+    for (std::uint32_t segment = 0; segment < num_segments; ++segment)
+      tasks.push_back({What::forward, segment, micro});
+    for (std::uint32_t segment = num_segments; segment-- > 0;) {
+      tasks.push_back({split_backward ? What::backward_input : What::backward, segment, micro});
+      if (split_backward) tasks.push_back({What::backward_weight, segment, micro});
+    }
+  }
+  Staging staging{{}, {std::vector<StageCost>(num_segments)}};
+  for (std::uint32_t segment = 0; segment <= num_segments; ++segment)
+    staging.first_segment.push_back(segment);
+  return generate(tables, order, staging, options);
 }
 
 }  // namespace tessera::program

@@ -1,18 +1,37 @@
-// Which ops make a step? Generators of the compute order and its reductions from tables.
+// Which ops make a step? From tables and a compute order: gathers, transfers between ranks, reductions, numbers and steps
+// around it.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "tessera/program/order.hpp"
 #include "tessera/program/types.hpp"
 
 namespace tessera::program {
 
-struct GenerateOptions {
-  bool overlap = true;  // reductions on their own lane, beside the backward; false: on the compute lane
-  bool split_backward = false;  // input and weight halves instead of whole backwards
+// How an order's virtual stages stand for the tables' segments, and what its tasks are expected to cost: transfers are
+// put where they would then happen.
+struct Staging {
+  std::vector<std::uint32_t> first_segment;  // per stage, and the number of segments at the end
+  Costs costs;
 };
 
-// Gradient accumulation under data parallelism, one class of ranks: tokens are summed first, micro-batches
-// run one after the other, each bucket is reduced as soon as its last gradient is made, then numbers and
-// steps. Waits are filled.
-Program data_parallel(const Tables& tables, const GenerateOptions& options);
+struct GenerateOptions {
+  bool overlap = true;  // reductions on their own lane, beside the backward; false: on the compute lane
+  // How many values and gradients a rank may receive before it needs them.
+  std::uint32_t receives_ahead = std::numeric_limits<std::uint32_t>::max();
+};
+
+// The program of an order, a class per position on the stage axis (without one: a single class). Tokens are summed first;
+// a value or gradient that crosses to another rank is sent once made and received ahead; each bucket is reduced as soon as
+// its last gradient is made; then numbers and steps. Waits are filled. Throws UserError for an order that gets stuck.
+Program generate(const Tables& tables, const Order& order, const Staging& staging,
+                 const GenerateOptions& options = {});
+
+// One micro-batch after the other, segment by segment, all on each rank; split: input and weight halves instead of whole
+// backwards.
+Program data_parallel(const Tables& tables, const GenerateOptions& options = {}, bool split_backward = false);
 
 }  // namespace tessera::program

@@ -24,7 +24,7 @@ std::vector<Program> programs() {
               example_tables({.num_micro = num_micro, .tied = num_micro == 1, .resident = resident});
           tables.axes.push_back({"tp", 1});
           tables.axis_sets.push_back({"tp", {1}});
-          out.push_back(data_parallel(tables, {overlap, split}));
+          out.push_back(data_parallel(tables, {.overlap = overlap}, split));
         }
   return out;
 }

@@ -14,7 +14,8 @@ std::vector<mesh::AxisSet> sets_of(const Tables& tables) {
   for (const AxisSet& set : tables.axis_sets) {
     std::vector<std::string> names;
     for (const std::int16_t axis : set.axes) names.push_back(tables.axes[axis].name);
-    out.push_back(mesh.along(std::span<const std::string>(names)));
+    const mesh::AxisSet whole = mesh.along(std::span<const std::string>(names));
+    out.push_back(set.only.empty() ? whole : whole.only(set.only));
   }
   return out;
 }

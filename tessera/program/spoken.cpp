@@ -98,9 +98,7 @@ std::string spoken(const Program& program, int rank, std::int32_t op) {
   if (at.micro != kOfStep) out += cat(", micro-batch ", at.micro);
   if (at.what == What::send || at.what == What::receive) {
     const auto set = sets_of(tables)[static_cast<std::size_t>(at.along)];
-    const auto peers = set.peers(rank);
-    const auto place = static_cast<std::size_t>(set.coordinate(rank) + at.hop);
-    if (place < peers.size()) out += cat(at.what == What::send ? " to rank " : " from rank ", peers[place]);
+    out += cat(at.what == What::send ? " to rank " : " from rank ", set.neighbour(rank, at.hop));
   }
   return out + ")";
 }

@@ -154,10 +154,7 @@ class Search {
 
   std::vector<Late> late_for_transfer(int rank, const Activity& at, const Op& op) const {
     const auto& set = sets_[static_cast<std::size_t>(op.along)];
-    const auto peers = set.peers(rank);
-    const auto place = set.coordinate(rank) + op.hop;
-    if (place < 0 || place >= static_cast<std::int64_t>(peers.size())) return {};
-    const int other = static_cast<int>(peers[static_cast<std::size_t>(place)]);
+    const int other = static_cast<int>(set.neighbour(rank, op.hop));
     const What wanted = op.what == What::send ? What::receive : What::send;
     const auto& ops = sequence(other).ops;
     const auto theirs = std::ranges::find_if(ops, [&](const Op& o) {

@@ -13,7 +13,10 @@ std::int64_t Parameter::elements() const {
 std::int64_t Tables::size_of(std::int16_t axis_set) const {
   if (axis_set < 0) return 1;
   std::int64_t product = 1;
-  for (const std::int16_t axis : axis_sets.at(axis_set).axes) product *= axes.at(axis).size;
+  const AxisSet& set = axis_sets.at(axis_set);
+  for (const std::int16_t axis : set.axes) product *= axes.at(axis).size;
+  if (!set.only.empty())
+    product = product / axes.at(set.axes.front()).size * static_cast<std::int64_t>(set.only.size());
   return product;
 }
 

@@ -93,7 +93,8 @@ inline constexpr std::int64_t kLossChunkTokens =
 
 inline constexpr std::int64_t kBucketAlignment = 64;  // elements: a bucket's size is a multiple
 
-// A flat buffer of parameters with one placement, dtype and optimizer rule.
+// A flat buffer of parameters with one placement, dtype and optimizer rule. A rank holds those that its segments read:
+// along the stage axis a bucket lies on one rank, or, tied, on two of them with partial gradients.
 struct Bucket {
   std::string name;
   std::vector<Parameter> parameters;
@@ -122,6 +123,8 @@ enum class Role : std::uint8_t { tokens, loss, norm, finite };
 struct Number {
   std::string name;
   Role role = Role::tokens;
+  std::vector<std::int16_t>
+      partial_over;  // axes (indices into Tables::axes) over which ranks hold parts of it
   bool operator==(const Number&) const = default;
 };
 
@@ -134,6 +137,7 @@ struct Axis {
 struct AxisSet {
   std::string name;
   std::vector<std::int16_t> axes;  // indices into Tables::axes, outermost first
+  std::vector<std::int64_t> only;  // coordinates on the outermost axis that belong to it; empty: all
   bool operator==(const AxisSet&) const = default;
 };
 
@@ -160,6 +164,9 @@ struct Tables {
   std::vector<AxisSet> axis_sets;
   std::vector<std::int16_t> groups;  // axis sets that need process groups, in the order they are made
   std::vector<Cost> costs;
+  std::int16_t stage_axis =
+      -1;  // the axis along which segments are dealt; -1: each rank computes all of them
+  std::int16_t values_over = -1, gradients_over = -1;  // axis sets of that axis: a channel each
   std::int32_t num_micro = 1;
   std::vector<std::uint32_t> class_of_rank;  // index into Program::classes; its size is the number of ranks
 

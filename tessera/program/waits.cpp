@@ -6,7 +6,7 @@
 
 namespace tessera::program {
 
-void build_waits(Sequence& sequence, const Tables& tables) {
+void build_waits(Sequence& sequence, const Tables& tables, std::span<const ExtraWait> extra) {
   const auto num_ops = static_cast<std::uint32_t>(sequence.ops.size());
   const LaneNumbers lanes(sequence);
   const Touches touches(sequence, tables);
@@ -14,10 +14,14 @@ void build_waits(Sequence& sequence, const Tables& tables) {
   Clocks clocks(lanes, num_ops);
   std::vector<Hazard> before;
   sequence.waits.clear();
+  std::size_t next_extra = 0;
   for (std::uint32_t at = 0; at < 2 * num_ops; ++at) {
     Op& op = sequence.ops[at % num_ops];
     before.clear();
     hazards.touch(at, op, touches.of(at % num_ops), lanes[at % num_ops], before);
+    if (at == num_ops) next_extra = 0;
+    for (; next_extra < extra.size() && extra[next_extra].op == at % num_ops; ++next_extra)
+      before.push_back({at - extra[next_extra].op + extra[next_extra].earlier, {}});
     clocks.start(at);
     std::erase_if(before, [&](const Hazard& hazard) { return clocks.is_done(hazard.op); });
     // Latest first: whatever an op implies was issued before it, so no wait taken here is implied by a later

@@ -111,7 +111,7 @@ TEST(Waits, OrderAllClashesAndNoneCanBeSpared) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const Tables tables =
         example_tables({.num_blocks = 0, .num_micro = 2, .tied = seed % 2 == 0, .resident = false});
-    Program program = legal_reordering(data_parallel(tables, {.split_backward = seed % 3 == 0}), seed);
+    Program program = legal_reordering(data_parallel(tables, {}, seed % 3 == 0), seed);
     Sequence& sequence = program.classes[0];
     for (Op& op : sequence.ops)
       if (op.what == What::gather || op.what == What::free || op.what == What::step) op.lane = kCopy;

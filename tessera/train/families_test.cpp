@@ -38,7 +38,7 @@ TEST(Families, HalvesOfABackwardGiveTheBitsOfTheWhole) {
     run.model.dropout = 0.1;
     run.model.tied_embeddings = true;
     run.layout.precision = precision;
-    const auto split = program::data_parallel(plan::describe(run), {.split_backward = true});
+    const auto split = program::data_parallel(plan::describe(run), {}, true);
     collective::run_ranks(1, [&](const collective::Communicator& alone) {
       Session whole(run, alone, random_source(run.model)),
           halves(run, alone, random_source(run.model), {.program = &split});

@@ -38,7 +38,7 @@ TEST(WeightWork, HalvesDoTheSameArithmeticAsTheWholeInTheSameTime) {
   const auto run = middle_run();
   const auto tables = plan::describe(run);
   const auto whole = program::data_parallel(tables, {.overlap = false});
-  const auto split = program::data_parallel(tables, {.overlap = false, .split_backward = true});
+  const auto split = program::data_parallel(tables, {.overlap = false}, true);
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
     Session a(run, alone, random_source(run.model), {.program = &whole}),
         b(run, alone, random_source(run.model), {.program = &split});
