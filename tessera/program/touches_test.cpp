@@ -23,7 +23,7 @@ Listed listed(const Effects& effects) {
 }
 
 Sequence many_ops(const Tables& tables) {
-  Sequence sequence = data_parallel(tables, {.split_backward = true}).classes[0];
+  Sequence sequence = data_parallel(tables, {}, true).classes[0];
   const auto gradient = static_cast<std::uint16_t>(CellKind::gradient);
   for (const What what : {What::send, What::receive, What::exchange, What::offload, What::fetch, What::free})
     for (const std::uint16_t flags : {std::uint16_t{0}, gradient})
