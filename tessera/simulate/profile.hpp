@@ -1,0 +1,58 @@
+// What did each kind of op take when it was run? Costs for a simulation, from the ops of short traced runs.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/program/span.hpp"
+#include "tessera/program/types.hpp"
+
+namespace tessera::simulate {
+
+// What an op is, whatever micro-batch and rank it runs for. A receive is one with its send.
+struct OpKind {
+  program::What what = program::What::forward;
+  std::int64_t segment = -1;  // of compute
+  std::int64_t ranks = 1;     // that meet in it
+  auto operator<=>(const OpKind&) const = default;
+};
+
+// An op as it ran once on one rank.
+struct RanOp {
+  OpKind kind;
+  std::int64_t size = 0;   // op_size of it
+  std::string lane, word;  // as in its trace
+  std::int64_t step = 0;
+  program::Span span;
+};
+
+OpKind kind_of(const program::Op& op, const program::Tables& tables);
+
+// Bytes that an op's time grows with: of a value of the micro-batch for compute, of the bucket or cell else; 0: of none.
+std::int64_t op_size(const program::Op& op, const program::Tables& tables);
+
+// Note [Costs of a profile]
+// - An op's seconds are the median over steps, micro-batches and ranks.
+// - Where ranks meet, the clock starts when the last of them has come: waiting is an outcome, no cost.
+// - A size that was not measured takes the seconds of the nearest one that was, in proportion.
+// - A backward that was only measured in halves takes the sum of both.
+class Profile {
+ public:
+  // Step 1 of each run pays for pages and caches: leave it out, unless there is no other.
+  explicit Profile(std::span<const RanOp> ran);
+
+  // Throws UserError if no op of the kind was measured, saying which run would measure it.
+  program::Cost cost(const program::Op& op, const program::Tables& tables) const;
+
+ private:
+  std::optional<double> seconds(OpKind kind, std::int64_t size) const;
+
+  std::map<OpKind, std::map<std::int64_t, double>> seconds_;  // by kind and size: medians
+};
+
+}  // namespace tessera::simulate
