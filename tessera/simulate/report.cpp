@@ -1,0 +1,36 @@
+#include "tessera/simulate/report.hpp"
+
+#include <algorithm>
+
+namespace tessera::simulate {
+
+using program::What;
+
+Report report(const program::Program& program, const Timeline& timeline) {
+  Report out{.makespan = timeline.makespan};
+  for (std::size_t c = 0; c < program.classes.size(); ++c) {
+    Report::OfClass& of_class = out.classes.emplace_back();
+    of_class.num_ranks = std::ranges::count(program.tables.class_of_rank, c);
+    double seconds = 0;
+    std::int64_t held = 0;
+    const auto& ops = program.classes[c].ops;
+    for (std::size_t at = 0; at < ops.size(); ++at) {
+      if (ops[at].what > What::backward_weight) continue;
+      seconds += timeline.classes[c][at].end - timeline.classes[c][at].start;
+      if (ops[at].what == What::forward)
+        of_class.peak_activations = std::max(of_class.peak_activations, ++held);
+      if (ops[at].what == What::backward || ops[at].what == What::backward_weight) --held;
+    }
+    if (timeline.makespan > 0) of_class.busy = seconds / timeline.makespan;
+  }
+  double busy = 0;
+  std::int64_t num_ranks = 0;
+  for (const Report::OfClass& of_class : out.classes) {
+    busy += of_class.busy * static_cast<double>(of_class.num_ranks);
+    num_ranks += of_class.num_ranks;
+  }
+  if (timeline.makespan > 0 && num_ranks > 0) out.bubble = 1 - busy / static_cast<double>(num_ranks);
+  return out;
+}
+
+}  // namespace tessera::simulate
