@@ -9,6 +9,9 @@
 
 namespace tessera::program {
 
+// Whether it takes its turn in a rank's one queue: on whichever lane it is.
+constexpr bool is_queued(const Op& op) { return op.along >= 0 || op.lane.kind == LaneKind::communication; }
+
 class Advance {
  public:
   struct Mode {
@@ -16,7 +19,7 @@ class Advance {
     bool one_queue = false;  // all communication of a rank keeps its order of issue
   };
 
-  // Program and partners must outlive it.
+  // The partners must outlive it.
   Advance(const Program& program, const Partners& partners);
 
   // Back to the start of the step.
@@ -28,10 +31,14 @@ class Advance {
   void end(std::uint32_t op);
 
   bool is_done(std::uint32_t op) const { return is_done_[op]; }
+  Place place(std::uint32_t op) const {
+    const std::uint32_t c = class_of_lane_[entries_[op].lane];
+    return {c, op - partners_.first[c]};
+  }
   // Ops that have not ended.
   std::uint32_t num_left() const { return num_left_; }
   // Whether the op happens together with the other members of its meeting.
-  bool is_joint(std::uint32_t op) const;
+  bool is_joint(std::uint32_t op) const { return is_joint(entries_[op]); }
 
   static constexpr std::uint32_t kNone = 0xffff'ffffu;
 
@@ -43,23 +50,33 @@ class Advance {
   struct ClassState {
     std::uint32_t first_lane = 0, num_lanes = 0;
     std::uint32_t lane = 0, num_tried = 0;  // the lane to try, lanes tried since something changed
-    std::uint32_t queue_head = 0;           // with one queue: index of the next op that communicates
+    std::uint32_t queue_head = 0;           // with one queue: the next op that communicates
     bool is_listed = false;
   };
 
-  const Op& op_of(std::uint32_t op, std::uint32_t c) const {
-    return program_.classes[c].ops[op - partners_.first[c]];
+  // What the walk needs of an op, side by side: most of its time goes into fetching this.
+  struct Entry {
+    std::uint32_t lane = 0;       // lanes of all classes are numbered through
+    std::uint32_t after = kNone;  // the next op of its lane
+    std::uint32_t first_wait = 0;
+    std::uint32_t meeting = Partners::kAlone;
+    std::uint16_t num_waits = 0;
+    bool is_queued = false, is_transfer = false, is_send = false;
+  };
+
+  bool is_joint(const Entry& entry) const {
+    return entry.meeting != Partners::kAlone && (mode_.rendezvous || !entry.is_transfer);
   }
-  bool may_start(std::uint32_t op, std::uint32_t c) const;
-  bool meets(std::uint32_t op);
+  bool may_start(std::uint32_t op, const Entry& entry, const ClassState& state) const;
+  bool meets(const Entry& entry);
   void list(std::uint32_t c);
   void finish(std::uint32_t op);
   void pass_queue(std::uint32_t c);
 
-  const Program& program_;
   const Partners& partners_;
-  std::vector<std::uint32_t> first_of_lane_, class_of_lane_;  // lanes of all classes, numbered through
-  std::vector<std::uint32_t> lane_of_, after_on_lane_;        // per op
+  std::vector<Entry> entries_;        // per op
+  std::vector<std::uint32_t> waits_;  // of this step, by number
+  std::vector<std::uint32_t> first_of_lane_, class_of_lane_;
 
   Mode mode_;
   std::vector<LaneState> lanes_;
@@ -69,8 +86,5 @@ class Advance {
   std::vector<std::uint8_t> is_done_;     // per op
   std::uint32_t num_left_ = 0;
 };
-
-// Whether it takes its turn in a rank's one queue: on whichever lane it is.
-constexpr bool is_queued(const Op& op) { return op.along >= 0 || op.lane.kind == LaneKind::communication; }
 
 }  // namespace tessera::program

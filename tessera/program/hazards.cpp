@@ -39,26 +39,8 @@ void Hazards::touch(std::uint32_t op, const Op& at, std::span<const Touch> touch
 Clocks::Clocks(const LaneNumbers& lanes, std::uint32_t num_ops)
     : lanes_(lanes),
       num_ops_(num_ops),
+      num_lanes_(lanes.size()),
       done_(std::size_t{2} * num_ops * lanes.size(), 0),
       last_on_(lanes.size(), kNoOp) {}
-
-void Clocks::start(std::uint32_t op) {
-  now_ = op;
-  std::uint32_t& last = last_on_[lane_of(op)];
-  if (last != kNoOp) wait(last);
-  last = op;
-}
-
-void Clocks::wait(std::uint32_t other) {
-  const std::uint32_t num_lanes = lanes_.size();
-  std::uint32_t* mine = &done_[std::size_t{now_} * num_lanes];
-  const std::uint32_t* theirs = &done_[std::size_t{other} * num_lanes];
-  for (std::uint32_t lane = 0; lane < num_lanes; ++lane) mine[lane] = std::max(mine[lane], theirs[lane]);
-  mine[lane_of(other)] = std::max(mine[lane_of(other)], other + 1);
-}
-
-bool Clocks::is_done(std::uint32_t other) const {
-  return done_[std::size_t{now_} * lanes_.size() + lane_of(other)] > other;
-}
 
 }  // namespace tessera::program

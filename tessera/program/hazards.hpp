@@ -3,6 +3,7 @@
 // seen: op i of lap l is l * num_ops + i.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -49,17 +50,29 @@ class Clocks {
  public:
   Clocks(const LaneNumbers& lanes, std::uint32_t num_ops);
   // Ops start in order of their count; what came before on its lane is done.
-  void start(std::uint32_t op);
+  void start(std::uint32_t op) {
+    now_ = op;
+    std::uint32_t& last = last_on_[lane_of(op)];
+    if (last != kNoOp) wait(last);
+    last = op;
+  }
   // The op just started also waits for `other` (and for all that was done before it).
-  void wait(std::uint32_t other);
+  void wait(std::uint32_t other) {
+    std::uint32_t* mine = &done_[std::size_t{now_} * num_lanes_];
+    const std::uint32_t* theirs = &done_[std::size_t{other} * num_lanes_];
+    for (std::uint32_t lane = 0; lane < num_lanes_; ++lane) mine[lane] = std::max(mine[lane], theirs[lane]);
+    mine[lane_of(other)] = std::max(mine[lane_of(other)], other + 1);
+  }
   // Whether `other` is done when the op just started starts.
-  bool is_done(std::uint32_t other) const;
+  bool is_done(std::uint32_t other) const {
+    return done_[std::size_t{now_} * num_lanes_ + lane_of(other)] > other;
+  }
 
  private:
-  std::uint32_t lane_of(std::uint32_t op) const { return lanes_[op % num_ops_]; }
+  std::uint32_t lane_of(std::uint32_t op) const { return lanes_[op < num_ops_ ? op : op - num_ops_]; }
 
   const LaneNumbers& lanes_;
-  std::uint32_t num_ops_, now_ = 0;
+  std::uint32_t num_ops_, num_lanes_, now_ = 0;
   std::vector<std::uint32_t> done_;     // per op and lane: count + 1; 0: nothing
   std::vector<std::uint32_t> last_on_;  // per lane
 };

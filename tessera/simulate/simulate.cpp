@@ -71,8 +71,8 @@ class Simulation {
   template <typename Act>
   void for_members(std::uint32_t op, Act act) const {
     const std::uint32_t meeting = partners_.meeting[op];
-    if (meeting == Partners::kAlone) return act(partners_.place(op));
-    for (const std::uint32_t member : partners_.members_of(meeting)) act(partners_.place(member));
+    if (meeting == Partners::kAlone) return act(walk_.place(op));
+    for (const std::uint32_t member : partners_.members_of(meeting)) act(walk_.place(member));
   }
 
   void start(std::uint32_t op) {
