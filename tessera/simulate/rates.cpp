@@ -1,0 +1,139 @@
+#include "tessera/simulate/rates.hpp"
+
+#include <algorithm>
+
+#include "tessera/program/effects.hpp"
+
+namespace tessera::simulate {
+namespace {
+
+using program::CellKind;
+using program::CollectiveKind;
+using program::Cost;
+using program::kOfStep;
+using program::Op;
+using program::Piece;
+using program::Tables;
+using program::What;
+
+class Pricing {
+ public:
+  Pricing(const Tables& tables, const Rates& rates) : tables_(tables), rates_(rates) {}
+
+  Cost of(const Op& op) const {
+    switch (op.what) {
+      case What::forward:
+      case What::recompute:
+        return compute(op, 1, true, [](const Piece& piece) { return piece.flops; });
+      case What::backward:
+        return compute(op, 2, true, [](const Piece& piece) { return piece.backward_flops; });
+      case What::backward_input:
+        return compute(op, 1, true, [](const Piece& piece) { return piece.backward_flops / 2; });
+      case What::backward_weight:  // its products communicate with nobody
+        return compute(op, 1, false, [](const Piece& piece) { return piece.backward_flops / 2; });
+      case What::gather:
+        return gather(op);
+      case What::reduce:
+        return ring(op.along, bytes(CellKind::weight_grad, op.item),
+                    tables_.size_of(tables_.buckets[op.item].sharded_over) > 1
+                        ? CollectiveKind::reduce_scatter
+                        : CollectiveKind::all_reduce);
+      case What::step:
+        return in_memory(bytes(CellKind::shard_grad, op.item) +
+                         2 * (bytes(CellKind::shard, op.item) + bytes(CellKind::state, op.item)));
+      case What::send:
+      case What::receive:
+        return ring(op.along, named_bytes(op), CollectiveKind::shift);
+      case What::exchange:
+        return ring(op.along, named_bytes(op), CollectiveKind::all_to_all);
+      case What::sum:
+        return ring(op.along, sizeof(double), CollectiveKind::all_reduce);
+      case What::offload:
+      case What::fetch:
+        return in_memory(named_bytes(op));
+      case What::free:
+        break;
+    }
+    return {};
+  }
+
+ private:
+  double bytes(CellKind kind, std::uint32_t item) const {
+    return static_cast<double>(program::bytes_of({kind, item, kOfStep}, tables_));
+  }
+  double named_bytes(const Op& op) const {
+    return static_cast<double>(program::bytes_of(program::named_cell(op), tables_));
+  }
+
+  Cost in_memory(double moved) const {
+    return {.phases = {{-1, moved / rates_.memory_bytes}}, .bytes = static_cast<std::int64_t>(moved)};
+  }
+
+  // A bucket that is whole already is only cast.
+  Cost gather(const Op& op) const {
+    const double full = bytes(CellKind::full, op.item);
+    if (tables_.size_of(op.along) > 1) return ring(op.along, full, CollectiveKind::all_gather);
+    return in_memory(bytes(CellKind::shard, op.item) + full);
+  }
+
+  double ring_seconds(double n, double whole, CollectiveKind kind) const {
+    if (n <= 1) return 0;
+    const double once = (n - 1) / n * whole / rates_.link_bytes + (n - 1) * rates_.link_seconds;
+    switch (kind) {
+      case CollectiveKind::all_reduce:
+        return 2 * once;
+      case CollectiveKind::all_gather:
+      case CollectiveKind::reduce_scatter:
+      case CollectiveKind::all_to_all:
+        return once;
+      case CollectiveKind::shift:
+      case CollectiveKind::broadcast:
+        break;
+    }
+    return whole / rates_.link_bytes + rates_.link_seconds;
+  }
+
+  Cost ring(std::int16_t along, double whole, CollectiveKind kind) const {
+    const auto n = static_cast<double>(tables_.size_of(along));
+    return {.phases = {{along, ring_seconds(n, whole, kind)}}, .bytes = static_cast<std::int64_t>(whole)};
+  }
+
+  template <typename Flops>
+  Cost compute(const Op& op, double traffic, bool communicates, Flops flops) const {
+    const program::Segment& segment = tables_.segments[op.item];
+    Cost out;
+    for (std::uint32_t i = 0; i < segment.num_pieces; ++i) {
+      const Piece& piece = tables_.units[segment.unit].pieces[segment.first_piece + i];
+      const double moved = traffic * static_cast<double>(piece.bytes_read + piece.bytes_written);
+      const double seconds = flops(piece) / rates_.flops + moved / rates_.memory_bytes;
+      out.bytes += static_cast<std::int64_t>(moved);
+      if (out.phases.empty() || out.phases.back().axes >= 0) out.phases.push_back({});
+      out.phases.back().seconds += seconds;
+      if (!piece.collective || !communicates) continue;
+      const double n = static_cast<double>(tables_.axes[piece.collective->axis].size);
+      const double talks =
+          ring_seconds(n, static_cast<double>(piece.collective->bytes), piece.collective->kind);
+      out.phases.push_back({set_of(piece.collective->axis), talks});
+    }
+    return out;
+  }
+
+  // The axis set of this axis alone; without one nothing else of the program uses its link.
+  std::int16_t set_of(std::int16_t axis) const {
+    const auto is_it = [&](const program::AxisSet& set) {
+      return set.axes == std::vector<std::int16_t>{axis} && set.only.empty();
+    };
+    const auto found = std::ranges::find_if(tables_.axis_sets, is_it);
+    return found == tables_.axis_sets.end() ? std::int16_t{-1}
+                                            : static_cast<std::int16_t>(found - tables_.axis_sets.begin());
+  }
+
+  const Tables& tables_;
+  const Rates& rates_;
+};
+
+}  // namespace
+
+Cost cost(const Op& op, const Tables& tables, const Rates& rates) { return Pricing(tables, rates).of(op); }
+
+}  // namespace tessera::simulate
