@@ -78,7 +78,7 @@ TEST(Automatic, IsNeverWorseThanAFixedScheduleThatHoldsNoMore) {
     ASSERT_LE(found.makespan, best_fixed) << what << ": " << found.winner;
     if (std::isfinite(best_fixed) && found.makespan < 0.999 * best_fixed) ++num_better;
   }
-  EXPECT_GE(num_better, 1000);  // or the search would be of no use
+  EXPECT_GE(num_better, 200);  // or the search would be of no use
 }
 
 TEST(Automatic, SchedulesWithFewerStagesPerRankRunNeighboursAsOne) {
