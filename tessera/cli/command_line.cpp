@@ -12,9 +12,10 @@ namespace tessera::cli {
 
 namespace {
 
-CLI::App* add_command(CLI::App& parent, const char* name, const char* about, Options& options) {
+CLI::App* add_command(CLI::App& parent, const char* name, const char* about, Options& options,
+                      bool needs_file = true) {
   auto* command = parent.add_subcommand(name, about);
-  command->add_option("file", options.file, "the run file (TOML)")->required();
+  command->add_option("file", options.file, "the run file (TOML)")->required(needs_file);
   command->add_option("overrides", options.overrides, "section.key=value, over what the file says");
   command->add_flag("--json", options.json, "print one JSON object (docs/json.md)");
   command->add_flag("--print-config", options.print_config, "print the whole resolved run file and stop");
@@ -38,6 +39,39 @@ void add_procs(CLI::App* command, Options& options, const char* about) {
   command->add_option("--procs", read, about)->expected(0, 1)->type_name("N");
 }
 
+CLI::App* add_simulate(CLI::App& app, Options& options) {
+  SimulateOptions& simulate = options.simulate;
+  auto* command =
+      add_command(app, "simulate", "say how long a step would take, and what it would hold", options, false);
+  command->add_option("--schedule", simulate.schedule, "instead of a run file: a schedule by itself")
+      ->type_name("NAME");
+  command->add_option("--stages", simulate.stages, "ranks of its pipeline")->check(CLI::Range(1, 4096));
+  command->add_option("--virtual", simulate.num_virtual, "stages per rank (default: as the schedule has it)")
+      ->check(CLI::Range(1, 64));
+  command->add_option("--micro-batches", simulate.micro_batches, "of a step")->check(CLI::Range(1, 1 << 20));
+  command
+      ->add_option(
+          "--costs", simulate.costs,
+          "of a micro-batch on a rank: forward, input half, weight half of the backward; of a transfer")
+      ->delimiter(',')
+      ->expected(3, 4)
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("F,I,W[,T]");
+  command
+      ->add_option("--memory-limit", simulate.memory_limit,
+                   "activations of a stage that a rank may hold at a time")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  command
+      ->add_option("--rates", simulate.rates,
+                   "with a run file: TFLOP/s, GB/s of memory, GB/s of a link, microseconds of a message")
+      ->delimiter(',')
+      ->expected(4)
+      ->check(CLI::PositiveNumber)
+      ->type_name("F,M,L,U");
+  return command;
+}
+
 int dispatch(int argc, char** argv) {
   Options options;
   options.main_seconds = now_seconds();
@@ -56,6 +90,7 @@ int dispatch(int argc, char** argv) {
   train->add_option("--trace", options.trace, "write a Chrome/Perfetto trace to this file");
   auto* verify = add_command(app, "verify", "compare the layout with one device, in fp64", options);
   add_procs(verify, options, "rank processes instead of threads: this many, or as many as the layout has");
+  auto* simulate = add_simulate(app, options);
   auto* bench = app.add_subcommand("bench", "measure on this machine");
   bench->require_subcommand(1);
   auto* step =
@@ -71,13 +106,14 @@ int dispatch(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw UserError(cat(error.what(), "\nSee tessera --help."));
   }
-  if (options.print_config) {
+  if (options.print_config && !options.file.empty()) {
     std::cout << spec::to_text(load_run(options));
     return 0;
   }
   if (train->parsed()) return train_command(options);
   if (doctor->parsed()) return doctor_command(options);
   if (verify->parsed()) return verify_command(options);
+  if (simulate->parsed()) return simulate_command(options);
   return bench_step_command(options);
 }
 

@@ -21,6 +21,17 @@ namespace tessera::cli {
 
 inline constexpr int kProcsOfLayout = -1;
 
+// simulate: a schedule by itself, or what the ops of a run file cost.
+struct SimulateOptions {
+  std::string schedule;  // empty: a run file is given
+  int stages = 4;        // ranks along the pipeline
+  int num_virtual = 0;   // stages per rank; 0: as the schedule has it
+  int micro_batches = 8;
+  std::vector<double> costs = {1, 1, 1};  // forward, input half, weight half of a rank; a transfer
+  std::int64_t memory_limit = 0;          // activations of a stage that a rank may hold; 0: no limit
+  std::vector<double> rates;  // TFLOP/s, GB/s of memory, GB/s of a link, microseconds of a message
+};
+
 struct Options {
   std::string file;                    // the run file
   std::vector<std::string> overrides;  // section.key=value
@@ -31,7 +42,8 @@ struct Options {
   std::string out;
   std::string trace;
   std::optional<int> prometheus_port;
-  int rounds = 15;                // bench
+  int rounds = 15;  // bench
+  SimulateOptions simulate;
   std::vector<std::string> argv;  // of this process, to start ranks with
   double main_seconds = 0;        // when its main began
 };
@@ -39,6 +51,7 @@ struct Options {
 int train_command(const Options& options);
 int verify_command(const Options& options);
 int bench_step_command(const Options& options);
+int simulate_command(const Options& options);
 int doctor_command(const Options& options);
 
 // Environment of ranks: when the launcher's main began, in now_seconds().

@@ -1,0 +1,52 @@
+#include "tessera/cli/binary_fixture.hpp"
+
+namespace tessera::cli {
+namespace {
+
+TEST_F(Binary, SimulatesAScheduleByItself) {
+  const auto outcome =
+      tessera("simulate --schedule 1f1b --stages 4 --virtual 1 --micro-batches 8 --costs 1,1,1 --json");
+  ASSERT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_EQ(field(outcome.out, "makespan"), 33);
+  EXPECT_NEAR(field(outcome.out, "bubble"), 9.0 / 33, 1e-12);
+  EXPECT_NE(outcome.out.find("\"peak_activations\": [4, 3, 2, 1]"), std::string::npos) << outcome.out;
+  EXPECT_LT(field(outcome.out, "seconds"), 1);
+}
+
+TEST_F(Binary, SimulatesEverySchedule) {
+  const std::pair<const char*, double> makespans[] = {
+      {"gpipe", 33}, {"1f1b", 33},   {"interleaved", 28.5}, {"bfs", 28.5},
+      {"zb-h1", 27}, {"zb-v", 25.5}, {"dualpipe-v", 25.5}};
+  for (const auto& [name, makespan] : makespans)
+    EXPECT_EQ(
+        field(tessera(cat("simulate --json --stages 4 --micro-batches 8 --schedule ", name)).out, "makespan"),
+        makespan)
+        << name;
+  EXPECT_LE(field(tessera("simulate --json --stages 4 --micro-batches 8 --schedule auto").out, "makespan"),
+            25.5);
+}
+
+TEST_F(Binary, TransfersTakeTime) {
+  const auto outcome =
+      tessera("simulate --schedule 1f1b --stages 2 --micro-batches 2 --costs 1,1,1,0.25 --json");
+  EXPECT_EQ(field(outcome.out, "makespan"), 9.5) << outcome.out;
+}
+
+TEST_F(Binary, RefusesWhatCannotBeSimulated) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"simulate", "takes a run file, or --schedule"},
+      {"simulate --schedule 1f1c", "did you mean 1f1b?"},
+      {"simulate --schedule 1f1b --costs 1,1", "--costs"},
+      {"simulate --schedule 1f1b --costs 1,1,-1", "--costs"},
+      {"simulate --schedule 1f1b --stages 4 --micro-batches 8 --memory-limit 3", "holds 4 activations"},
+      {"simulate --schedule gpipe --stages 4096 --micro-batches 1000000", "too large to simulate"},
+  };
+  for (const auto& [command, text] : cases) {
+    const auto outcome = tessera(command);
+    EXPECT_EQ(outcome.code, 2) << command;
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << command << ": " << outcome.out;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::cli
