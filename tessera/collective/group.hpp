@@ -1,6 +1,6 @@
 // How do the ranks of a set talk to each other? A Group is a value: copies share one connection. A group of
-// one never communicates. Operations block, and one thread at a time may call them; all members call the same
-// collectives in the same order. A peer that is gone or silent ends an operation with PeerLost.
+// one never communicates. Operations block. One thread at a time may call them, but one that receives and one that sends
+// may do so beside it; all members call the same collectives in the same order. A peer that is gone or silent ends an operation with PeerLost.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -74,8 +74,8 @@ class Communicator {
 
  private:
   friend std::vector<Group> make_groups(const Communicator&, const std::vector<std::vector<int>>&);
-  // Connects this rank to the others of each list, all at once. The lists differ, hold this rank and have two
-  // members or more.
+  // Connects this rank to the others of each list, all at once. The lists hold this rank and have two members or more;
+  // equal ones get a connection each, told apart by their order.
   virtual std::vector<std::shared_ptr<Link>> connect(
       const std::vector<std::vector<int>>& rank_lists) const = 0;
 
@@ -84,7 +84,7 @@ class Communicator {
   c10::Device device_;
 };
 
-// One group per list that holds this rank, in the order of the lists; equal lists share one connection. All
+// One group per list that holds this rank, in the order of the lists, each with a connection of its own. All
 // members of a list must name it in the same call of make_groups, which costs one batched exchange.
 std::vector<Group> make_groups(const Communicator& communicator,
                                const std::vector<std::vector<int>>& rank_lists);

@@ -178,22 +178,21 @@ void Group::barrier() const {
 
 std::vector<Group> make_groups(const Communicator& communicator,
                                const std::vector<std::vector<int>>& rank_lists) {
-  std::vector<std::vector<int>> lists;  // those with this rank and company, each once
-  std::map<std::vector<int>, std::size_t> place;
+  std::vector<std::vector<int>> lists;  // those with this rank and company
   for (const auto& list : rank_lists) {
     std::vector<int> sorted = list;
     std::ranges::sort(sorted);
     CHECK(!list.empty() && sorted.front() >= 0 && sorted.back() < communicator.size() &&
               std::ranges::adjacent_find(sorted) == sorted.end(),
           "a group's ranks ", ranks_text(list), " are not distinct ranks under ", communicator.size());
-    if (list.size() < 2 || !std::ranges::binary_search(sorted, communicator.rank())) continue;
-    if (place.emplace(list, lists.size()).second) lists.push_back(list);
+    if (list.size() > 1 && std::ranges::binary_search(sorted, communicator.rank())) lists.push_back(list);
   }
   const auto links = communicator.connect(lists);
   std::vector<Group> groups;
+  std::size_t next = 0;
   for (const auto& list : rank_lists) {
-    if (const auto found = place.find(list); found != place.end())
-      groups.push_back(Group(links[found->second]));
+    if (next < lists.size() && list == lists[next])
+      groups.push_back(Group(links[next++]));
     else if (list.front() == communicator.rank() && list.size() == 1)
       groups.push_back(Group(communicator.rank()));
   }

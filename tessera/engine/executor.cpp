@@ -26,6 +26,9 @@ Executor::Executor(const Parts& parts)
       sequence_(parts.program.classes.at(parts.rank_class)),
       lanes_(
           sequence_, [this](std::uint32_t op) { run(op); }, parts.log, parts.device) {
+  place_of_bucket_.assign(tables_.buckets.size(), parts.buckets.size());
+  for (std::size_t i = 0; i < parts.buckets.size(); ++i)
+    place_of_bucket_.at(static_cast<std::size_t>(&parts.buckets[i].table() - tables_.buckets.data())) = i;
   const auto micro = static_cast<std::size_t>(tables_.num_micro);
   values_.resize(tables_.values.size() * micro);
   gradients_.resize(tables_.values.size() * micro);
@@ -93,7 +96,7 @@ void Executor::run(std::uint32_t index) {
       weight_work_[at(op.item, op.micro)].run();
       break;
     case What::gather:
-      parts_.buckets[op.item].gather();
+      bucket(op.item).gather();
       break;
     case What::reduce:
       reduce(op);
@@ -171,10 +174,10 @@ void Executor::backward(const Op& op, bool with_weights) {
 }
 
 void Executor::reduce(const Op& op) {
-  auto& bucket = parts_.buckets[op.item];
-  bucket.end_gradient();
+  auto& reduced = bucket(op.item);
+  reduced.end_gradient();
   if (op.along < 0) return;
-  Tensor gradient = bucket.gradient();
+  Tensor gradient = reduced.gradient();
   parts_.groups[static_cast<std::size_t>(op.along)].all_reduce_sum(gradient);
 }
 
@@ -230,13 +233,18 @@ int tag_of(const Cell& cell, std::int32_t num_micro) {
   return 2 * index + (cell.kind == CellKind::gradient ? 1 : 0);
 }
 
+// As on a ring.
+int other_end(const collective::Group& group, int hop) {
+  return (group.rank() + hop + group.size()) % group.size();
+}
+
 }  // namespace
 
 void Executor::send(const Op& op) {
   if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
   const Cell cell = program::named_cell(op);
   const auto& group = parts_.groups[static_cast<std::size_t>(op.along)];
-  group.send(held(cell), group.rank() + op.hop, tag_of(cell, tables_.num_micro));
+  group.send(held(cell), other_end(group, op.hop), tag_of(cell, tables_.num_micro));
 }
 
 void Executor::receive(const Op& op) {
@@ -247,8 +255,9 @@ void Executor::receive(const Op& op) {
   const auto& group = parts_.groups[static_cast<std::size_t>(op.along)];
   Tensor arrived =
       tensor::empty({batch.tokens_T.numel(), value.channels}, shard::to_torch(value.dtype), parts_.device);
-  group.receive(arrived, group.rank() + op.hop, tag_of(cell, tables_.num_micro));
-  held(cell) = arrived;
+  group.receive(arrived, other_end(group, op.hop), tag_of(cell, tables_.num_micro));
+  Tensor& there = held(cell);
+  there = cell.kind == CellKind::gradient && there.defined() ? there.add(arrived) : arrived;
 }
 
 // A step is over when its sends are received: what is on its way stays bounded, and a receive that never comes is
@@ -275,8 +284,8 @@ void Executor::finish_sends() {
 void Executor::update(const Op& op) {
   if (number(Role::finite) != 0) return;
   const double norm = std::sqrt(number(Role::norm)) / input_->loss_scale;
-  parts_.optimizers[op.item].step(input_->learning_rate, input_->count,
-                                  optim::clip_scale(norm, parts_.clip_norm) / input_->loss_scale);
+  parts_.optimizers[place_of_bucket_[op.item]].step(
+      input_->learning_rate, input_->count, optim::clip_scale(norm, parts_.clip_norm) / input_->loss_scale);
 }
 
 void Executor::end(const Cell& cell) {

@@ -40,7 +40,8 @@ struct StepReport {
   std::vector<OpTime> times;  // by op
 };
 
-// Everything is handed in and outlives the executor. groups[i] is the group of axis set i.
+// Everything is handed in and outlives the executor. groups[i] is the group of axis set i; model, buckets and optimizers
+// are what this rank holds (a bucket's table is the program's; an optimizer per bucket).
 struct Parts {
   const program::Program& program;
   std::uint32_t rank_class = 0;
@@ -74,12 +75,14 @@ class Executor {
   void update(const program::Op& op);
   void end(const program::Cell& cell);
   bool owns(const program::Bucket& bucket) const;
+  shard::FlatBucket& bucket(std::uint32_t item) { return parts_.buckets[place_of_bucket_.at(item)]; }
   std::size_t at(std::uint32_t item, std::int32_t micro) const;
   double number(program::Role role) const;
 
   Parts parts_;
   const program::Tables& tables_;
   const program::Sequence& sequence_;
+  std::vector<std::size_t> place_of_bucket_;      // by bucket of the tables: place among those held
   std::vector<std::vector<program::Cell>> ends_;  // by op
   std::vector<tensor::Tensor> values_, gradients_;
   std::vector<std::unique_ptr<Recording>> tapes_;

@@ -63,8 +63,7 @@ const c10::impl::DeviceGuardImplRegistrar registered(kLogged, new LoggedDevice()
 
 TEST(Lanes, AStreamWaitsForWhatItsOpWaitsForOnOtherLanes) {
   constexpr std::uint64_t kSteps = 3;
-  const auto program =
-      program::data_parallel(program::example_tables({.resident = false}), {}, true);
+  const auto program = program::data_parallel(program::example_tables({.resident = false}), {}, true);
   const auto& sequence = program.classes.front();
   std::vector<std::uint64_t> steps(sequence.ops.size());
   std::size_t num_crossings = 0;

@@ -1,22 +1,26 @@
 #include "tessera/model/family.hpp"
 
+#include <algorithm>
+
 #include "tessera/base/error.hpp"
 
 namespace tessera::model {
 
-Model make(const spec::Run& run, const program::Tables& tables, std::span<shard::FlatBucket> buckets) {
+Model make(const spec::Run& run, const program::Tables& tables, const Held& held) {
   CHECK(tables.units.size() == static_cast<std::size_t>(run.model.layers) + 2,
         "units do not match the model's layers");
   switch (run.model.family) {
     case spec::Family::llama:
-      return make_llama(run, tables, buckets);
+      return make_llama(run, tables, held);
     case spec::Family::gpt2:
-      return make_gpt2(run, tables, buckets);
+      return make_gpt2(run, tables, held);
   }
   throw Bug("a family outside its enumeration");
 }
 
 Tensor logits(Model& model, const program::Tables& tables, const Batch& batch) {
+  CHECK(std::ranges::all_of(model, [](const auto& unit) { return unit != nullptr; }),
+        "logits of a model that is spread over stages");
   const at::NoGradGuard no_gradient;
   Tape tape;
   std::vector<Tensor> values;

@@ -10,13 +10,20 @@
 
 namespace tessera::model {
 
-// The units of the tables (embedding, block.i, head); run and buckets must outlive the model.
-Model make(const spec::Run& run, const program::Tables& tables, std::span<shard::FlatBucket> buckets);
+// What a rank holds of a model: units by index, and the buckets that they read.
+struct Held {
+  const std::vector<bool>& units;
+  std::span<shard::FlatBucket> buckets;
+};
 
-Model make_llama(const spec::Run& run, const program::Tables& tables, std::span<shard::FlatBucket> buckets);
-Model make_gpt2(const spec::Run& run, const program::Tables& tables, std::span<shard::FlatBucket> buckets);
+// The units of the tables (embedding, block.i, head), null where the rank does not hold them; run and buckets must outlive
+// the model.
+Model make(const spec::Run& run, const program::Tables& tables, const Held& held);
 
-// All logits of a micro-batch, with Full of every bucket gathered: for generation and for comparing with other
+Model make_llama(const spec::Run& run, const program::Tables& tables, const Held& held);
+Model make_gpt2(const spec::Run& run, const program::Tables& tables, const Held& held);
+
+// All logits of a micro-batch, of a model that is whole on this rank, with Full of every bucket gathered: for generation and for comparing with other
 // implementations.
 Tensor logits(Model& model, const program::Tables& tables, const Batch& batch);
 

@@ -152,12 +152,13 @@ class HeadUnit final : public Head {
 
 }  // namespace
 
-Model make_gpt2(const spec::Run& run, const program::Tables&, std::span<FlatBucket> buckets) {
-  Model model;
-  model.push_back(std::make_unique<EmbeddingUnit>(run, buckets));
+Model make_gpt2(const spec::Run& run, const program::Tables& tables, const Held& held) {
+  Model model(tables.units.size());
+  if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held.buckets);
   for (std::int64_t layer = 0; layer < run.model.layers; ++layer)
-    model.push_back(std::make_unique<BlockUnit>(run, layer, buckets));
-  model.push_back(std::make_unique<HeadUnit>(run.model, buckets));
+    if (const auto unit = static_cast<std::size_t>(layer) + 1; held.units[unit])
+      model[unit] = std::make_unique<BlockUnit>(run, layer, held.buckets);
+  if (held.units.back()) model.back() = std::make_unique<HeadUnit>(run.model, held.buckets);
   return model;
 }
 

@@ -126,16 +126,17 @@ class HeadUnit final : public Head {
 
 }  // namespace
 
-Model make_llama(const spec::Run& run, const program::Tables& tables, std::span<FlatBucket> buckets) {
+Model make_llama(const spec::Run& run, const program::Tables& tables, const Held& held) {
   const spec::Model& spec = run.model;
   const auto dtype = shard::to_torch(tables.buckets.front().compute);
   const Rotary rotary = parallel::rotary(spec.sequence, spec.head_dim(), spec.rope_theta, dtype,
-                                         buckets.front().shard().device());
-  Model model;
-  model.push_back(std::make_unique<EmbeddingUnit>(run, buckets));
+                                         held.buckets.front().shard().device());
+  Model model(tables.units.size());
+  if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held.buckets);
   for (std::int64_t layer = 0; layer < spec.layers; ++layer)
-    model.push_back(std::make_unique<BlockUnit>(run, layer, buckets, rotary));
-  model.push_back(std::make_unique<HeadUnit>(spec, buckets));
+    if (const auto unit = static_cast<std::size_t>(layer) + 1; held.units[unit])
+      model[unit] = std::make_unique<BlockUnit>(run, layer, held.buckets, rotary);
+  if (held.units.back()) model.back() = std::make_unique<HeadUnit>(spec, held.buckets);
   return model;
 }
 

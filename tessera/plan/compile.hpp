@@ -1,12 +1,15 @@
 // What does a run execute? The checked program of a layout.
 #pragma once
 
+#include <string>
+
 #include "tessera/program/types.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::plan {
 
-// Describes, generates and checks; throws Bug if the checker finds anything.
-program::Program compile(const spec::Run& run);
+// Describes, deals, orders, generates and checks; throws Bug if the checker finds anything. `note` is told what the
+// schedule had to do otherwise than asked for, if anything.
+program::Program compile(const spec::Run& run, std::string* note = nullptr);
 
 }  // namespace tessera::plan

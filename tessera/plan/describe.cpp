@@ -1,6 +1,8 @@
 #include "tessera/plan/describe.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <map>
 
 #include "tessera/base/error.hpp"
 #include "tessera/plan/family.hpp"
@@ -14,17 +16,34 @@ using program::Placement;
 using program::Tables;
 
 enum AxisIndex : std::int16_t { kPp, kDpReplicate, kDpShard, kCp, kTp };
-constexpr std::int16_t kDataAxes =
-    0;  // the only axis set: where samples and tokens differ, gradients are partial
+// Axis sets: where samples and tokens differ, gradients are partial; the rest only in a pipeline.
+enum SetIndex : std::int16_t { kDataAxes, kStages, kStageGradients, kTiedStages };
 
-void add_mesh(const spec::Layout& layout, Tables& tables) {
+void add_mesh(const spec::Layout& layout, std::span<const std::uint32_t> rank_of_unit, bool tied,
+              Tables& tables) {
   tables.axes = {{"pp", layout.pp},
                  {"dp_replicate", layout.dp_replicate},
                  {"dp_shard", layout.dp_shard},
                  {"cp", layout.cp},
                  {"tp", layout.tp}};
   tables.axis_sets = {{"dp", {kDpReplicate, kDpShard, kCp}}};
-  tables.groups = {kDataAxes};
+  std::vector<std::int16_t> parts = tables.axis_sets[kDataAxes].axes;
+  tables.numbers = {{"tokens", program::Role::tokens, parts}};
+  if (!rank_of_unit.empty()) {
+    tables.axis_sets.push_back({"pp", {kPp}});
+    tables.axis_sets.push_back({"pp.gradients", {kPp}});
+    tables.stage_axis = kPp;
+    tables.values_over = kStages;
+    tables.gradients_over = kStageGradients;
+    parts.insert(parts.begin(), kPp);
+    const auto [low, high] = std::minmax(rank_of_unit.front(), rank_of_unit.back());
+    if (tied && low != high) tables.axis_sets.push_back({"tied", parts, {low, high}});
+  }
+  for (std::size_t set = 0; set < tables.axis_sets.size(); ++set)
+    tables.groups.push_back(static_cast<std::int16_t>(set));
+  tables.numbers.push_back({"loss", program::Role::loss, parts});
+  tables.numbers.push_back({"norm", program::Role::norm, parts});
+  tables.numbers.push_back({"finite", program::Role::finite, parts});
   tables.class_of_rank.assign(static_cast<std::size_t>(layout.ranks()), 0);
 }
 
@@ -55,6 +74,23 @@ std::uint32_t add_bucket(const spec::Run& run, const std::string& name,
   return static_cast<std::uint32_t>(tables.buckets.size() - 1);
 }
 
+// Norms and biases of the units after the embedding, one bucket per pipeline rank. Returns each unit's.
+std::vector<std::uint32_t> add_vectors(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit,
+                                       std::vector<std::vector<program::Parameter>> of_units,
+                                       Tables& tables) {
+  const auto rank_of = [&](std::size_t i) { return rank_of_unit.empty() ? 0 : rank_of_unit[i + 1]; };
+  std::map<std::uint32_t, std::vector<program::Parameter>> by_rank;
+  for (std::size_t i = 0; i < of_units.size(); ++i)
+    for (auto& parameter : of_units[i]) by_rank[rank_of(i)].push_back(std::move(parameter));
+  std::map<std::uint32_t, std::uint32_t> bucket_of_rank;
+  for (auto& [rank, parameters] : by_rank)
+    bucket_of_rank[rank] = add_bucket(run, rank_of_unit.empty() ? "vectors" : cat("vectors.", rank),
+                                      std::move(parameters), false, tables);
+  std::vector<std::uint32_t> out;
+  for (std::size_t i = 0; i < of_units.size(); ++i) out.push_back(bucket_of_rank[rank_of(i)]);
+  return out;
+}
+
 // A chain: each unit is one segment that reads the hidden values of the one before.
 void add_segment(program::Unit unit, std::vector<std::uint32_t> buckets, bool is_last,
                  std::int64_t value_bytes, Tables& tables) {
@@ -74,39 +110,40 @@ void add_segment(program::Unit unit, std::vector<std::uint32_t> buckets, bool is
 
 }  // namespace
 
-Tables describe(const spec::Run& run) {
+Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit) {
   const spec::Model& model = run.model;
   const spec::Layout& layout = run.layout;
-  CHECK(layout.pp == 1 && layout.cp == 1 && layout.tp == 1 && layout.ep == 1 && layout.zero == 0,
-        "only pure data parallelism is described");
+  CHECK(layout.cp == 1 && layout.tp == 1 && layout.ep == 1 && layout.zero == 0,
+        "only pipelines and data parallelism are described");
+  Blueprint parts = blueprint(run);
+  const bool tied = parts.head_parameters.empty();
   Tables tables;
-  add_mesh(layout, tables);
+  add_mesh(layout, rank_of_unit, tied, tables);
   const std::int64_t num_micro = run.num_micro_batches();
   CHECK(num_micro > 0 && num_micro <= std::numeric_limits<std::int32_t>::max(), num_micro, " micro-batches");
   tables.num_micro = static_cast<std::int32_t>(num_micro);
-  tables.numbers = {{"tokens", program::Role::tokens},
-                    {"loss", program::Role::loss},
-                    {"norm", program::Role::norm},
-                    {"finite", program::Role::finite}};
-
-  Blueprint parts = blueprint(run);
   const std::uint32_t embedding =
       add_bucket(run, "embedding", std::move(parts.embedding_parameters), true, tables);
   std::vector<std::uint32_t> blocks;
   for (std::size_t i = 0; i < parts.blocks.size(); ++i)
     blocks.push_back(
         add_bucket(run, parts.blocks[i].name, std::move(parts.block_parameters[i]), true, tables));
-  const std::uint32_t head = parts.head_parameters.empty()
-                                 ? embedding
-                                 : add_bucket(run, "head", std::move(parts.head_parameters), true, tables);
-  const std::uint32_t vectors = add_bucket(run, "vectors", std::move(parts.vectors), false, tables);
+  const std::uint32_t head =
+      tied ? embedding : add_bucket(run, "head", std::move(parts.head_parameters), true, tables);
+  if (tables.axis_sets.size() > kTiedStages) {
+    tables.buckets[embedding].reduced_over = kTiedStages;
+    tables.buckets[embedding].placement.insert(tables.buckets[embedding].placement.begin(),
+                                               {kPp, Placement::replicated});
+  }
+  parts.block_vectors.push_back(std::move(parts.head_vectors));
+  const auto vectors = add_vectors(run, rank_of_unit, std::move(parts.block_vectors), tables);
 
   const std::int64_t hidden_bytes =
       layout.micro_batch * model.sequence * model.hidden * bytes_of(compute_dtype(layout.precision));
   add_segment(std::move(parts.embedding), {embedding}, false, hidden_bytes, tables);
   for (std::size_t i = 0; i < parts.blocks.size(); ++i)
-    add_segment(std::move(parts.blocks[i]), {blocks[i], vectors}, false, hidden_bytes, tables);
-  add_segment(std::move(parts.head), {head, vectors}, true, hidden_bytes, tables);
+    add_segment(std::move(parts.blocks[i]), {blocks[i], vectors[i]}, false, hidden_bytes, tables);
+  add_segment(std::move(parts.head), {head, vectors.back()}, true, hidden_bytes, tables);
   for (auto& value : tables.values)
     value.channels = model.hidden, value.dtype = compute_dtype(layout.precision);
   assign_ends(tables);

@@ -3,15 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "tessera/program/tables.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::plan {
 
-// Tables of a model under data parallelism. FLOPs are those of matrix products (attention over the full square);
-// elementwise work is priced by the bytes it moves.
-program::Tables describe(const spec::Run& run);
+// Tables of a model under pipeline and data parallelism. FLOPs are those of matrix products (attention over the full
+// square); elementwise work is priced by the bytes it moves. rank_of_unit: each unit's position on the pipeline axis;
+// empty: all at 0.
+program::Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit = {});
 
 // Parameters of the model, without padding.
 std::int64_t num_parameters(const program::Tables& tables);

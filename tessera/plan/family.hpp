@@ -17,7 +17,9 @@ struct Blueprint {
   std::vector<program::Parameter> embedding_parameters;
   std::vector<std::vector<program::Parameter>> block_parameters;
   std::vector<program::Parameter> head_parameters;  // none: the head reads the embedding's table
-  std::vector<program::Parameter> vectors;          // norms and biases of all units: they do not decay
+  // Norms and biases: they do not decay.
+  std::vector<std::vector<program::Parameter>> block_vectors;
+  std::vector<program::Parameter> head_vectors;
 };
 
 Blueprint blueprint(const spec::Run& run);

@@ -45,25 +45,23 @@ std::vector<Parameter> block_parameters(const spec::Model& m, std::int64_t layer
           parameter("mlp.up", m.ffn, m.hidden, init),    parameter("mlp.down", m.hidden, m.ffn, residual)};
 }
 
-std::vector<Parameter> vectors(const spec::Model& m) {
-  std::vector<Parameter> out;
-  const auto bias = [&](const std::string& name, std::int64_t size) {
-    out.push_back({.name = name + ".bias", .shape = {size}, .init = {Init::Kind::zeros, 0}});
-  };
-  const auto norm = [&](const std::string& name) {
-    out.push_back({.name = name + ".weight", .shape = {m.hidden}, .init = {Init::Kind::ones, 0}});
-    bias(name, m.hidden);
-  };
-  for (std::int64_t layer = 0; layer < m.layers; ++layer) {
-    const std::string block = cat("transformer.h.", layer, ".");
-    norm(block + "ln_1");
-    for (const char* name : {"attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.out_proj"})
-      bias(block + name, m.hidden);
-    norm(block + "ln_2");
-    bias(block + "mlp.up_proj", m.ffn);
-    bias(block + "mlp.down_proj", m.hidden);
-  }
-  norm("transformer.ln_f");
+Parameter bias(const std::string& name, std::int64_t size) {
+  return {.name = name + ".bias", .shape = {size}, .init = {Init::Kind::zeros, 0}};
+}
+
+std::vector<Parameter> norm_vectors(const spec::Model& m, const std::string& name) {
+  return {{.name = name + ".weight", .shape = {m.hidden}, .init = {Init::Kind::ones, 0}},
+          bias(name, m.hidden)};
+}
+
+std::vector<Parameter> block_vectors(const spec::Model& m, std::int64_t layer) {
+  const std::string block = cat("transformer.h.", layer, ".");
+  std::vector<Parameter> out = norm_vectors(m, block + "ln_1");
+  for (const char* name : {"attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.out_proj"})
+    out.push_back(bias(block + name, m.hidden));
+  for (Parameter& parameter : norm_vectors(m, block + "ln_2")) out.push_back(std::move(parameter));
+  out.push_back(bias(block + "mlp.up_proj", m.ffn));
+  out.push_back(bias(block + "mlp.down_proj", m.hidden));
   return out;
 }
 
@@ -86,8 +84,9 @@ Blueprint gpt2_blueprint(const spec::Run& run) {
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
     out.blocks.push_back(block_unit(s, layer));
     out.block_parameters.push_back(block_parameters(m, layer));
+    out.block_vectors.push_back(block_vectors(m, layer));
   }
-  out.vectors = vectors(m);
+  out.head_vectors = norm_vectors(m, "transformer.ln_f");
   return out;
 }
 

@@ -50,17 +50,8 @@ std::vector<Parameter> block_parameters(const spec::Model& m, std::int64_t layer
           parameter("mlp.down", m.hidden, m.ffn, residual)};
 }
 
-std::vector<Parameter> norm_parameters(const spec::Model& m) {
-  std::vector<Parameter> out;
-  const auto add = [&](const std::string& name) {
-    out.push_back({.name = name, .shape = {m.hidden}, .init = {Init::Kind::ones, 0}});
-  };
-  for (std::int64_t layer = 0; layer < m.layers; ++layer) {
-    add(cat("model.layers.", layer, ".input_layernorm.weight"));
-    add(cat("model.layers.", layer, ".post_attention_layernorm.weight"));
-  }
-  add("model.norm.weight");
-  return out;
+Parameter norm_parameter(const spec::Model& m, const std::string& name) {
+  return {.name = name, .shape = {m.hidden}, .init = {Init::Kind::ones, 0}};
 }
 
 }  // namespace
@@ -81,8 +72,11 @@ Blueprint llama_blueprint(const spec::Run& run) {
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
     out.blocks.push_back(block_unit(s, layer));
     out.block_parameters.push_back(block_parameters(m, layer));
+    out.block_vectors.push_back(
+        {norm_parameter(m, cat("model.layers.", layer, ".input_layernorm.weight")),
+         norm_parameter(m, cat("model.layers.", layer, ".post_attention_layernorm.weight"))});
   }
-  out.vectors = norm_parameters(m);
+  out.head_vectors = {norm_parameter(m, "model.norm.weight")};
   return out;
 }
 

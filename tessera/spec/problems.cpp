@@ -6,6 +6,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/spec/schema.hpp"
+#include "tessera/spec/words.hpp"
 
 namespace tessera::spec {
 
@@ -91,6 +92,23 @@ void check_ranks(const Run& run, Findings& findings) {
       cat("is fewer than the ", ranks, " ranks of the layout (pp * dp_replicate * dp_shard * cp * tp)"));
 }
 
+// Of the chain embedding, blocks, head every stage takes at least one.
+void check_stages(const Run& run, Findings& findings) {
+  const Layout& layout = run.layout;
+  const std::int64_t num_virtual = layout.num_virtual(), units = run.model.layers + 2;
+  const bool is_v = layout.schedule == Schedule::zb_v || layout.schedule == Schedule::dualpipe_v;
+  const bool is_plain = layout.schedule == Schedule::gpipe || layout.schedule == Schedule::f1b1 ||
+                        layout.schedule == Schedule::zb_h1;
+  findings.need(!is_v || num_virtual == 2, "layout.virtual_stages",
+                cat("must be 2 (or 0) with layout.schedule = ", word(layout.schedule)));
+  findings.need(!is_plain || num_virtual == 1, "layout.virtual_stages",
+                cat("must be 1 (or 0) with layout.schedule = ", word(layout.schedule),
+                    "; interleaved and bfs take more"));
+  findings.need(layout.pp <= units / num_virtual, "layout.pp",
+                cat("with ", num_virtual, " virtual stage(s) makes more stages than the ", units,
+                    " units of the model (embedding, ", run.model.layers, " blocks, head)"));
+}
+
 // What is planned counts bytes and tokens in 64 bits. A value takes up to 8 bytes, a parameter up to 32 (with gradient
 // and moments) and a block keeps under 10 values per token and channel: 2^56 of either leave room.
 void check_totals(const Run& run, Findings& findings) {
@@ -109,15 +127,14 @@ void check_totals(const Run& run, Findings& findings) {
 }
 
 void check_implemented(const Run& run, Findings& findings) {
-  for (const auto* axis : {"layout.pp", "layout.cp", "layout.tp", "layout.ep"})
-    findings.need_one_of(axis, {"1"});
+  for (const auto* axis : {"layout.cp", "layout.tp", "layout.ep"}) findings.need_one_of(axis, {"1"});
   findings.need_one_of("layout.dp_shard", {"1"},
                        cat("; without sharding (layout.zero = 0) write layout.dp_replicate = ",
                            run.layout.dp_replicate * run.layout.dp_shard, " instead"));
   findings.need_one_of("layout.tp_kind", {"1d"});
   findings.need_one_of("layout.zero", {"0"});
-  findings.need_one_of("layout.schedule", {"1f1b"});
-  findings.need_one_of("layout.virtual_stages", {"1"});
+  findings.need_one_of("layout.schedule",
+                       {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe-v", "bfs", "auto"});
   findings.need_one_of("layout.recompute", {"none"});
 }
 
@@ -132,6 +149,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   check_model(run.model, findings);
   check_training(run.training, findings);
   check_ranks(run, findings);
+  check_stages(run, findings);
   check_totals(run, findings);
   check_implemented(run, findings);
   findings.need(run.cluster.transport != Transport::nccl || build.nccl, "cluster.transport",

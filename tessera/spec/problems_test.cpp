@@ -151,7 +151,6 @@ TEST(Problems, SizesWhoseProductsCannotBeCountedAreRefused) {
 
 TEST(Problems, WhatIsNotImplementedIsRefusedByName) {
   const std::vector<std::pair<std::function<void(spec::Run&)>, std::string>> cases = {
-      {[](spec::Run& run) { run.layout.pp = 2; }, "layout.pp = 2 is not implemented yet; possible today: 1"},
       {[](spec::Run& run) { run.layout.cp = 2; }, "layout.cp = 2 is not implemented yet; possible today: 1"},
       {[](spec::Run& run) { run.layout.tp = 2; }, "layout.tp = 2 is not implemented yet; possible today: 1"},
       {[](spec::Run& run) { run.layout.ep = 2; }, "layout.ep = 2 is not implemented yet; possible today: 1"},
@@ -163,16 +162,32 @@ TEST(Problems, WhatIsNotImplementedIsRefusedByName) {
        "layout.tp_kind = 2d is not implemented yet; possible today: 1d"},
       {[](spec::Run& run) { run.layout.zero = 1; },
        "layout.zero = 1 is not implemented yet; possible today: 0"},
-      {[](spec::Run& run) { run.layout.schedule = Schedule::gpipe; },
-       "layout.schedule = gpipe is not implemented yet; possible today: 1f1b"},
-      {[](spec::Run& run) { run.layout.schedule = Schedule::zb_h1; },
-       "layout.schedule = zb-h1 is not implemented yet; possible today: 1f1b"},
-      {[](spec::Run& run) { run.layout.virtual_stages = 2; },
-       "layout.virtual_stages = 2 is not implemented yet; possible today: 1"},
+      {[](spec::Run& run) { run.layout.schedule = Schedule::pipedream_2bw; },
+       "layout.schedule = pipedream-2bw is not implemented yet; possible today: gpipe, 1f1b, interleaved, "
+       "zb-h1, zb-v, "
+       "dualpipe-v, bfs, auto"},
       {[](spec::Run& run) { run.layout.recompute = Recompute::full; },
        "layout.recompute = full is not implemented yet; possible today: none"},
   };
   for (const auto& [change, message] : cases) EXPECT_THAT(texts(change), ElementsAre(message));
+}
+
+TEST(Problems, StagesMustFitTheScheduleAndTheModel) {
+  EXPECT_THAT(texts([](spec::Run& run) { run.layout.pp = 6, run.model.layers = 4; }), ElementsAre());
+  EXPECT_THAT(
+      texts([](spec::Run& run) { run.layout.pp = 7, run.model.layers = 4; }),
+      ElementsAre("layout.pp = 7 with 1 virtual stage(s) makes more stages than the 6 units of the model "
+                  "(embedding, 4 blocks, head)"));
+  EXPECT_THAT(
+      texts([](spec::Run& run) { run.layout.virtual_stages = 2; }),
+      ElementsAre(
+          "layout.virtual_stages = 2 must be 1 (or 0) with layout.schedule = 1f1b; interleaved and bfs "
+          "take more"));
+  EXPECT_THAT(texts([](spec::Run& run) {
+                run.layout.schedule = Schedule::zb_v;
+                run.layout.virtual_stages = 3;
+              }),
+              ElementsAre("layout.virtual_stages = 3 must be 2 (or 0) with layout.schedule = zb-v"));
 }
 
 TEST(Problems, NcclNeedsABuildThatHasIt) {
@@ -186,11 +201,11 @@ TEST(Problems, NcclNeedsABuildThatHasIt) {
 
 TEST(Problems, ValidateListsAllOfThem) {
   spec::Run run;
-  run.layout.pp = 2;
+  run.layout.tp = 2;
   run.model.kv_heads = 3;
   EXPECT_THAT([&] { validate(run); },
               ThrowsMessage<UserError>(StrEq("model.heads = 4 is not divisible by model.kv_heads = 3\n"
-                                             "layout.pp = 2 is not implemented yet; possible today: 1")));
+                                             "layout.tp = 2 is not implemented yet; possible today: 1")));
 }
 
 }  // namespace

@@ -130,8 +130,18 @@ void declare_layout(std::vector<Key>& keys) {
   section.add("zero", &Layout::zero, from_to(0, 3),
               "what dp_shard shards: 1 optimizer state, 2 gradients too, 3 weights too");
   section.add("schedule", &Layout::schedule, "order of micro-batches in the pipeline");
-  section.add("virtual_stages", &Layout::virtual_stages, from_to(1, kMaxLayers),
-              "model chunks per pipeline rank");
+  section.add("virtual_stages", &Layout::virtual_stages, from_to(0, kMaxLayers),
+              "model chunks per pipeline rank; 0: 2 for interleaved, bfs, zb-v, dualpipe-v and auto, 1 for "
+              "the others");
+  section.add("stages", &Layout::stages,
+              "units (embedding, blocks, head) of each stage, such as 3,2,2,3; empty: dealt by cost");
+  section.add("schedule_file", &Layout::schedule_file,
+              "a CSV file in PyTorch's compute-only form (2F0, 2B0, 2I0, 2W0) instead of a schedule");
+  section.add("max_activations", &Layout::max_activations, at_least(0),
+              "auto: activations of one stage and micro-batch that a rank may hold; 0: no limit");
+  section.add(
+      "receive_ahead_mib", &Layout::receive_ahead_mib, at_least(0),
+      "MiB that a rank may receive from other stages before it needs them; one is always received ahead");
   section.add("micro_batch", &Layout::micro_batch, from_to(1, kMaxTokens),
               "samples per micro-batch and data-parallel rank");
   section.add("recompute", &Layout::recompute, "what the backward computes again instead of keeping it");

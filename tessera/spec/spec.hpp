@@ -73,11 +73,17 @@ struct Layout {
   std::int64_t ep = 1;
   std::int64_t zero = 0;
   Schedule schedule = Schedule::f1b1;
-  std::int64_t virtual_stages = 1;
-  std::int64_t micro_batch = 1;  // samples per micro-batch and data-parallel rank
+  std::int64_t virtual_stages = 0;      // 0: as the schedule has it
+  std::string stages;                   // units of each stage, "3,2,2,3"; empty: dealt by cost
+  std::string schedule_file;            // an order of PyTorch's compute-only form instead of `schedule`
+  std::int64_t max_activations = 0;     // auto: stage activations that a rank may hold; 0: no limit
+  std::int64_t receive_ahead_mib = 64;  // what a rank may receive from other stages before it needs it
+  std::int64_t micro_batch = 1;         // samples per micro-batch and data-parallel rank
   Recompute recompute = Recompute::none;
   Precision precision = Precision::fp32;
   bool overlap = true;  // reductions run beside the backward
+  // Model chunks per pipeline rank.
+  std::int64_t num_virtual() const;
   std::int64_t dp() const { return dp_replicate * dp_shard; }
   std::int64_t ranks() const { return pp * dp() * cp * tp; }
   bool operator==(const Layout&) const = default;

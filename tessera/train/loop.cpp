@@ -175,7 +175,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   summary.start = start_laps;
   const During closing(options.log, Doing::closing);
   outputs.reset();
-  tracer.write(session.data_group());
+  tracer.write([&] { session.meet(); }, communicator.size());
   return summary;
 }
 

@@ -9,6 +9,7 @@
 #include "tessera/data/byte_corpus.hpp"
 #include "tessera/model/family.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/program/holdings.hpp"
 #include "tessera/program/ranks.hpp"
 
 namespace tessera::train {
@@ -85,13 +86,15 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
   const auto& tables = program_.tables;
   if (variation.muted)
     for (auto& group : groups_) group = group.muted();
-  for (const auto& bucket : tables.buckets) buckets_.emplace_back(bucket, run.training.seed, device_);
-  if (!run.model.weights.empty()) read_weights(run.model.weights, buckets_);
-  model_ = model::make(run_, tables, buckets_);
+  const auto rank_class = tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()));
+  const program::Holdings held = program::holdings(program_.classes[rank_class], tables);
+  for (std::size_t i = 0; i < tables.buckets.size(); ++i)
+    if (held.buckets[i]) buckets_.emplace_back(tables.buckets[i], run.training.seed, device_);
+  if (!run.model.weights.empty()) read_weights(run.model.weights, tables, buckets_);
+  model_ = model::make(run_, tables, {held.units, buckets_});
   for (auto& bucket : buckets_) optimizers_.emplace_back(run.training, bucket);
-  executor_ = std::make_unique<engine::Executor>(
-      engine::Parts{program_, tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank())), groups_,
-                    model_, buckets_, optimizers_, run.training.clip_norm, log_, device_});
+  executor_ = std::make_unique<engine::Executor>(engine::Parts{
+      program_, rank_class, groups_, model_, buckets_, optimizers_, run.training.clip_norm, log_, device_});
   if (laps) laps->end("weights");
 }
 
@@ -120,6 +123,38 @@ engine::StepInput Session::next_input() {
   }
   cursor_ += static_cast<std::uint64_t>(run_.training.global_batch);
   return input;
+}
+
+namespace {
+
+// Axis sets that make a step along each axis of the mesh once: what goes over all of them, one after the other, goes over
+// all ranks.
+std::vector<std::size_t> spanning_sets(const program::Tables& tables) {
+  std::vector<std::size_t> out;
+  std::vector<bool> is_covered(tables.axes.size(), false);
+  for (std::size_t set = 0; set < tables.axis_sets.size(); ++set) {
+    const auto& axes = tables.axis_sets[set];
+    const auto is_taken = [&](std::int16_t axis) { return is_covered[static_cast<std::size_t>(axis)]; };
+    if (!axes.only.empty() || std::ranges::any_of(axes.axes, is_taken)) continue;
+    for (const std::int16_t axis : axes.axes) is_covered[static_cast<std::size_t>(axis)] = true;
+    out.push_back(set);
+  }
+  return out;
+}
+
+}  // namespace
+
+void Session::meet() const {
+  for (const std::size_t set : spanning_sets(program_.tables)) groups_[set].barrier();
+}
+
+double Session::sum(double value) const {
+  for (const std::size_t set : spanning_sets(program_.tables)) {
+    tensor::Tensor cell = tensor::view_of(&value, {1}, at::kDouble).to(device_);
+    groups_[set].all_reduce_sum(cell);
+    value = cell.item<double>();
+  }
+  return value;
 }
 
 tensor::Tensor Session::logits(const model::Batch& batch) {

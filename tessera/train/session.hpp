@@ -48,11 +48,19 @@ class Session {
 
   const program::Program& program() const { return program_; }
   at::Device device() const { return device_; }
+  // Those that this rank holds.
   std::span<shard::FlatBucket> buckets() { return buckets_; }
   std::span<const optim::BucketOptimizer> optimizers() const { return optimizers_; }
   // All logits of a micro-batch with the current weights.
   tensor::Tensor logits(const model::Batch& batch);
-  const collective::Group& data_group() const { return groups_.at(0); }
+  // Along an axis set of the program.
+  const collective::Group& group(std::int16_t axis_set) const {
+    return groups_.at(static_cast<std::size_t>(axis_set));
+  }
+  // Returns when all ranks have called it.
+  void meet() const;
+  // The sum of what all ranks bring.
+  double sum(double value) const;
   std::int64_t updates() const { return updates_; }
   double learning_rate() const { return learning_rate_; }
   // Of the next step.
@@ -78,8 +86,10 @@ class Session {
   optim::LossScale loss_scale_;
 };
 
-// Copies the tensors of a safetensors file into the parameters: of the same names, or as `transformers` stores them
-// (checkpoint/foreign.hpp). Throws UserError naming what is missing, surplus or has another shape.
-void read_weights(const std::string& path, std::span<shard::FlatBucket> buckets);
+// Copies the tensors of a safetensors file into the parameters that this rank holds: of the same names, or as
+// `transformers` stores them (checkpoint/foreign.hpp). Throws UserError naming what is missing, surplus or has another
+// shape.
+void read_weights(const std::string& path, const program::Tables& tables,
+                  std::span<shard::FlatBucket> buckets);
 
 }  // namespace tessera::train

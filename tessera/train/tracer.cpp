@@ -45,12 +45,12 @@ void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
   }
 }
 
-void Tracer::write(const collective::Group& world) {
+void Tracer::write(const std::function<void()>& meet, std::int64_t num_ranks) {
   if (path_.empty()) return;
   if (rank_ != 0) metrics::write_trace(part(rank_), events_);
-  world.barrier();
+  meet();
   if (rank_ != 0) return;
-  for (std::int64_t rank = 1; rank < world.size(); ++rank) {
+  for (std::int64_t rank = 1; rank < num_ranks; ++rank) {
     const auto more = metrics::read_trace(part(rank));
     events_.insert(events_.end(), more.begin(), more.end());
     std::filesystem::remove(part(rank));

@@ -16,8 +16,8 @@ class Tracer {
   Tracer(const program::Program& program, std::int64_t rank, const std::string& path);
 
   void add(std::int64_t step, const std::vector<engine::OpTime>& times);
-  // One file for all ranks: each writes its part beside it, rank 0 joins them.
-  void write(const collective::Group& world);
+  // One file for all ranks: each writes its part beside it, rank 0 joins them once all have met.
+  void write(const std::function<void()>& meet, std::int64_t num_ranks);
 
  private:
   std::string part(std::int64_t rank) const;

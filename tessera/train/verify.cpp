@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include "tessera/base/error.hpp"
 #include "tessera/collective/threads.hpp"
 #include "tessera/data/byte_corpus.hpp"
+#include "tessera/program/holdings.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {
@@ -31,67 +33,119 @@ spec::Run one_device(spec::Run run) {
   return run;
 }
 
+using Flats = std::map<std::uint32_t, Tensor>;  // by bucket
+
 struct Snapshot {
   std::vector<double> losses, norms;
-  std::vector<Tensor> gradients;   // per bucket, of the first step
-  std::vector<Tensor> parameters;  // per bucket, after the last
+  Flats gradients;   // of the first step
+  Flats parameters;  // after the last
 };
+
+std::uint32_t index_of(const shard::FlatBucket& bucket, const program::Tables& tables) {
+  return static_cast<std::uint32_t>(&bucket.table() - tables.buckets.data());
+}
 
 Snapshot run_steps(Session& session) {
   Snapshot snapshot;
+  const auto& tables = session.program().tables;
   for (int i = 0; i < kVerifySteps; ++i) {
     const auto report = session.step();
     snapshot.losses.push_back(report.loss);
     snapshot.norms.push_back(report.gradient_norm);
     if (i > 0) continue;
-    for (auto& bucket : session.buckets()) snapshot.gradients.push_back(bucket.gradient().cpu().clone());
+    for (auto& bucket : session.buckets())
+      snapshot.gradients[index_of(bucket, tables)] = bucket.gradient().cpu().clone();
   }
-  for (auto& bucket : session.buckets()) snapshot.parameters.push_back(bucket.shard().cpu().clone());
+  for (auto& bucket : session.buckets())
+    snapshot.parameters[index_of(bucket, tables)] = bucket.shard().cpu().clone();
   return snapshot;
+}
+
+// Rank 0 gets what the other stages of its own replica hold.
+void collect(Snapshot& snapshot, Session& session, int rank) {
+  const auto& program = session.program();
+  const auto& tables = program.tables;
+  if (tables.stage_axis < 0) return;
+  const auto& group = session.group(tables.values_over);
+  if (group.ranks().front() != 0) return;
+  const auto tag = [](std::uint32_t bucket, bool is_gradient) {
+    return static_cast<int>(2 * bucket + (is_gradient ? 1 : 0));
+  };
+  for (auto* flats : {&snapshot.gradients, &snapshot.parameters}) {
+    const bool is_gradient = flats == &snapshot.gradients;
+    if (rank != 0) {
+      for (const auto& [bucket, flat] : *flats)
+        group.send(flat.to(session.device()), 0, tag(bucket, is_gradient));
+      continue;
+    }
+    for (int peer = 1; peer < group.size(); ++peer) {
+      const auto& sequence =
+          program.classes[tables.class_of_rank[static_cast<std::size_t>(group.ranks()[peer])]];
+      const auto held = program::holdings(sequence, tables).buckets;
+      for (std::uint32_t bucket = 0; bucket < held.size(); ++bucket) {
+        if (!held[bucket]) continue;
+        const auto& table = tables.buckets[bucket];
+        Tensor flat =
+            tensor::empty({table.elements}, shard::to_torch(is_gradient ? table.gradient : table.storage),
+                          session.device());
+        group.receive(flat, peer, tag(bucket, is_gradient));
+        flats->try_emplace(bucket, flat.cpu());
+      }
+    }
+  }
 }
 
 // Bitwise the same parameters and gradients on all replicas of this rank.
 bool replicas_equal(Session& session) {
-  const auto& group = session.data_group();
   double differing = 0;
-  for (auto& bucket : session.buckets())
+  for (auto& bucket : session.buckets()) {
+    const auto& group = session.group(bucket.table().reduced_over);
     for (const Tensor& mine : {bucket.shard(), bucket.gradient()}) {
       Tensor first = mine.clone();
       group.broadcast(first, 0);
       differing += tensor::bit_equal(first, mine) ? 0 : 1;
     }
-  Tensor cell = tensor::view_of(&differing, {1}, at::kDouble).to(session.device());
-  group.all_reduce_sum(cell);
-  return cell.item<double>() == 0;
+  }
+  return session.sum(differing) == 0;
 }
 
 double largest(const Tensor& t) { return t.numel() ? t.abs().max().item<double>() : 0.0; }
 
-double rms(const std::vector<Tensor>& flats, const program::Tables& tables) {
+double rms(const Flats& flats, const program::Tables& tables) {
   double squares = 0, count = 0;
-  for (std::size_t b = 0; b < flats.size(); ++b) {
-    squares += optim::squared_norm(flats[b]);
-    for (const auto& parameter : tables.buckets[b].parameters)
+  for (const auto& [bucket, flat] : flats) {
+    squares += optim::squared_norm(flat);
+    for (const auto& parameter : tables.buckets[bucket].parameters)
       count += static_cast<double>(parameter.elements());
   }
   return std::sqrt(squares / count);
 }
 
-void compare_tensors(Verification& out, const char* kind, const std::vector<Tensor>& found,
-                     const std::vector<Tensor>& expected, const program::Tables& tables) {
+std::map<std::string, Tensor> by_name(const Flats& flats, const program::Tables& tables) {
+  std::map<std::string, Tensor> out;
+  for (const auto& [bucket, flat] : flats)
+    for (const auto& parameter : tables.buckets[bucket].parameters)
+      out[parameter.name] = flat.narrow(0, parameter.offset, parameter.elements());
+  return out;
+}
+
+// Buckets differ from layout to layout, parameters don't. In the order of the one device's tables.
+void compare_tensors(Verification& out, const char* kind, const std::map<std::string, Tensor>& found,
+                     const Flats& expected, const program::Tables& tables) {
   const double floor = rms(expected, tables);
-  for (std::size_t b = 0; b < found.size(); ++b)
-    for (const auto& parameter : tables.buckets[b].parameters) {
-      const Tensor a = found[b].narrow(0, parameter.offset, parameter.elements());
-      const Tensor e = expected[b].narrow(0, parameter.offset, parameter.elements());
+  for (const auto& [bucket, flat] : expected)
+    for (const auto& parameter : tables.buckets[bucket].parameters) {
+      CHECK(found.contains(parameter.name), "no rank holds ", parameter.name);
+      const Tensor a = found.at(parameter.name);
+      const Tensor e = flat.narrow(0, parameter.offset, parameter.elements());
       const double scale = largest(e), difference = largest(a.sub(e));
       const double error = difference == 0 ? 0 : difference / std::max(scale, floor);
       out.comparisons.push_back({parameter.name, kind, error, std::max(scale, largest(a)) < 1e-6 * floor});
     }
 }
 
-void compare(Verification& out, const Snapshot& found, const Snapshot& expected,
-             const program::Tables& tables) {
+void compare(Verification& out, const Snapshot& found, const program::Tables& found_tables,
+             const Snapshot& expected, const program::Tables& tables) {
   for (int i = 0; i < kVerifySteps; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const auto relative = [](double a, double b) { return a == b ? 0.0 : std::abs(a - b) / std::abs(b); };
@@ -100,8 +154,8 @@ void compare(Verification& out, const Snapshot& found, const Snapshot& expected,
     out.comparisons.push_back(
         {cat("norm of step ", i + 1), "number", relative(found.norms[at], expected.norms[at]), false});
   }
-  compare_tensors(out, "gradient", found.gradients, expected.gradients, tables);
-  compare_tensors(out, "parameter", found.parameters, expected.parameters, tables);
+  compare_tensors(out, "gradient", by_name(found.gradients, found_tables), expected.gradients, tables);
+  compare_tensors(out, "parameter", by_name(found.parameters, found_tables), expected.parameters, tables);
   for (const auto& c : out.comparisons) {
     if (c.zero_in_theory) continue;
     // A comparison that isn't a number is worse than any error.
@@ -112,13 +166,17 @@ void compare(Verification& out, const Snapshot& found, const Snapshot& expected,
 
 // Fewer and smaller micro-batches, the last ones as full or empty as they were.
 void cut_batch(spec::Run& run, const std::function<void(const char*, std::int64_t&, std::int64_t)>& cut) {
-  constexpr std::int64_t kMostSamples = 4, kMostMicroBatches = 5;
+  // Enough for a pipeline to have a start, a middle and an end.
+  constexpr std::int64_t kMostSamples = 4;
+  const std::int64_t most_micro_batches = std::max<std::int64_t>(5, 2 * run.layout.pp + 1);
   auto& batch = run.training.global_batch;
   const std::int64_t before = run.layout.micro_batch;
   cut("micro_batch", run.layout.micro_batch, kMostSamples);
   cut("global_batch", batch, (batch * run.layout.micro_batch + before - 1) / before);
   const std::int64_t round = run.layout.dp() * run.layout.micro_batch, rest = batch % round;
-  cut("global_batch", batch, rest == 0 ? kMostMicroBatches * round : (kMostMicroBatches - 1) * round + rest);
+  if (run.layout.schedule_file.empty())  // which has its number of micro-batches
+    cut("global_batch", batch,
+        rest == 0 ? most_micro_batches * round : (most_micro_batches - 1) * round + rest);
 }
 
 }  // namespace
@@ -141,7 +199,10 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note) {
   cut("heads", m.heads, m.kv_heads * queries);
   cut("hidden", m.hidden, m.heads * head_dim);
   cut("ffn", m.ffn, 3 * m.hidden);
-  cut("layers", m.layers, 3);
+  // Every stage keeps a unit, embedding and head among them.
+  const bool dealt_by_hand = !small.layout.stages.empty() || !small.layout.schedule_file.empty();
+  if (!dealt_by_hand)
+    cut("layers", m.layers, std::max<std::int64_t>(3, small.layout.pp * small.layout.num_virtual() - 1));
   cut("vocab", m.vocab, 300);
   cut("sequence", m.sequence, 32);
   cut_batch(small, cut);
@@ -154,14 +215,15 @@ Verification verify(const spec::Run& run, const collective::Communicator& commun
   const spec::Run small = shrunk_for_verification(run, out.shrunk);
   Session session(small, communicator, uneven_source(small.model),
                   {.muted = communicator.rank() == muted_rank});
-  const Snapshot found = run_steps(session);
+  Snapshot found = run_steps(session);
+  collect(found, session, communicator.rank());
   out.num_ranks = communicator.size();
   out.num_micro = session.program().tables.num_micro;
   out.replicas_equal = replicas_equal(session);
   if (communicator.rank() != 0) return out;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
     Session reference(one_device(small), alone, uneven_source(small.model));
-    compare(out, found, run_steps(reference), session.program().tables);
+    compare(out, found, session.program().tables, run_steps(reference), reference.program().tables);
   });
   return out;
 }

@@ -78,16 +78,16 @@ void check_tied_head(const Safetensors& file, const std::string& table) {
 
 }  // namespace
 
-void read_weights(const std::string& path, std::span<shard::FlatBucket> buckets) {
+void read_weights(const std::string& path, const program::Tables& tables,
+                  std::span<shard::FlatBucket> buckets) {
   const Safetensors file(path);
   std::set<std::string> used;
-  for (auto& bucket : buckets)
-    for (const auto& parameter : bucket.table().parameters)
-      used.insert(place_of(parameter.name, file).tensor);
+  for (const auto& bucket : tables.buckets)
+    for (const auto& parameter : bucket.parameters) used.insert(place_of(parameter.name, file).tensor);
   // The first parameter of the tables is that of the tokens' embedding.
   const bool second_head = file.tensors().contains(kHead) && !used.contains(kHead);
   if (second_head)
-    check_tied_head(file, place_of(buckets.front().table().parameters.front().name, file).tensor);
+    check_tied_head(file, place_of(tables.buckets.front().parameters.front().name, file).tensor);
   // A tensor of the file that nothing reads means another model: more layers, biases, experts.
   for (const auto& [name, tensor] : file.tensors())
     if (!used.contains(name) && name != kHead && !checkpoint::is_derived(name))
