@@ -6,10 +6,14 @@ namespace tessera::program {
 
 LaneNumbers::LaneNumbers(const Sequence& sequence) {
   of_op_.reserve(sequence.ops.size());
+  std::uint32_t last = 0;  // neighbours are often on one lane
   for (const Op& op : sequence.ops) {
-    const auto found = std::find(lanes_.begin(), lanes_.end(), op.lane);
-    of_op_.push_back(static_cast<std::uint32_t>(found - lanes_.begin()));
-    if (found == lanes_.end()) lanes_.push_back(op.lane);
+    if (lanes_.empty() || lanes_[last] != op.lane) {
+      const auto found = std::find(lanes_.begin(), lanes_.end(), op.lane);
+      last = static_cast<std::uint32_t>(found - lanes_.begin());
+      if (found == lanes_.end()) lanes_.push_back(op.lane);
+    }
+    of_op_.push_back(last);
   }
 }
 
