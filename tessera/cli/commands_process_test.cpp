@@ -1,4 +1,6 @@
 // Does the binary do what the README says? Runs it as a user would and reads what it prints.
+#include <algorithm>
+
 #include "tessera/cli/binary_fixture.hpp"
 #include "tessera/metrics/trace.hpp"
 
@@ -77,6 +79,13 @@ TEST_F(Binary, WritesATraceWithARowPerLaneOfEachRank) {
     EXPECT_FALSE(metrics::events_of(events, rank, "communication dp").empty());
   }
   EXPECT_FALSE(std::filesystem::exists(path("trace.json.rank1")));
+  const auto last_backward = std::ranges::find(events, "0B1", &metrics::Event::name);
+  ASSERT_NE(last_backward, events.end());
+  const std::vector<metrics::Field> expected = {{"step", std::int64_t{1}},
+                                                {"what", std::string("backward")},
+                                                {"segment", std::int64_t{0}},
+                                                {"micro", std::int64_t{1}}};
+  EXPECT_EQ(std::vector(last_backward->args.begin(), last_backward->args.begin() + 4), expected);
 }
 
 TEST_F(Binary, TellsBeforeTheFirstStepWhatItCannotWrite) {

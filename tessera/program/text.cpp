@@ -1,10 +1,22 @@
 #include "tessera/program/text.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "tessera/base/text.hpp"
 #include "tessera/program/words.hpp"
 
 namespace tessera::program {
 namespace {
+
+constexpr std::array<std::string_view, kNumWhats> kNames = {"forward",     "recompute",
+                                                            "backward",    "input half",
+                                                            "weight half", "gather",
+                                                            "reduce",      "step",
+                                                            "send",        "receive",
+                                                            "exchange",    "sum",
+                                                            "offload",     "fetch",
+                                                            "free"};  // in the order of What
 
 std::string cell_word(const Op& op) {
   const Cell cell = named_cell(op);
@@ -61,6 +73,34 @@ std::string word(const Op& op, const Tables& tables) {
   if (op.flags & kEndsSource) out += '!';
   if (op.part != 0) out += cat('/', op.part);
   return out;
+}
+
+std::string waited_words(const Sequence& sequence, const Op& op, const Tables& tables) {
+  std::string out;
+  for (const std::uint32_t wait : sequence.waits_of(op))
+    if (!(wait & kPreviousStep)) out += cat(out.empty() ? "" : " ", word(sequence.ops[wait], tables));
+  return out;
+}
+
+std::string_view name_of(What what) { return kNames[static_cast<std::size_t>(what)]; }
+
+std::optional<What> what_named(std::string_view name) {
+  const auto* found = std::ranges::find(kNames, name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<What>(found - kNames.begin());
+}
+
+std::string name_of(const Lane& lane, const Tables& tables) {
+  switch (lane.kind) {
+    case LaneKind::compute:
+      return "compute";
+    case LaneKind::copy:
+      return "copy";
+    case LaneKind::communication:
+      break;
+  }
+  return cat("communication ", tables.axis_sets[static_cast<std::size_t>(lane.axes)].name,
+             lane.direction ? " down" : "");
 }
 
 std::string words(const Sequence& sequence, const Tables& tables) {

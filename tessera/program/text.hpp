@@ -2,6 +2,7 @@
 // for transfers. Lossless for ops; the tables are handed to the parser, which takes axis names from them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,16 @@ std::string word(const Op& op, const Tables& tables);
 
 // The words of a sequence, separated by spaces.
 std::string words(const Sequence& sequence, const Tables& tables);
+
+// The words of the ops of the same step that the op waits for.
+std::string waited_words(const Sequence& sequence, const Op& op, const Tables& tables);
+
+// The kind of an op in words ("forward", "input half"), and back.
+std::string_view name_of(What what);
+std::optional<What> what_named(std::string_view name);
+
+// The lane in words: "compute", "copy", "communication dp", "communication dp down".
+std::string name_of(const Lane& lane, const Tables& tables);
 
 // All ops of all classes, a line each.
 std::string to_text(const Program& program);

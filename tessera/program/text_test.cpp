@@ -119,6 +119,26 @@ TEST(ProgramText, RefusesMoreWaitsThanAnOpCanCount) {
   }
 }
 
+TEST(ProgramText, KindsOfOpsHaveNamesThatReadBack) {
+  for (int i = 0; i < kNumWhats; ++i) {
+    const auto what = static_cast<What>(i);
+    EXPECT_EQ(what_named(name_of(what)), what);
+  }
+  EXPECT_EQ(name_of(What::backward_input), "input half");
+  EXPECT_EQ(name_of(What::free), "free");
+  EXPECT_EQ(what_named("forwards"), std::nullopt);
+}
+
+TEST(ProgramText, LanesAndWaitsAreSpoken) {
+  const Tables tables = two_axes();
+  const Program program = parse("class 0\n0: 1F0 @compute\n1: r1! @dp over dp wait 0,^1\n", tables);
+  const auto& sequence = program.classes[0];
+  EXPECT_EQ(name_of(sequence.ops[0].lane, tables), "compute");
+  EXPECT_EQ(name_of(sequence.ops[1].lane, tables), "communication dp");
+  EXPECT_EQ(name_of(communication(sequence.ops[1].along, 1), tables), "communication dp down");
+  EXPECT_EQ(waited_words(sequence, sequence.ops[1], tables), "1F0");
+}
+
 TEST(ProgramText, ErrorsNameTheLineAndWhatWasExpected) {
   const std::pair<const char*, const char*> table[] = {
       {"0: 1F0 @compute", "line 1: expected 'class 0'"},

@@ -7,23 +7,6 @@
 
 namespace tessera::train {
 
-namespace {
-
-std::string row_of(const program::Lane& lane, const program::Tables& tables) {
-  switch (lane.kind) {
-    case program::LaneKind::compute:
-      return "compute";
-    case program::LaneKind::copy:
-      return "copy";
-    case program::LaneKind::communication:
-      return cat("communication ", tables.axis_sets[static_cast<std::size_t>(lane.axes)].name,
-                 lane.direction ? " down" : "");
-  }
-  throw Bug("a lane outside its kinds");
-}
-
-}  // namespace
-
 Tracer::Tracer(const program::Program& program, std::int64_t rank, const std::string& path)
     : path_(path),
       program_(program),
@@ -36,12 +19,13 @@ void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
   if (path_.empty()) return;
   for (const auto& time : times) {
     const auto& op = sequence_.ops[time.op];
-    events_.push_back({program::word(op, program_.tables),
-                       rank_,
-                       row_of(op.lane, program_.tables),
-                       time.start_seconds,
-                       time.end_seconds - time.start_seconds,
-                       {{"step", step}}});
+    metrics::Record args = {{"step", step}, {"what", std::string(program::name_of(op.what))}};
+    if (op.what <= program::What::backward_weight) args.push_back({"segment", std::int64_t{op.item}});
+    if (op.micro != program::kOfStep) args.push_back({"micro", std::int64_t{op.micro}});
+    if (std::string waits = program::waited_words(sequence_, op, program_.tables); !waits.empty())
+      args.push_back({"waits", std::move(waits)});
+    events_.push_back({program::word(op, program_.tables), rank_, program::name_of(op.lane, program_.tables),
+                       time.start_seconds, time.end_seconds - time.start_seconds, std::move(args)});
   }
 }
 

@@ -1,4 +1,5 @@
-// When did each op run? Keeps the times of all steps on this rank and writes one trace of all ranks at the end.
+// When did each op run? Keeps the times of all steps on this rank and writes one trace of all ranks at the end. An event
+// says its step, what the op is, its segment and micro-batch if it has them, and which ops of the step it waited for.
 #pragma once
 
 #include <string>
