@@ -1,0 +1,95 @@
+#include "tessera/draw/palette.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::draw {
+namespace {
+
+using program::What;
+
+constexpr Colour kBlue{0x00, 0x72, 0xb2}, kOrange{0xe6, 0x9f, 0x00}, kYellow{0xf0, 0xe4, 0x42},
+    kGreen{0x00, 0x9e, 0x73}, kPurple{0xcc, 0x79, 0xa7}, kVermillion{0xd5, 0x5e, 0x00},
+    kSkyBlue{0x56, 0xb4, 0xe9}, kGrey{0x5a, 0x5a, 0x5a};
+constexpr Colour kDark{0x14, 0x14, 0x14}, kLight{0xff, 0xff, 0xff};
+
+// Compute and communication have rows of their own, so a colour may stand once for each.
+Colour base(What what) {
+  switch (what) {
+    case What::forward:
+    case What::send:
+      return kBlue;
+    case What::backward:
+    case What::receive:
+      return kOrange;
+    case What::backward_input:
+      return kYellow;
+    case What::backward_weight:
+    case What::gather:
+      return kGreen;
+    case What::recompute:
+    case What::exchange:
+    case What::offload:
+      return kPurple;
+    case What::reduce:
+      return kVermillion;
+    case What::fetch:
+      return kSkyBlue;
+    case What::step:
+    case What::sum:
+    case What::free:
+      return kGrey;
+  }
+  return kGrey;
+}
+
+std::uint8_t mixed(std::uint8_t from, std::uint8_t to, double share) {
+  return static_cast<std::uint8_t>(std::lround(from + (to - from) * share));
+}
+
+double linear(std::uint8_t channel) {
+  const double x = channel / 255.0;
+  return x <= 0.04045 ? x / 12.92 : std::pow((x + 0.055) / 1.055, 2.4);
+}
+
+}  // namespace
+
+int num_shades(What what) {
+  const bool of_step =
+      what == What::gather || what == What::reduce || what == What::step || what == What::sum;
+  return of_step ? 1 : kNumShades;
+}
+
+int shade_of(std::int32_t micro) { return micro < 0 ? 0 : micro % kNumShades; }
+
+Colour fill(What what, int shade) {
+  const Colour from = base(what);
+  // Blue grows darker, away from green; all others lighter.
+  const Colour to = from == kBlue ? Colour{} : kLight;
+  const double share = (from == kBlue ? 0.18 : 0.13) * (shade == 1 ? 2 : shade == 2 ? 1 : 0);
+  return {mixed(from.red, to.red, share), mixed(from.green, to.green, share),
+          mixed(from.blue, to.blue, share)};
+}
+
+Colour ink(Colour fill) { return contrast(fill, kLight) > contrast(fill, kDark) ? kLight : kDark; }
+
+std::string to_text(Colour colour) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out = "#";
+  for (const std::uint8_t channel : {colour.red, colour.green, colour.blue}) {
+    out += kDigits[channel / 16];
+    out += kDigits[channel % 16];
+  }
+  return out;
+}
+
+double luminance(Colour colour) {
+  return 0.2126 * linear(colour.red) + 0.7152 * linear(colour.green) + 0.0722 * linear(colour.blue);
+}
+
+double contrast(Colour a, Colour b) {
+  const auto [low, high] = std::minmax({luminance(a), luminance(b)});
+  return (high + 0.05) / (low + 0.05);
+}
+
+}  // namespace tessera::draw
