@@ -2,7 +2,14 @@
 
 #include <algorithm>
 
+#include "tessera/base/text.hpp"
+#include "tessera/program/words.hpp"
+
 namespace tessera::program {
+
+std::string word(const Task& task) {
+  return cat(task.stage, kWhatLetters[static_cast<std::size_t>(task.what)], task.micro);
+}
 
 Costs even_costs(std::uint32_t num_ranks, std::uint32_t num_virtual, const StageCost& of_rank,
                  double transfer) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "tessera/program/types.hpp"
@@ -16,6 +17,9 @@ struct Task {
   std::int32_t micro = 0;
   auto operator<=>(const Task&) const = default;
 };
+
+// 2F0: stage, letter and micro-batch, as in the text form of programs and in PyTorch's files.
+std::string word(const Task& task);
 
 // Stage s feeds stage s + 1; neighbours may lie on one rank (the turn of a V).
 struct Order {

@@ -14,14 +14,6 @@ constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
 
 bool makes_input_gradient(What what) { return what == What::backward || what == What::backward_input; }
 
-std::string word(const Task& task) {
-  const char letter = task.what == What::forward          ? 'F'
-                      : task.what == What::backward       ? 'B'
-                      : task.what == What::backward_input ? 'I'
-                                                          : 'W';
-  return cat(task.stage, letter, task.micro);
-}
-
 class OrderWalk {
  public:
   OrderWalk(const Order& order, const Costs& costs, const WalkOptions& options)
