@@ -1,4 +1,6 @@
 #include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
 #include <iostream>
 
 #include "tessera/base/clock.hpp"
@@ -39,6 +41,24 @@ void add_procs(CLI::App* command, Options& options, const char* about) {
   command->add_option("--procs", read, about)->expected(0, 1)->type_name("N");
 }
 
+// "1,1,0.5".
+std::vector<double> numbers(const char* option, const std::string& text, std::size_t least,
+                            std::size_t most) {
+  std::vector<double> out;
+  const char* at = text.c_str();
+  for (;;) {
+    char* end = nullptr;
+    const double x = std::strtod(at, &end);
+    if (end == at || !std::isfinite(x) || x < 0 || (*end != ',' && *end != 0)) break;
+    out.push_back(x);
+    if (*end == 0 && out.size() >= least && out.size() <= most) return out;
+    if (*end == 0) break;
+    at = end + 1;
+  }
+  throw UserError(cat(option, " ", text, ": wants ", least == most ? cat(least) : cat(least, " to ", most),
+                      " numbers of at least 0, with commas between them"));
+}
+
 CLI::App* add_simulate(CLI::App& app, Options& options) {
   SimulateOptions& simulate = options.simulate;
   auto* command =
@@ -50,12 +70,9 @@ CLI::App* add_simulate(CLI::App& app, Options& options) {
       ->check(CLI::Range(1, 64));
   command->add_option("--micro-batches", simulate.micro_batches, "of a step")->check(CLI::Range(1, 1 << 20));
   command
-      ->add_option(
-          "--costs", simulate.costs,
+      ->add_option_function<std::string>(
+          "--costs", [&](const std::string& text) { simulate.costs = numbers("--costs", text, 3, 4); },
           "of a micro-batch on a rank: forward, input half, weight half of the backward; of a transfer")
-      ->delimiter(',')
-      ->expected(3, 4)
-      ->check(CLI::NonNegativeNumber)
       ->type_name("F,I,W[,T]");
   command
       ->add_option("--memory-limit", simulate.memory_limit,
@@ -63,11 +80,9 @@ CLI::App* add_simulate(CLI::App& app, Options& options) {
       ->check(CLI::PositiveNumber)
       ->type_name("N");
   command
-      ->add_option("--rates", simulate.rates,
-                   "with a run file: TFLOP/s, GB/s of memory, GB/s of a link, microseconds of a message")
-      ->delimiter(',')
-      ->expected(4)
-      ->check(CLI::PositiveNumber)
+      ->add_option_function<std::string>(
+          "--rates", [&](const std::string& text) { simulate.rates = numbers("--rates", text, 4, 4); },
+          "with a run file: TFLOP/s, GB/s of memory, GB/s of a link, microseconds of a message")
       ->type_name("F,M,L,U");
   return command;
 }

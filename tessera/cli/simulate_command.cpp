@@ -15,7 +15,6 @@
 #include "tessera/simulate/report.hpp"
 #include "tessera/simulate/simulate.hpp"
 #include "tessera/spec/words.hpp"
-#include "tessera/tensor/peak.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -41,19 +40,13 @@ spec::Schedule schedule_of(const std::string& word) {
                       "."));
 }
 
-std::int64_t usual_virtual(spec::Schedule schedule) {
-  const bool is_single = schedule == spec::Schedule::gpipe || schedule == spec::Schedule::f1b1 ||
-                         schedule == spec::Schedule::zb_h1;
-  return is_single ? 1 : 2;
-}
-
 // A schedule by itself, on a bare chain of stages.
 Simulated bare_schedule(const SimulateOptions& options) {
   Simulated out;
   out.layout.schedule = schedule_of(options.schedule);
   out.layout.pp = options.stages;
-  out.layout.virtual_stages =
-      options.num_virtual > 0 ? options.num_virtual : usual_virtual(out.layout.schedule);
+  out.layout.virtual_stages = options.num_virtual;
+  out.layout.virtual_stages = out.layout.num_virtual();
   out.num_micro = options.micro_batches;
   const auto num_ranks = static_cast<std::uint32_t>(options.stages);
   const auto num_virtual = static_cast<std::uint32_t>(out.layout.virtual_stages);
@@ -85,29 +78,28 @@ Simulated bare_schedule(const SimulateOptions& options) {
 }
 
 simulate::Rates rates_of(const spec::Run& run, const std::vector<double>& given) {
-  if (!given.empty()) return {given[0] * 1e12, given[1] * 1e9, given[2] * 1e9, given[3] * 1e-6};
   simulate::Rates rates;
-  constexpr double kMeasureSeconds = 0.2;
-  rates.flops =
-      run.cluster.peak_tflops > 0
-          ? run.cluster.peak_tflops * 1e12
-          : tensor::measured_flops_per_second(
-                run.layout.precision == spec::Precision::bf16 ? at::kBFloat16 : at::kFloat, kMeasureSeconds);
-  return rates;
+  if (run.cluster.peak_tflops > 0) rates.flops = run.cluster.peak_tflops * 1e12;
+  if (given.empty()) return rates;
+  for (std::size_t i = 0; i < 3; ++i)
+    if (given[i] == 0) throw UserError("--rates: only the microseconds of a message may be 0");
+  return {given[0] * 1e12, given[1] * 1e9, given[2] * 1e9, given[3] * 1e-6};
 }
 
 Simulated run_of_file(const Options& options) {
   const spec::Run run = load_run(options);
   Simulated out;
   out.layout = run.layout;
+  out.layout.virtual_stages = run.layout.num_virtual();
   out.num_micro = run.num_micro_batches();
   out.is_in_seconds = true;
-  out.program = plan::compile(run);
+  out.program = plan::compile(run, &out.note);
   const program::Tables& tables = out.program.tables;
-  const simulate::Rates rates = rates_of(run, options.simulate.rates);
-  out.costs_text =
-      cat("by rates: ", fixed(rates.flops / 1e12, 3), " TFLOP/s, memory ", rates.memory_bytes / 1e9,
-          " GB/s, link ", rates.link_bytes / 1e9, " GB/s, message ", rates.link_seconds * 1e6, " us");
+  const auto& given = options.simulate.rates;
+  const simulate::Rates rates = rates_of(run, given);
+  out.costs_text = cat(given.empty() ? "by assumed rates: " : "by rates: ", fixed(rates.flops / 1e12, 3),
+                       " TFLOP/s, memory ", rates.memory_bytes / 1e9, " GB/s, link ", rates.link_bytes / 1e9,
+                       " GB/s, message ", rates.link_seconds * 1e6, " us");
   out.costs = simulate::costs_by(
       out.program, [&](std::uint32_t, const program::Op& op) { return simulate::cost(op, tables, rates); });
   return out;

@@ -36,8 +36,8 @@ TEST_F(Binary, RefusesWhatCannotBeSimulated) {
   const std::pair<const char*, const char*> cases[] = {
       {"simulate", "takes a run file, or --schedule"},
       {"simulate --schedule 1f1c", "did you mean 1f1b?"},
-      {"simulate --schedule 1f1b --costs 1,1", "--costs"},
-      {"simulate --schedule 1f1b --costs 1,1,-1", "--costs"},
+      {"simulate --schedule 1f1b --costs 1,1", "--costs 1,1: wants 3 to 4 numbers"},
+      {"simulate --schedule 1f1b --costs 1,1,-1", "--costs 1,1,-1"},
       {"simulate --schedule 1f1b --stages 4 --micro-batches 8 --memory-limit 3", "holds 4 activations"},
       {"simulate --schedule gpipe --stages 4096 --micro-batches 1000000", "too large to simulate"},
   };
@@ -46,6 +46,20 @@ TEST_F(Binary, RefusesWhatCannotBeSimulated) {
     EXPECT_EQ(outcome.code, 2) << command;
     EXPECT_NE(outcome.out.find(text), std::string::npos) << command << ": " << outcome.out;
   }
+}
+
+TEST_F(Binary, SimulatesARunFile) {
+  const std::string simulate = cat("simulate ", path("run.toml"), " --rates 0.1,5,1,50 ");
+  const auto replicas = tessera(simulate + "layout.dp_replicate=2 --json");
+  ASSERT_EQ(replicas.code, 0) << replicas.out;
+  EXPECT_GT(field(replicas.out, "step_seconds"), field(replicas.out, "makespan"));
+  EXPECT_GT(field(replicas.out, "makespan"), 0);
+  EXPECT_NE(replicas.out.find("\"ranks\": [2]"), std::string::npos) << replicas.out;
+  const auto pipeline = tessera(simulate + "layout.pp=2 layout.dp_replicate=2 --json");
+  ASSERT_EQ(pipeline.code, 0) << pipeline.out;
+  EXPECT_NE(pipeline.out.find("\"ranks\": [2, 2]"), std::string::npos) << pipeline.out;
+  EXPECT_GT(field(pipeline.out, "bubble"), 0.1);
+  EXPECT_NE(tessera(cat("simulate ", path("run.toml"))).out.find("TFLOP/s"), std::string::npos);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "tessera/plan/family.hpp"
 #include "tessera/plan/pieces.hpp"
 #include "tessera/plan/schedule.hpp"
-#include "tessera/plan/unit_costs.hpp"
+#include "tessera/simulate/rates.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -43,9 +43,9 @@ std::vector<std::uint32_t> deal(const std::vector<StageCost>& costs, std::uint32
 }
 
 std::vector<StageCost> unit_costs(const Blueprint& parts) {
-  std::vector<StageCost> out = {cost_of(parts.embedding)};
-  for (const program::Unit& block : parts.blocks) out.push_back(cost_of(block));
-  out.push_back(cost_of(parts.head));
+  std::vector<StageCost> out = {simulate::cost(parts.embedding, {})};
+  for (const program::Unit& block : parts.blocks) out.push_back(simulate::cost(block, {}));
+  out.push_back(simulate::cost(parts.head, {}));
   return out;
 }
 
@@ -75,7 +75,7 @@ Staged stage(const spec::Run& run) {
   }
   const std::int64_t hidden_bytes =
       layout.micro_batch * run.model.sequence * run.model.hidden * bytes_of(compute_dtype(layout.precision));
-  pipeline.costs.transfer = transfer_seconds(hidden_bytes);
+  pipeline.costs.transfer = simulate::transfer_seconds(static_cast<double>(hidden_bytes), {});
   Scheduled scheduled = schedule(
       layout.schedule, pipeline,
       layout.max_activations == 0 ? std::numeric_limits<std::int64_t>::max() : layout.max_activations);

@@ -13,8 +13,18 @@ using program::Cost;
 using program::kOfStep;
 using program::Op;
 using program::Piece;
+using program::StageCost;
 using program::Tables;
 using program::What;
+
+StageCost piece_cost(const Piece& piece, const Rates& rates) {
+  const double moves = static_cast<double>(piece.bytes_read + piece.bytes_written) / rates.memory_bytes;
+  const double backward = piece.backward_flops / rates.flops;
+  const bool has_weights = piece.work_bytes > 0;
+  return {.forward = piece.flops / rates.flops + moves,
+          .input = (has_weights ? backward / 2 : backward) + moves,
+          .weight = has_weights ? backward / 2 + moves : 0};
+}
 
 class Pricing {
  public:
@@ -24,13 +34,13 @@ class Pricing {
     switch (op.what) {
       case What::forward:
       case What::recompute:
-        return compute(op, 1, true, [](const Piece& piece) { return piece.flops; });
+        return compute(op, true, [](const StageCost& piece) { return piece.forward; });
       case What::backward:
-        return compute(op, 2, true, [](const Piece& piece) { return piece.backward_flops; });
+        return compute(op, true, [](const StageCost& piece) { return piece.input + piece.weight; });
       case What::backward_input:
-        return compute(op, 1, true, [](const Piece& piece) { return piece.backward_flops / 2; });
+        return compute(op, true, [](const StageCost& piece) { return piece.input; });
       case What::backward_weight:  // its products communicate with nobody
-        return compute(op, 1, false, [](const Piece& piece) { return piece.backward_flops / 2; });
+        return compute(op, false, [](const StageCost& piece) { return piece.weight; });
       case What::gather:
         return gather(op);
       case What::reduce:
@@ -90,7 +100,7 @@ class Pricing {
       case CollectiveKind::broadcast:
         break;
     }
-    return whole / rates_.link_bytes + rates_.link_seconds;
+    return transfer_seconds(whole, rates_);
   }
 
   Cost ring(std::int16_t along, double whole, CollectiveKind kind) const {
@@ -98,17 +108,14 @@ class Pricing {
     return {.phases = {{along, ring_seconds(n, whole, kind)}}, .bytes = static_cast<std::int64_t>(whole)};
   }
 
-  template <typename Flops>
-  Cost compute(const Op& op, double traffic, bool communicates, Flops flops) const {
+  template <typename Part>
+  Cost compute(const Op& op, bool communicates, Part part) const {
     const program::Segment& segment = tables_.segments[op.item];
     Cost out;
     for (std::uint32_t i = 0; i < segment.num_pieces; ++i) {
       const Piece& piece = tables_.units[segment.unit].pieces[segment.first_piece + i];
-      const double moved = traffic * static_cast<double>(piece.bytes_read + piece.bytes_written);
-      const double seconds = flops(piece) / rates_.flops + moved / rates_.memory_bytes;
-      out.bytes += static_cast<std::int64_t>(moved);
       if (out.phases.empty() || out.phases.back().axes >= 0) out.phases.push_back({});
-      out.phases.back().seconds += seconds;
+      out.phases.back().seconds += part(piece_cost(piece, rates_));
       if (!piece.collective || !communicates) continue;
       const double n = static_cast<double>(tables_.axes[piece.collective->axis].size);
       const double talks =
@@ -135,5 +142,20 @@ class Pricing {
 }  // namespace
 
 Cost cost(const Op& op, const Tables& tables, const Rates& rates) { return Pricing(tables, rates).of(op); }
+
+StageCost cost(const program::Unit& unit, const Rates& rates) {
+  StageCost out{0, 0, 0};
+  for (const Piece& piece : unit.pieces) {
+    const StageCost part = piece_cost(piece, rates);
+    out.forward += part.forward;
+    out.input += part.input;
+    out.weight += part.weight;
+  }
+  return out;
+}
+
+double transfer_seconds(double bytes, const Rates& rates) {
+  return bytes / rates.link_bytes + rates.link_seconds;
+}
 
 }  // namespace tessera::simulate

@@ -17,9 +17,13 @@ const Rates kRates{.flops = 100, .memory_bytes = 10, .link_bytes = 5, .link_seco
 
 program::Tables tables_of(std::int64_t dp) {
   program::Tables tables = program::example_tables({.dp = dp});
-  tables.units[1].pieces = {
-      {.name = "a", .flops = 50, .backward_flops = 150, .bytes_read = 10, .bytes_written = 20},
-      {.name = "b", .flops = 100, .backward_flops = 200}};
+  tables.units[1].pieces = {{.name = "a",
+                             .flops = 50,
+                             .backward_flops = 150,
+                             .bytes_read = 10,
+                             .bytes_written = 20,
+                             .work_bytes = 1},
+                            {.name = "b", .flops = 100, .backward_flops = 200}};
   tables.segments[1].num_pieces = 2;
   return tables;
 }
@@ -31,11 +35,12 @@ double seconds(const Op& op, std::int64_t dp = 2) {
 }
 
 TEST(Rates, ComputeIsFlopsAndTraffic) {
-  EXPECT_DOUBLE_EQ(seconds({.what = What::forward, .item = 1, .micro = 0}), 1.5 + 3);
-  EXPECT_DOUBLE_EQ(seconds({.what = What::backward, .item = 1, .micro = 0}), 3.5 + 6);
-  EXPECT_DOUBLE_EQ(seconds({.what = What::backward_input, .item = 1, .micro = 0}) +
-                       seconds({.what = What::backward_weight, .item = 1, .micro = 0}),
-                   3.5 + 6);
+  const auto compute = [](What what) { return seconds({.what = what, .item = 1, .micro = 0}); };
+  EXPECT_DOUBLE_EQ(compute(What::forward), 1.5 + 3);
+  EXPECT_DOUBLE_EQ(compute(What::backward_input), 0.75 + 3 + 2);  // piece b has no weights
+  EXPECT_DOUBLE_EQ(compute(What::backward_weight), 0.75 + 3);
+  EXPECT_DOUBLE_EQ(compute(What::backward), 3.5 + 6);
+  EXPECT_EQ(cost(tables_of(2).units[1], kRates), (program::StageCost{4.5, 5.75, 3.75}));
 }
 
 TEST(Rates, CollectivesAreRings) {
