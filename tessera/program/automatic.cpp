@@ -5,6 +5,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/program/greedy.hpp"
 #include "tessera/program/improve.hpp"
+#include "tessera/program/periodic.hpp"
 #include "tessera/program/walk_order.hpp"
 
 namespace tessera::program {
@@ -15,9 +16,17 @@ struct Places {
   std::vector<std::uint32_t> rank_of_stage;
 };
 
+// Every stage becomes `width` neighbours on one rank.
+std::vector<std::uint32_t> repeated(const std::vector<std::uint32_t>& ranks, std::uint32_t width) {
+  std::vector<std::uint32_t> out;
+  for (const std::uint32_t rank : ranks) out.insert(out.end(), width, rank);
+  return out;
+}
+
 std::vector<Places> all_places(const Pipeline& pipeline) {
   std::vector<Places> out = {{"looped", looped(pipeline.num_ranks, pipeline.num_virtual)}};
-  if (pipeline.num_virtual == 2) out.push_back({"V", vee(pipeline.num_ranks)});
+  if (pipeline.num_virtual % 2 == 0)
+    out.push_back({"V", repeated(vee(pipeline.num_ranks), pipeline.num_virtual / 2)});
   if (pipeline.num_virtual > 1) out.push_back({"blocked", blocked(pipeline.num_ranks, pipeline.num_virtual)});
   return out;
 }
@@ -91,6 +100,25 @@ void show_greedy_orders(const Pipeline& pipeline, Contest& contest) {
           }
 }
 
+// Repetitions drawn with the true costs, and with equal ones: the ways of several micro-batches then mesh without a rest,
+// and are delayed alike when the walk takes longer.
+void show_periodic_orders(const Pipeline& pipeline, Contest& contest) {
+  Pipeline equal = pipeline;
+  equal.costs = even_costs(pipeline.num_ranks, pipeline.num_virtual, {1, 1, 1});
+  constexpr double kStretches[] = {1, 1.5, 2}, kBeats[] = {1, 1.25, 1.5};
+  for (const Places& places : all_places(pipeline))
+    for (const bool is_equal : {true, false})
+      for (const double forward : kStretches)
+        for (const double input : kStretches)
+          for (const double beat : kBeats) {
+            const Order order =
+                periodic(is_equal ? equal : pipeline, places.rank_of_stage, {forward, input, beat});
+            for (const double patience : {0.5, 1.0})
+              if (auto full = with_weights_in_gaps(pipeline, order, contest.limit(), patience))
+                contest.show(cat("periodic, ", places.name), std::move(*full));
+          }
+}
+
 // The most promising orders, one per name, each given an equal share of the effort.
 void show_improved_orders(const Pipeline& pipeline, Contest& contest, double good_enough) {
   constexpr std::size_t kNumStarts = 4;
@@ -135,6 +163,7 @@ Found automatic(const Pipeline& pipeline, const Limits& limits) {
         if (auto order = with_weights_in_gaps(pipeline, found.order, contest.limit(), patience))
           contest.show(found.winner + ", weight halves by cost", std::move(*order));
   if (!is_done()) show_greedy_orders(pipeline, contest);
+  if (!is_done()) show_periodic_orders(pipeline, contest);
   CHECK(!contest.is_empty(), "no order within a limit that one micro-batch at a time meets");
   if (!is_done()) show_improved_orders(pipeline, contest, good_enough);
   return std::move(contest.ranking().front());

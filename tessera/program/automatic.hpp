@@ -13,7 +13,7 @@ struct Limits {
   std::int64_t activations =
       std::numeric_limits<std::int64_t>::max();  // of a stage, held on any rank at a time
   std::int64_t tasks =
-      12'000'000;  // walked while searching: the effort, counted, so that the answer is always the same
+      25'000'000;  // walked while searching: the effort, counted, so that the answer is always the same
 };
 
 struct Found {

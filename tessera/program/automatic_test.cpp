@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/dice.hpp"
 #include "tessera/program/greedy.hpp"
 #include "tessera/program/improve.hpp"
 #include "tessera/program/walk_order.hpp"
@@ -40,45 +38,11 @@ TEST(Automatic, TakesTheSimplestOfTheFastest) {
   EXPECT_EQ(automatic(even_pipeline(1, 1, 3, {1, 1, 1})).winner, "1f1b");
 }
 
-// Every stage its own cost; a pipeline, a limit on what is held, and what they were drawn with.
-struct Draw {
-  Pipeline pipeline;
-  std::int64_t limit;
-};
-
-Draw draw(Dice& dice) {
-  Draw out{{1 + dice.below(6), 1 + dice.below(4), static_cast<std::int32_t>(1 + dice.below(12)), {}}, 0};
-  const auto seconds = [&](std::uint32_t most) { return 0.05 + 0.01 * dice.below(most); };
-  const StageCost even{seconds(200), seconds(200), seconds(200)};
-  const bool is_uneven = dice.below(2) == 0;
-  for (std::uint32_t stage = 0; stage < out.pipeline.num_stages(); ++stage)
-    out.pipeline.costs.stages.push_back(is_uneven ? StageCost{seconds(200), seconds(200), seconds(200)}
-                                                  : even);
-  if (dice.below(2) == 0) out.pipeline.costs.transfer = seconds(30);
-  out.limit = out.pipeline.num_virtual + dice.below(2 * out.pipeline.num_stages() + 1);
-  return out;
-}
-
-TEST(Automatic, IsNeverWorseThanAFixedScheduleThatHoldsNoMore) {
-  constexpr std::uint64_t kSeed = 7;
-  Dice dice(kSeed, "automatic");
-  int num_better = 0;
-  for (int round = 0; round < 500; ++round) {
-    const auto [pipeline, limit] = draw(dice);
-    const std::string what = cat("seed ", kSeed, ", round ", round, ", P", pipeline.num_ranks, " v",
-                                 pipeline.num_virtual, " M", pipeline.num_micro, ", limit ", limit);
-    const Found found = automatic(pipeline, {.activations = limit, .tasks = 200'000});
-    const Walk walked = walk(found.order, pipeline.costs);
-    ASSERT_EQ(walked.stuck, "") << what;
-    ASSERT_EQ(walked.makespan, found.makespan) << what;
-    ASSERT_LE(peak(found.order), limit) << what;
-    double best_fixed = std::numeric_limits<double>::infinity();
-    for (const Found& fixed : fixed_candidates(pipeline))
-      if (peak(fixed.order) <= limit) best_fixed = std::min(best_fixed, fixed.makespan);
-    ASSERT_LE(found.makespan, best_fixed) << what << ": " << found.winner;
-    if (std::isfinite(best_fixed) && found.makespan < 0.999 * best_fixed) ++num_better;
-  }
-  EXPECT_GE(num_better, 200);  // or the search would be of no use
+TEST(Automatic, HoldsAThirdOfZbVForATenthMoreTime) {
+  const Pipeline pipeline = even_pipeline(16, 2, 64, {1, 1, 1});
+  const Found found = automatic(pipeline, {.activations = 12, .tasks = 1'000'000});
+  EXPECT_LE(found.makespan, 221.5) << found.winner;  // zb-v: 199.5 holding 32
+  EXPECT_LE(peak(found.order), 12);
 }
 
 TEST(Automatic, SchedulesWithFewerStagesPerRankRunNeighboursAsOne) {
