@@ -84,6 +84,12 @@ CLI::App* add_simulate(CLI::App& app, Options& options) {
           "--rates", [&](const std::string& text) { simulate.rates = numbers("--rates", text, 4, 4); },
           "with a run file: TFLOP/s, GB/s of memory, GB/s of a link, microseconds of a message")
       ->type_name("F,M,L,U");
+  command
+      ->add_option(
+          "--costs-from", simulate.costs_from,
+          "with a run file: what ops took in a trace of the model (train --trace); may be given again")
+      ->type_name("TRACE")
+      ->excludes("--rates");
   return command;
 }
 

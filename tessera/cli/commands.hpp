@@ -29,7 +29,8 @@ struct SimulateOptions {
   int micro_batches = 8;
   std::vector<double> costs = {1, 1, 1};  // forward, input half, weight half of a rank; a transfer
   std::int64_t memory_limit = 0;          // activations of a stage that a rank may hold; 0: no limit
-  std::vector<double> rates;  // TFLOP/s, GB/s of memory, GB/s of a link, microseconds of a message
+  std::vector<double> rates;            // TFLOP/s, GB/s of memory, GB/s of a link, microseconds of a message
+  std::vector<std::string> costs_from;  // traces; none: by rates
 };
 
 struct Options {

@@ -15,6 +15,7 @@
 #include "tessera/simulate/report.hpp"
 #include "tessera/simulate/simulate.hpp"
 #include "tessera/spec/words.hpp"
+#include "tessera/train/traced_ops.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -95,6 +96,13 @@ Simulated run_of_file(const Options& options) {
   out.is_in_seconds = true;
   out.program = plan::compile(run, &out.note);
   const program::Tables& tables = out.program.tables;
+  if (const auto& traces = options.simulate.costs_from; !traces.empty()) {
+    const simulate::Profile profile = train::read_profile(traces);
+    out.costs_text = cat("measured, from ", join(traces, ", "));
+    out.costs = simulate::costs_by(
+        out.program, [&](std::uint32_t, const program::Op& op) { return profile.cost(op, tables); });
+    return out;
+  }
   const auto& given = options.simulate.rates;
   const simulate::Rates rates = rates_of(run, given);
   out.costs_text = cat(given.empty() ? "by assumed rates: " : "by rates: ", fixed(rates.flops / 1e12, 3),

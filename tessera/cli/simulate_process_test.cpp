@@ -62,5 +62,23 @@ TEST_F(Binary, SimulatesARunFile) {
   EXPECT_NE(tessera(cat("simulate ", path("run.toml"))).out.find("TFLOP/s"), std::string::npos);
 }
 
+TEST_F(Binary, PricesOpsByWhatTheyTookInATrace) {
+  const std::string layout = cat(path("run.toml"), " layout.pp=2 layout.schedule=zb-h1 "),
+                    trace = path("trace.json");
+  const auto run = tessera(cat("train ", layout, "--json --trace ", trace, " --out ", path("out")));
+  ASSERT_EQ(run.code, 0) << run.out;
+  const auto simulated = tessera(cat("simulate ", layout, "--json --costs-from ", trace));
+  ASSERT_EQ(simulated.code, 0) << simulated.out;
+  const double ratio = field(simulated.out, "step_seconds") / field(run.out, "step_seconds");
+  EXPECT_GT(ratio, 0.2);
+  EXPECT_LT(ratio, 3);
+  // Whole backwards are the sum of halves; gradients between replicas were not in that run.
+  EXPECT_EQ(tessera(cat("simulate ", path("run.toml"), " layout.pp=2 --costs-from ", trace)).code, 0);
+  const auto refused =
+      tessera(cat("simulate ", path("run.toml"), " layout.dp_replicate=2 --costs-from ", trace));
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_NE(refused.out.find("in which 2 rank(s) do it"), std::string::npos) << refused.out;
+}
+
 }  // namespace
 }  // namespace tessera::cli

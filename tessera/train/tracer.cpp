@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/program/text.hpp"
+#include "tessera/simulate/profile.hpp"
 
 namespace tessera::train {
 
@@ -22,6 +23,9 @@ void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
     metrics::Record args = {{"step", step}, {"what", std::string(program::name_of(op.what))}};
     if (op.what <= program::What::backward_weight) args.push_back({"segment", std::int64_t{op.item}});
     if (op.micro != program::kOfStep) args.push_back({"micro", std::int64_t{op.micro}});
+    if (const auto bytes = simulate::op_size(op, program_.tables)) args.push_back({"bytes", bytes});
+    if (const auto ranks = simulate::kind_of(op, program_.tables).ranks; ranks > 1)
+      args.push_back({"ranks", ranks});
     if (std::string waits = program::waited_words(sequence_, op, program_.tables); !waits.empty())
       args.push_back({"waits", std::move(waits)});
     events_.push_back({program::word(op, program_.tables), rank_, program::name_of(op.lane, program_.tables),

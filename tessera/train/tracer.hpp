@@ -1,5 +1,6 @@
 // When did each op run? Keeps the times of all steps on this rank and writes one trace of all ranks at the end. An event
-// says its step, what the op is, its segment and micro-batch if it has them, and which ops of the step it waited for.
+// says its step, what the op is, its segment and micro-batch if it has them, the bytes that its time grows with, how many
+// ranks meet in it, and which ops of the step it waited for.
 #pragma once
 
 #include <string>
