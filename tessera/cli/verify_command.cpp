@@ -21,7 +21,8 @@ metrics::Record to_record(const train::Verification& v) {
   return {{"passed", v.passed()},     {"worst_relative_error", v.worst_relative_error},
           {"tolerance", v.tolerance}, {"replicas_bit_equal", v.replicas_equal},
           {"ranks", v.num_ranks},     {"micro_batches", v.num_micro},
-          {"shrunk", v.shrunk},       {"tensors", tensors}};
+          {"schedule", v.schedule},   {"shrunk", v.shrunk},
+          {"tensors", tensors}};
 }
 
 }  // namespace

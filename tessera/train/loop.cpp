@@ -19,14 +19,16 @@ namespace {
 
 constexpr double kPeakSeconds = 0.1;  // spent on measuring the peak, once
 
-metrics::RunTitle title_of(const spec::Run& run, const program::Tables& tables, const LoopOptions& options) {
+metrics::RunTitle title_of(const spec::Run& run, const Session& session, const LoopOptions& options) {
   const auto& layout = run.layout;
+  const auto& tables = session.program().tables;
+  const std::string stages = layout.pp == 1 ? "" : cat("pp ", layout.pp, " ", session.schedule(), ", ");
   const std::string precision = spec::word(layout.precision);
   return {.name = options.name,
-          .about =
-              cat(count_text(static_cast<double>(plan::num_parameters(tables))), " parameters, ", precision,
-                  ", ", layout.ranks(), layout.ranks() == 1 ? " rank" : " ranks", " (dp ", layout.dp(), "), ",
-                  tables.num_micro, " x ", layout.micro_batch, " x ", run.model.sequence, " tokens a rank"),
+          .about = cat(count_text(static_cast<double>(plan::num_parameters(tables))), " parameters, ",
+                       precision, ", ", layout.ranks(), layout.ranks() == 1 ? " rank" : " ranks", " (",
+                       stages, "dp ", layout.dp(), "), ", tables.num_micro, " x ", layout.micro_batch, " x ",
+                       run.model.sequence, " tokens a rank"),
           .place = options.folder,
           .peak_source = run.cluster.peak_tflops > 0 ? "cluster.peak_tflops"
                                                      : cat("measured, ", precision, " matrix product"),
@@ -149,7 +151,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     outputs.emplace(metrics::OutputOptions{.folder = options.folder,
                                            .lines = options.lines,
                                            .prometheus_port = options.prometheus_port,
-                                           .title = title_of(run, tables, options)});
+                                           .title = title_of(run, session, options)});
   FactsOfSteps facts(run, session.program(), options);
   facts.set_peak(run.cluster.peak_tflops * 1e12 * ranks);
 

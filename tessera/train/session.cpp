@@ -11,6 +11,7 @@
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/holdings.hpp"
 #include "tessera/program/ranks.hpp"
+#include "tessera/spec/words.hpp"
 
 namespace tessera::train {
 
@@ -77,7 +78,7 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
                  const Variation& variation, ActivityLog* log, Laps* laps)
     : run_(run),
       log_(log),
-      program_(variation.program ? *variation.program : plan::compile(run)),
+      program_(variation.program ? *variation.program : plan::compile(run, &note_)),
       source_(std::move(source)),
       device_(communicator.device()),
       groups_(make_groups(communicator, program_.tables, log, laps)),
@@ -143,6 +144,12 @@ std::vector<std::size_t> spanning_sets(const program::Tables& tables) {
 }
 
 }  // namespace
+
+std::string Session::schedule() const {
+  const std::string name =
+      run_.layout.schedule_file.empty() ? spec::word(run_.layout.schedule) : run_.layout.schedule_file;
+  return note_.empty() ? name : cat(name, " (", note_, ")");
+}
 
 void Session::meet() const {
   for (const std::size_t set : spanning_sets(program_.tables)) groups_[set].barrier();

@@ -47,6 +47,8 @@ class Session {
   engine::StepReport step();
 
   const program::Program& program() const { return program_; }
+  // Its order of micro-batches in words: the one asked for, and what became of it.
+  std::string schedule() const;
   at::Device device() const { return device_; }
   // Those that this rank holds.
   std::span<shard::FlatBucket> buckets() { return buckets_; }
@@ -71,6 +73,7 @@ class Session {
 
   spec::Run run_;
   ActivityLog* log_;
+  std::string note_;  // of the compiler
   program::Program program_;
   Source source_;
   at::Device device_;

@@ -219,6 +219,7 @@ Verification verify(const spec::Run& run, const collective::Communicator& commun
   collect(found, session, communicator.rank());
   out.num_ranks = communicator.size();
   out.num_micro = session.program().tables.num_micro;
+  if (small.layout.pp > 1) out.schedule = session.schedule();
   out.replicas_equal = replicas_equal(session);
   if (communicator.rank() != 0) return out;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
@@ -262,9 +263,10 @@ std::string to_text(const Verification& verification) {
   }
   return cat(verification.shrunk.empty() ? "" : cat("made smaller to verify: ", verification.shrunk, "\n"),
              table(numbers), "\n", table(tensors), "\n", verification.num_ranks, " rank(s), ",
-             verification.num_micro, " micro-batch(es), fp64, against one device: worst relative error ",
-             scientific(verification.worst_relative_error), " (allowed ",
-             scientific(verification.tolerance, 0), "), replicas ",
+             verification.num_micro, " micro-batch(es), ",
+             verification.schedule.empty() ? "" : verification.schedule + ", ",
+             "fp64, against one device: worst relative error ", scientific(verification.worst_relative_error),
+             " (allowed ", scientific(verification.tolerance, 0), "), replicas ",
              verification.replicas_equal ? "bit-equal" : "DIFFER", ": ",
              verification.passed() ? "equal" : "NOT EQUAL", "\n");
 }

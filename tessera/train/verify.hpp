@@ -23,7 +23,8 @@ struct Verification {
   bool replicas_equal = true;
   double tolerance = 1e-10;
   std::int64_t num_ranks = 1, num_micro = 1;
-  std::string shrunk;  // how the model was made smaller; empty: it wasn't
+  std::string schedule;  // of the pipeline, if there is one
+  std::string shrunk;    // how the model was made smaller; empty: it wasn't
   bool passed() const { return worst_relative_error <= tolerance && replicas_equal; }
 };
 
