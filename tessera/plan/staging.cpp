@@ -1,13 +1,18 @@
 #include "tessera/plan/staging.hpp"
 
 #include <charconv>
+#include <filesystem>
+#include <limits>
 #include <numeric>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/file_text.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/plan/family.hpp"
 #include "tessera/plan/pieces.hpp"
 #include "tessera/plan/schedule.hpp"
+#include "tessera/program/deal.hpp"
+#include "tessera/program/order_csv.hpp"
 #include "tessera/simulate/rates.hpp"
 
 namespace tessera::plan {
@@ -36,17 +41,41 @@ std::vector<std::uint32_t> listed_stages(const std::string& text, std::size_t nu
   return out;
 }
 
-std::vector<std::uint32_t> deal(const std::vector<StageCost>& costs, std::uint32_t num_stages) {
-  std::vector<std::uint32_t> out(num_stages, static_cast<std::uint32_t>(costs.size() / num_stages));
-  for (std::size_t i = 0; i < costs.size() % num_stages; ++i) ++out[i];
-  return out;
-}
-
 std::vector<StageCost> unit_costs(const Blueprint& parts) {
   std::vector<StageCost> out = {simulate::cost(parts.embedding, {})};
   for (const program::Unit& block : parts.blocks) out.push_back(simulate::cost(block, {}));
   out.push_back(simulate::cost(parts.head, {}));
   return out;
+}
+
+// Where the schedule will put the stages; `auto` may put them elsewhere.
+std::vector<std::uint32_t> placement(const spec::Layout& layout) {
+  const auto num_ranks = static_cast<std::uint32_t>(layout.pp);
+  const bool is_v = layout.schedule == spec::Schedule::zb_v || layout.schedule == spec::Schedule::dualpipe_v;
+  return is_v ? program::vee(num_ranks)
+              : program::looped(num_ranks, static_cast<std::uint32_t>(layout.num_virtual()));
+}
+
+std::vector<std::uint32_t> dealt(const spec::Layout& layout, const std::vector<StageCost>& costs,
+                                 const std::vector<std::uint32_t>& rank_of_stage) {
+  if (!layout.stages.empty()) return listed_stages(layout.stages, rank_of_stage.size(), costs.size());
+  std::vector<double> seconds;
+  for (const StageCost& cost : costs) seconds.push_back(cost.forward + cost.input + cost.weight);
+  return program::deal(seconds, rank_of_stage);
+}
+
+program::Order order_of_file(const spec::Run& run) {
+  const std::string& path = run.layout.schedule_file;
+  if (!std::filesystem::exists(path))
+    throw UserError(cat("layout.schedule_file = \"", path, "\" does not exist"));
+  program::Order order = program::parse_order_csv(file_text(path));
+  if (static_cast<std::int64_t>(order.ranks.size()) != run.layout.pp ||
+      order.num_micro != run.num_micro_batches())
+    throw UserError(
+        cat(path, " has ", order.ranks.size(), " ranks and ", order.num_micro,
+            " micro-batches, the run layout.pp = ", run.layout.pp, " and ", run.num_micro_batches(),
+            " micro-batches (training.global_batch / (dp * layout.micro_batch)). Make them equal."));
+  return order;
 }
 
 }  // namespace
@@ -57,10 +86,13 @@ Staged stage(const spec::Run& run) {
   program::Pipeline pipeline{static_cast<std::uint32_t>(layout.pp),
                              static_cast<std::uint32_t>(layout.num_virtual()),
                              static_cast<std::int32_t>(run.num_micro_batches())};
-  const auto counts = layout.stages.empty()
-                          ? deal(costs, pipeline.num_stages())
-                          : listed_stages(layout.stages, pipeline.num_stages(), costs.size());
   Staged out;
+  if (!layout.schedule_file.empty()) {
+    out.order = order_of_file(run);
+    pipeline.num_virtual = static_cast<std::uint32_t>(out.order.rank_of_stage.size()) / pipeline.num_ranks;
+  }
+  const auto counts =
+      dealt(layout, costs, out.order.rank_of_stage.empty() ? placement(layout) : out.order.rank_of_stage);
   auto& first = out.staging.first_segment;
   first = {0};
   for (const std::uint32_t count : counts) {
@@ -76,11 +108,13 @@ Staged stage(const spec::Run& run) {
   const std::int64_t hidden_bytes =
       layout.micro_batch * run.model.sequence * run.model.hidden * bytes_of(compute_dtype(layout.precision));
   pipeline.costs.transfer = simulate::transfer_seconds(static_cast<double>(hidden_bytes), {});
-  Scheduled scheduled = schedule(
-      layout.schedule, pipeline,
-      layout.max_activations == 0 ? std::numeric_limits<std::int64_t>::max() : layout.max_activations);
-  out.order = std::move(scheduled.order);
-  out.note = std::move(scheduled.note);
+  if (out.order.ranks.empty()) {
+    Scheduled scheduled = schedule(
+        layout.schedule, pipeline,
+        layout.max_activations == 0 ? std::numeric_limits<std::int64_t>::max() : layout.max_activations);
+    out.order = std::move(scheduled.order);
+    out.note = std::move(scheduled.note);
+  }
   out.staging.costs = pipeline.costs;
   for (std::size_t s = 0; s < counts.size(); ++s)
     out.rank_of_unit.insert(out.rank_of_unit.end(), counts[s], out.order.rank_of_stage[s]);

@@ -45,6 +45,7 @@ std::vector<Problem> check(const Program& program, const CheckOptions& options) 
     check_order(program, c, touches, out);
     if (options.budget_bytes > 0) check_budget(program, c, options.budget_bytes, out);
   }
+  check_sum_order(program, out);
   check_compute(program, out);
   check_meetings(program, out);
   return out;

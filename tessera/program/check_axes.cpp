@@ -101,4 +101,52 @@ void check_axes(const Program& program, std::uint32_t rank_class, std::vector<Pr
   AxisCheck(program, rank_class, out).run();
 }
 
+namespace {
+
+struct Sum {
+  std::uint32_t op = 0;
+  std::int16_t along = -1;
+};
+using Sums = std::vector<Sum>;  // of one number, in issue order
+
+// The first of mine over a set that comes earlier in theirs than what I have summed over before.
+const Sum* out_of_order(const Sums& mine, const Sums& theirs) {
+  std::ptrdiff_t last = 0;
+  for (const Sum& sum : mine) {
+    const auto place = std::ranges::find(theirs, sum.along, &Sum::along) - theirs.begin();
+    if (place == std::ssize(theirs)) continue;
+    if (place < last) return &sum;
+    last = place;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void check_sum_order(const Program& program, std::vector<Problem>& out) {
+  const auto& numbers = program.tables.numbers;
+  std::vector<std::vector<std::pair<std::uint32_t, Sums>>> known(
+      numbers.size());  // distinct orders, each with a class
+  for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+    const Sequence& sequence = program.classes[c];
+    std::vector<Sums> mine(numbers.size());
+    for (std::uint32_t at = 0; at < sequence.ops.size(); ++at)
+      if (sequence.ops[at].what == What::sum)
+        mine[sequence.ops[at].item].push_back({at, sequence.ops[at].along});
+    for (std::size_t number = 0; number < numbers.size(); ++number) {
+      const auto is_like_mine = [&](const auto& other) {
+        return std::ranges::equal(other.second, mine[number], {}, &Sum::along, &Sum::along);
+      };
+      if (std::ranges::any_of(known[number], is_like_mine)) continue;
+      for (const auto& [other, theirs] : known[number])
+        if (const Sum* sum = out_of_order(mine[number], theirs))
+          out.push_back(
+              {c, sum->op,
+               cat(named(sequence, sum->op, program.tables), " sums over other axes before than in class ",
+                   other, ": ranks that meet in it would add parts to sums")});
+      known[number].emplace_back(c, std::move(mine[number]));
+    }
+  }
+}
+
 }  // namespace tessera::program

@@ -22,7 +22,9 @@ void check_cells(const Program& program, std::uint32_t rank_class, const Touches
 // Two ops on different lanes that touch one cell are ordered by waits.
 void check_order(const Program& program, std::uint32_t rank_class, const Touches& touches,
                  std::vector<Problem>& out);
-// Ranks that communicate while they compute do so in one order.
+// A sum over several axis sets goes on from the one before, so classes that share sets sum over them in one order.
+void check_sum_order(const Program& program, std::vector<Problem>& out);
+// Along the stages every segment is computed once; ranks that communicate while they compute do so in one order.
 void check_compute(const Program& program, std::vector<Problem>& out);
 // All ranks of a class meet ranks of the same classes.
 void check_symmetry(const Program& program, std::vector<Problem>& out);

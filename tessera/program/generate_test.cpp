@@ -144,6 +144,16 @@ TEST(Pipeline, EverySegmentIsComputedOnceAlongTheStages) {
   EXPECT_THAT(to_text(check(twice), 100), HasSubstr("segment 2 is computed by nobody"));
 }
 
+TEST(Pipeline, AllStagesSumANumberOverTheAxesInOneOrder) {
+  Program program = example_pipeline({.dp = 2}, one_forward_one_backward(), {2, 1});
+  auto& ops = program.classes[1].ops;
+  const auto first =
+      std::ranges::find_if(ops, [&](const Op& op) { return word(op, program.tables) == "+norm"; });
+  std::swap(*first, *(first + 1));
+  build_waits(program.classes[1], program.tables);
+  EXPECT_THAT(to_text(check(program)), HasSubstr("(+norm) sums over other axes before than in class 0"));
+}
+
 TEST(Pipeline, AnOrderThatGetsStuckIsRefusedInWords) {
   Order order = one_forward_one_backward();
   std::swap(order.ranks[1][0], order.ranks[1][1]);
