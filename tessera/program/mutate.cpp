@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <optional>
 
 #include "tessera/base/error.hpp"
@@ -80,7 +81,11 @@ bool is_checked_alone(const Op& op) { return op.what != What::exchange; }
 
 std::optional<IllegalEdit> drop(const Program& program, std::uint32_t c, Dice& dice) {
   Editor edit(program, c);
-  const auto at = edit.pick(dice, [&](std::uint32_t i) { return is_checked_alone(edit.ops()[i]); });
+  // A number that no other op of these ranks touches (tokens, far from the loss) would not be missed.
+  const auto at = edit.pick(dice, [&](std::uint32_t i) {
+    return is_checked_alone(edit.ops()[i]) &&
+           (edit.ops()[i].what != What::sum || edit.neighbours(i).size() > 1);
+  });
   if (!at) return std::nullopt;
   const std::string what = cat("dropped ", edit.text(*at));
   auto blamed = edit.neighbours(*at);
@@ -189,8 +194,9 @@ std::optional<IllegalEdit> loss_early(const Program& program, std::uint32_t c, D
   });
   if (!at) return std::nullopt;
   const Cell loss{CellKind::number, edit.ops()[*at].item, kOfStep};
-  std::uint32_t last = *at - 1;
-  while (last > 0 && !edit.adds(last, loss)) --last;
+  std::uint32_t last = *at;
+  while (last > 0 && !(edit.ops()[last].what == What::forward && edit.adds(last, loss))) --last;
+  if (edit.ops()[last].what != What::forward) return std::nullopt;  // these ranks have no loss
   const std::string sum = edit.text(*at), forward = edit.text(last);
   edit.move_before(*at, last);
   return edit.done(cat("moved ", sum, " before ", forward), {sum, forward});
@@ -254,9 +260,64 @@ std::optional<IllegalEdit> other_axes(const Program& program, std::uint32_t c, D
                    {edit.text(*at)});
 }
 
-constexpr Edit kEdits[] = {drop,         repeat,     swap_dependent, remove_wait, wrong_micro,
-                           reduce_early, step_early, free_early,     loss_early,  keep_source,
-                           step_other,   other_lane, other_axes};
+bool is_transfer(const Op& op) { return op.what == What::send || op.what == What::receive; }
+
+// The transfer as it is called on either side.
+std::vector<std::string> both_sides(const Editor& edit, std::uint32_t at) {
+  Op op = edit.ops()[at];
+  op.flags &= kCellKindMask;
+  std::vector<std::string> out = {edit.text(at)};
+  for (const What what : {What::send, What::receive}) {
+    op.what = what;
+    out.push_back(word(op, edit.tables()));
+    op.flags |= kEndsSource;
+    out.push_back(word(op, edit.tables()));
+    op.flags &= kCellKindMask;
+  }
+  return out;
+}
+
+std::optional<IllegalEdit> wrong_hop(const Program& program, std::uint32_t c, Dice& dice) {
+  Editor edit(program, c);
+  const auto at = edit.pick(dice, [&](std::uint32_t i) { return is_transfer(edit.ops()[i]); });
+  if (!at) return std::nullopt;
+  ++edit.sequence().ops[*at].hop;
+  return edit.done(cat("led ", edit.text(*at), " one rank further"), both_sides(edit, *at));
+}
+
+// Two transfers on one channel change places on one side only.
+std::optional<IllegalEdit> swap_transfers(const Program& program, std::uint32_t c, Dice& dice) {
+  Editor edit(program, c);
+  const auto at = edit.pick(dice, [&](std::uint32_t i) { return is_transfer(edit.ops()[i]); });
+  if (!at) return std::nullopt;
+  const Op op = edit.ops()[*at];
+  const auto other = edit.pick(dice, [&](std::uint32_t i) {
+    const Op& o = edit.ops()[i];
+    return i != *at && o.what == op.what && o.along == op.along && o.hop == op.hop;
+  });
+  if (!other) return std::nullopt;
+  std::vector<std::string> blamed = both_sides(edit, *at);
+  std::ranges::copy(both_sides(edit, *other), std::back_inserter(blamed));
+  std::ranges::copy(edit.neighbours(*at), std::back_inserter(blamed));
+  std::ranges::copy(edit.neighbours(*other), std::back_inserter(blamed));
+  std::swap(edit.sequence().ops[*at], edit.sequence().ops[*other]);
+  return edit.done(cat("swapped ", edit.text(*at), " and ", edit.text(*other)), std::move(blamed));
+}
+
+std::optional<IllegalEdit> other_channel(const Program& program, std::uint32_t c, Dice& dice) {
+  Editor edit(program, c);
+  const auto at = edit.pick(dice, [&](std::uint32_t i) { return is_transfer(edit.ops()[i]); });
+  if (!at) return std::nullopt;
+  Op& op = edit.sequence().ops[*at];
+  const auto num_sets = static_cast<std::int16_t>(edit.tables().axis_sets.size());
+  op.along = static_cast<std::int16_t>((op.along + 1 + dice.below(num_sets - 1u)) % num_sets);
+  return edit.done(cat("turned ", edit.text(*at), " to ", edit.tables().axis_sets[op.along].name),
+                   both_sides(edit, *at));
+}
+
+constexpr Edit kEdits[] = {drop,       repeat,     swap_dependent, remove_wait,  wrong_micro, reduce_early,
+                           step_early, free_early, loss_early,     keep_source,  step_other,  other_lane,
+                           other_axes, wrong_hop,  swap_transfers, other_channel};
 
 }  // namespace
 

@@ -20,8 +20,8 @@ struct IllegalEdit {
   std::vector<std::string> blamed;  // words of ops: a right checker names at least one
 };
 
-// A program that breaks exactly one promise: an op dropped, doubled, moved, changed or run over other axes, or a needed wait
-// removed.
+// A program that breaks exactly one promise: an op dropped, doubled, moved, changed or run over other axes, a needed wait
+// removed, or a transfer led elsewhere or swapped with another on one side.
 IllegalEdit illegal_edit(const Program& program, std::uint64_t seed);
 
 }  // namespace tessera::program
