@@ -59,11 +59,12 @@ std::vector<double> numbers(const char* option, const std::string& text, std::si
                       " numbers of at least 0, with commas between them"));
 }
 
-CLI::App* add_simulate(CLI::App& app, Options& options) {
-  SimulateOptions& simulate = options.simulate;
-  auto* command =
-      add_command(app, "simulate", "say how long a step would take, and what it would hold", options, false);
-  command->add_option("--schedule", simulate.schedule, "instead of a run file: a schedule by itself")
+// A schedule by itself or a run file, and what ops cost.
+void add_simulated(CLI::App* command, SimulateOptions& simulate) {
+  command
+      ->add_option(
+          "--schedule", simulate.schedule,
+          "instead of a run file: a schedule by itself, or an order.csv (a row per rank, cells like 2F0)")
       ->type_name("NAME");
   command->add_option("--stages", simulate.stages, "ranks of its pipeline")->check(CLI::Range(1, 4096));
   command->add_option("--virtual", simulate.num_virtual, "stages per rank (default: as the schedule has it)")
@@ -90,7 +91,19 @@ CLI::App* add_simulate(CLI::App& app, Options& options) {
           "with a run file: what ops took in a trace of the model (train --trace); may be given again")
       ->type_name("TRACE")
       ->excludes("--rates");
-  return command;
+  command->add_option(
+      "--program", simulate.program,
+      "with a run file: the ops of this text (tessera draw -o x.txt) instead of the compiled ones");
+}
+
+void add_draw(CLI::App* command, Options& options) {
+  add_simulated(command, options.simulate);
+  command->add_option("-o,--out", options.draw.out,
+                      "picture.svg, page.html, or program.txt for the ops (default: <name of the file>.svg)");
+  command->add_option("--measured", options.draw.measured,
+                      "with a run file: draw this trace (tessera train --trace) below the prediction");
+  command->add_option("--step", options.draw.step, "of the trace (default: the one of median length)")
+      ->check(CLI::PositiveNumber);
 }
 
 int dispatch(int argc, char** argv) {
@@ -111,7 +124,12 @@ int dispatch(int argc, char** argv) {
   train->add_option("--trace", options.trace, "write a Chrome/Perfetto trace to this file");
   auto* verify = add_command(app, "verify", "compare the layout with one device, in fp64", options);
   add_procs(verify, options, "rank processes instead of threads: this many, or as many as the layout has");
-  auto* simulate = add_simulate(app, options);
+  auto* simulate =
+      add_command(app, "simulate", "say how long a step would take, and what it would hold", options, false);
+  add_simulated(simulate, options.simulate);
+  auto* draw = add_command(app, "draw", "draw the step of a run file, a schedule or a trace", options, false);
+  draw->get_option("file")->description("the run file (TOML), or a trace (JSON) of tessera train --trace");
+  add_draw(draw, options);
   auto* bench = app.add_subcommand("bench", "measure on this machine");
   bench->require_subcommand(1);
   auto* step =
@@ -135,6 +153,7 @@ int dispatch(int argc, char** argv) {
   if (doctor->parsed()) return doctor_command(options);
   if (verify->parsed()) return verify_command(options);
   if (simulate->parsed()) return simulate_command(options);
+  if (draw->parsed()) return draw_command(options);
   return bench_step_command(options);
 }
 

@@ -21,7 +21,7 @@ namespace tessera::cli {
 
 inline constexpr int kProcsOfLayout = -1;
 
-// simulate: a schedule by itself, or what the ops of a run file cost.
+// simulate and draw: a schedule by itself, or what the ops of a run file cost.
 struct SimulateOptions {
   std::string schedule;  // empty: a run file is given
   int stages = 4;        // ranks along the pipeline
@@ -31,6 +31,13 @@ struct SimulateOptions {
   std::int64_t memory_limit = 0;          // activations of a stage that a rank may hold; 0: no limit
   std::vector<double> rates;            // TFLOP/s, GB/s of memory, GB/s of a link, microseconds of a message
   std::vector<std::string> costs_from;  // traces; none: by rates
+  std::string program;                  // a text whose ops take the place of the compiled ones
+};
+
+struct DrawOptions {
+  std::string out;        // empty: named after what is drawn
+  std::string measured;   // a trace
+  std::int64_t step = 0;  // of the trace; 0: the one of median length
 };
 
 struct Options {
@@ -45,6 +52,7 @@ struct Options {
   std::optional<int> prometheus_port;
   int rounds = 15;  // bench
   SimulateOptions simulate;
+  DrawOptions draw;
   std::vector<std::string> argv;  // of this process, to start ranks with
   double main_seconds = 0;        // when its main began
 };
@@ -53,6 +61,7 @@ int train_command(const Options& options);
 int verify_command(const Options& options);
 int bench_step_command(const Options& options);
 int simulate_command(const Options& options);
+int draw_command(const Options& options);
 int doctor_command(const Options& options);
 
 // Environment of ranks: when the launcher's main began, in now_seconds().

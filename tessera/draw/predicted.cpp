@@ -16,12 +16,13 @@ using program::Program;
 std::vector<Row> rows_of(const Program& program, const program::Sequence& sequence,
                          const std::vector<program::Span>& spans,
                          const std::map<std::uint32_t, std::uint32_t>& visit_of) {
-  std::map<program::Lane, Row> rows;  // ordered: compute, copy, communication by axis set and direction
+  std::map<std::pair<LaneKind, std::string>, Row> rows;  // compute first
   for (std::size_t i = 0; i < sequence.ops.size(); ++i) {
     const Op& op = sequence.ops[i];
-    Row& row = rows[{op.lane.kind, op.lane.direction, op.lane.axes}];
+    const std::string lane = program::name_of(op.lane, program.tables);
+    Row& row = rows[{op.lane.kind, lane}];
     row.kind = op.lane.kind;
-    row.lane = program::name_of(op.lane, program.tables);
+    row.lane = lane;
     const bool computes = op.what <= program::What::backward_weight;
     row.bars.push_back({.word = program::word(op, program.tables),
                         .what = op.what,

@@ -8,7 +8,7 @@
 
 namespace tessera::draw {
 
-inline constexpr double kGutter = 104;  // left of the plot: names of ranks and lanes
+inline constexpr double kGutter = 124;  // left of the plot: names of ranks and lanes
 inline constexpr double kMargin = 16;
 inline constexpr double kComputeHeight = 24, kLaneHeight = 10, kHeldHeight = 20, kRankGap = 10;
 inline constexpr double kStripe =

@@ -1,6 +1,7 @@
 #include "tessera/draw/svg.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "tessera/base/error.hpp"
 #include "tessera/draw/sheet.hpp"
@@ -34,10 +35,12 @@ std::size_t num_bars(const Picture& picture) {
 double plot_width(const Picture& picture, double end, double most_width) {
   auto lengths = compute_lengths(picture);
   if (lengths.empty() || !(end > 0)) return kLeastPlot;
-  const auto tenth = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 10);
-  std::ranges::nth_element(lengths, tenth);
-  return std::clamp(end / *tenth * kShortBar, kLeastPlot,
-                    std::max(kLeastPlot, most_width - kGutter - kMargin));
+  // The shortest but for a twentieth of the busy time: an embedding's sliver must not widen the picture.
+  std::ranges::sort(lengths);
+  const double few = std::accumulate(lengths.begin(), lengths.end(), 0.0) / 20;
+  auto at = lengths.begin();
+  for (double sum = *at; sum < few; sum += *at) ++at;
+  return std::clamp(end / *at * kShortBar, kLeastPlot, std::max(kLeastPlot, most_width - kGutter - kMargin));
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/metrics/field.hpp"
@@ -20,6 +22,14 @@ struct Event {
   std::vector<Field> args = {};
   bool operator==(const Event&) const = default;
 };
+
+// The arg of this name, if there is one of this type.
+template <typename T>
+std::optional<T> argument(const Event& event, std::string_view name) {
+  for (const Field& field : event.args)
+    if (field.name == name && std::holds_alternative<T>(field.value)) return std::get<T>(field.value);
+  return std::nullopt;
+}
 
 // One process per rank, one row per lane, lanes in the order they first appear. Throws UserError when the
 // file can't be written.

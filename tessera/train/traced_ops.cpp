@@ -9,14 +9,8 @@
 namespace tessera::train {
 namespace {
 
+using metrics::argument;
 using program::What;
-
-template <typename T>
-std::optional<T> argument(const metrics::Event& event, std::string_view name) {
-  const auto found = std::ranges::find(event.args, name, &metrics::Field::name);
-  if (found == event.args.end() || !std::holds_alternative<T>(found->value)) return std::nullopt;
-  return std::get<T>(found->value);
-}
 
 simulate::RanOp ran_op(const metrics::Event& event, const std::string& path) {
   const auto step = argument<std::int64_t>(event, "step");

@@ -1,0 +1,31 @@
+// What is simulated or drawn? A schedule by itself or a run file, as a checked program with what its ops cost: the one
+// reading of these options, for all commands that have them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tessera/cli/commands.hpp"
+#include "tessera/program/types.hpp"
+#include "tessera/simulate/costs.hpp"
+
+namespace tessera::cli {
+
+struct Simulated {
+  std::string name;  // of the schedule
+  spec::Layout layout;
+  std::int64_t num_micro = 1;
+  std::string note;  // what the schedule chose or does instead
+  std::string costs_text;
+  bool is_in_seconds = false;
+  program::Program program;
+  simulate::OpCosts costs;
+};
+
+// Throws UserError unless there is either a run file or a schedule, or when they can't be run.
+Simulated simulated_of(const Options& options);
+
+// "interleaved: 4 ranks x 2 virtual stages, 8 micro-batches".
+std::string title_of(const Simulated& simulated);
+
+}  // namespace tessera::cli

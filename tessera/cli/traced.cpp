@@ -1,0 +1,36 @@
+#include "tessera/cli/traced.hpp"
+
+#include "tessera/base/error.hpp"
+#include "tessera/metrics/trace.hpp"
+#include "tessera/program/text.hpp"
+
+namespace tessera::cli {
+
+using metrics::argument;
+
+std::vector<draw::Traced> read_traced(const std::string& path) {
+  std::vector<draw::Traced> out;
+  for (const auto& event : metrics::read_trace(path)) {
+    const auto step = argument<std::int64_t>(event, "step");
+    const auto what = program::what_named(argument<std::string>(event, "what").value_or(""));
+    if (!step || !what)
+      throw UserError(cat("trace '", path, "': event '", event.name, "' does not say its ",
+                          step ? "kind" : "step",
+                          ". Draw a trace that this version's tessera train --trace has written."));
+    draw::Traced op{.rank = event.process, .lane = event.row, .step = *step};
+    if (const auto segment = argument<std::int64_t>(event, "segment"))
+      op.segment = static_cast<std::uint32_t>(*segment);
+    op.bar = {
+        .word = event.name,
+        .what = *what,
+        .micro = static_cast<std::int32_t>(argument<std::int64_t>(event, "micro").value_or(program::kOfStep)),
+        .start = event.start_seconds,
+        .end = event.start_seconds + event.duration_seconds,
+        .waits = argument<std::string>(event, "waits").value_or("")};
+    out.push_back(std::move(op));
+  }
+  if (out.empty()) throw UserError(cat("trace '", path, "' has no events"));
+  return out;
+}
+
+}  // namespace tessera::cli
