@@ -210,6 +210,10 @@ function(tessera_program)
     foreach(test IN LISTS process_tests)
       add_dependencies(${test} tessera_binary)
     endforeach()
+    # The pictures and tables of docs/schedules.md are what the binary says.
+    add_test(NAME schedules_page_test
+      COMMAND ${PROJECT_SOURCE_DIR}/scripts/draw-schedules --check --binary $<TARGET_FILE:tessera_binary>)
+    set_tests_properties(schedules_page_test PROPERTIES LABELS process RUN_SERIAL TRUE)
     if(PROJECT_BINARY_DIR STREQUAL "${PROJECT_SOURCE_DIR}/build/release")
       add_test(NAME readme_test COMMAND ${PROJECT_SOURCE_DIR}/scripts/check-readme)
       set_tests_properties(readme_test PROPERTIES LABELS process RUN_SERIAL TRUE)
