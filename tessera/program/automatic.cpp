@@ -163,7 +163,8 @@ Found automatic(const Pipeline& pipeline, const Limits& limits) {
         if (auto order = with_weights_in_gaps(pipeline, found.order, contest.limit(), patience))
           contest.show(found.winner + ", weight halves by cost", std::move(*order));
   if (!is_done()) show_greedy_orders(pipeline, contest);
-  if (!is_done()) show_periodic_orders(pipeline, contest);
+  // They are for little room: with that of a full pipeline the others are as good, and sooner made.
+  if (!is_done() && limits.activations < pipeline.num_stages()) show_periodic_orders(pipeline, contest);
   CHECK(!contest.is_empty(), "no order within a limit that one micro-batch at a time meets");
   if (!is_done()) show_improved_orders(pipeline, contest, good_enough);
   return std::move(contest.ranking().front());
