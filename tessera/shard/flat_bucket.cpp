@@ -36,7 +36,8 @@ void draw(T* out, const Parameter& parameter, std::uint64_t seed) {
 }
 }  // namespace
 
-FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, at::Device device) : table_(&table) {
+FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, at::Device device)
+    : table_(&table), has_weight_(table.parameters.size(), false) {
   shard_ = tensor::zeros({table.elements}, to_torch(table.storage));
   gradient_ = tensor::zeros({table.elements}, to_torch(table.gradient), device);
   CHECK(table.storage == Dtype::fp32 || table.storage == Dtype::fp64, "bucket ", table.name,
@@ -91,6 +92,7 @@ Weight& FlatBucket::weight(std::span<const std::string> names) {
           names.front(), " in bucket ", table_->name);
     rows += parameter.shape[0];
     offset += parameter.elements();
+    has_weight_[static_cast<std::size_t>(first - parameters.begin()) + i] = true;
   }
   weights_.emplace_back(names.front(), Weight(run_of(full_, *first, rows), run_of(gradient_, *first, rows)));
   return weights_.back().second;
@@ -106,6 +108,9 @@ void FlatBucket::begin_step() {
 
 void FlatBucket::end_gradient() {
   for (auto& [name, weight] : weights_) weight.end_gradient();
+  // What no unit of this rank computes with, but one of another rank: positions beside a table that the head is tied to.
+  for (std::size_t i = 0; i < has_weight_.size(); ++i)
+    if (!has_weight_[i]) gradient_of(table_->parameters[i]).zero_();
 }
 
 Weight& find_weight(std::span<FlatBucket> buckets, std::span<const std::string> names) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/program/tables.hpp"
 #include "tessera/shard/weight.hpp"
@@ -46,6 +47,7 @@ class FlatBucket {
 
   const program::Bucket* table_;
   tensor::Tensor shard_, full_, gradient_;
+  std::vector<bool> has_weight_;                        // by parameter
   std::deque<std::pair<std::string, Weight>> weights_;  // by the first name; a deque keeps addresses
 };
 
