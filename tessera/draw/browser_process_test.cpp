@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "tessera/base/file_text.hpp"
+#include "tessera/base/text.hpp"
 #include "tessera/draw/html.hpp"
 #include "tessera/draw/order_picture.hpp"
 #include "tessera/draw/svg.hpp"

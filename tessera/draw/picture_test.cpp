@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tessera/base/error.hpp"
 #include "tessera/draw/compare.hpp"
 #include "tessera/draw/order_picture.hpp"
 #include "tessera/draw/visits.hpp"
 #include "tessera/program/schedules.hpp"
+#include "tessera/simulate/report.hpp"
 
 namespace tessera::draw {
 namespace {
@@ -28,7 +31,7 @@ TEST(Picture, NumbersOfAPanelAreThoseOfTheSchedule) {
     EXPECT_EQ(panel.ranks[rank].name, cat("rank ", rank));
     EXPECT_EQ(panel.ranks[rank].busy, 24);
     EXPECT_EQ(panel.ranks[rank].peak_held, static_cast<double>(4 - rank));
-    EXPECT_EQ(panel.ranks[rank].rows[0].bars.size(), 16u);
+    EXPECT_EQ(std::ranges::count(panel.ranks[rank].rows[0].bars, What::backward, &Bar::what), 8);
   }
 }
 
@@ -42,6 +45,18 @@ TEST(Picture, PeaksAgreeWithTheOrder) {
     for (std::size_t rank = 0; rank < peaks.size(); ++rank)
       EXPECT_EQ(panel.ranks[rank].peak_held, static_cast<double>(peaks[rank])) << "rank " << rank;
   }
+}
+
+TEST(Picture, NumbersAreThoseOfTheSimulation) {
+  const auto p = pipeline(4, 2, 9, 0.1);
+  const auto program = program::chain(program::zero_bubble_v(p), p.costs);
+  const auto timeline = simulate::simulate(program, simulate::table_costs(program));
+  const auto report = simulate::report(program, timeline);
+  const Panel panel = predicted(program, timeline);
+  EXPECT_EQ(panel.makespan, report.makespan);
+  EXPECT_NEAR(panel.bubble(), report.bubble, 1e-12);
+  for (std::size_t rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(panel.ranks[rank].peak_held, static_cast<double>(report.classes[rank].peak_activations));
 }
 
 TEST(Picture, StepsCountNeitherAsBusyNorForTheMakespan) {
@@ -85,6 +100,17 @@ TEST(Picture, VirtualStagesAreFoundFromTheSegmentsOfRanks) {
   const auto plain = visits({{0, 1}, {2, 3}});
   EXPECT_EQ(plain[0].at(1), 0u);
   EXPECT_EQ(plain[1].at(3), 0u);
+}
+
+TEST(Picture, BytesHeldBeginWithWhatOutlivesTheStep) {
+  const auto p = pipeline(2, 1, 2);
+  auto program = program::chain(program::gpipe(p), p.costs);
+  for (auto& bucket : program.tables.buckets) bucket.elements = 64;  // 4 bytes each, and 8 of state
+  program.tables.values[0].bytes = 1000;
+  const auto timeline = simulate::simulate(program, simulate::table_costs(program));
+  const Lanes last = predicted(program, timeline, Held::bytes).ranks[1];
+  EXPECT_EQ(last.held.front(), (Level{0, 64 * 12}));
+  EXPECT_GE(last.peak_held, 64 * 12 + 2000) << "both micro-batches' values";
 }
 
 TEST(Picture, BarsSayWhatTheyWaitFor) {

@@ -42,7 +42,7 @@ std::vector<Row> rows_of(const Program& program, const program::Sequence& sequen
 std::vector<Level> held_bytes(const program::Sequence& sequence, const program::Tables& tables,
                               const std::vector<program::Span>& spans) {
   const program::Memory memory = program::replay_memory(sequence, tables);
-  std::vector<Level> out;
+  std::vector<Level> out = {{0, static_cast<double>(memory.end_bytes)}};  // parameters and optimizer state
   double since_last = 0;
   for (std::size_t i = 0; i < sequence.ops.size(); ++i) {
     since_last = std::max(since_last, static_cast<double>(memory.during[i]));
