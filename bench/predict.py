@@ -4,8 +4,9 @@
 
 A 10M-parameter Llama in fp32, 16 samples a step, on one or two ranks (processes, Gloo, one core each). The profile is taken with as
 many ranks as the layout has, for two busy cores slow each other: data-parallel runs for whole ops, zb-h1 for the halves of the
-backward and for transfers. It prices every op of the other layouts; `tessera simulate --costs-from` plays their programs. The
-layouts are then measured in turns, each as often as --rounds says; noise is how far equal runs lie apart.
+backward and for transfers. No run of the profile is one of the layouts; it prices their ops, and `tessera simulate --costs-from`
+plays their programs. As the machine's speed drifts, each round takes a part of the profile and then measures every layout once;
+noise is how far equal runs of different rounds lie apart.
 """
 import argparse
 import json
@@ -26,14 +27,14 @@ def pipeline(schedule, micro, virtual=1, stages=""):
     return keys | ({"layout.stages": stages} if stages else {})
 
 
-def replicas(count, micro):
-    return {"layout.dp_replicate": count, "layout.micro_batch": micro}
+def replicas(count, micro, overlap="true"):
+    return {"layout.dp_replicate": count, "layout.micro_batch": micro, "layout.overlap": overlap}
 
 
 # Name: schedule or replicas, samples of a micro-batch, virtual stages, units of the stages (embedding, 8 blocks, head).
 LAYOUTS = {
-    "one rank, 1": replicas(1, 1), "one rank, 4": replicas(1, 4),
-    "dp 2, 1": replicas(2, 1), "dp 2, 4": replicas(2, 4),
+    "one rank, 2": replicas(1, 2), "one rank, 8": replicas(1, 8),
+    "dp 2, 1, no overlap": replicas(2, 1, "false"), "dp 2, 4, no overlap": replicas(2, 4, "false"),
     "gpipe, 2": pipeline("gpipe", 2), "gpipe, 8": pipeline("gpipe", 8),
     "1f1b, 1": pipeline("1f1b", 1), "1f1b, 2": pipeline("1f1b", 2), "1f1b, 4": pipeline("1f1b", 4),
     "1f1b, 2, 3+7 units": pipeline("1f1b", 2, 1, "3,7"), "1f1b, 2, 8+2 units": pipeline("1f1b", 2, 1, "8,2"),
@@ -50,11 +51,11 @@ def ranks_of(keys):
     return keys.get("layout.pp", 1) * keys.get("layout.dp_replicate", 1)
 
 
-def profiled(binary, folder, steps):
+def profiled(binary, folder, steps, number):
     """For one and for two ranks: traces of short runs."""
     traces = {}
     for ranks, runs in PROFILES.items():
-        traces[ranks] = [pathlib.Path(folder, f"{ranks}-{i}.json") for i in range(len(runs))]
+        traces[ranks] = [pathlib.Path(folder, f"{ranks}-{number}-{i}.json") for i in range(len(runs))]
         for keys, trace in zip(runs, traces[ranks]):
             train(binary, RUN_FILE, keys, folder, steps, warm_up=1, more=["--trace", trace])
     return traces
@@ -67,13 +68,15 @@ def predicted(binary, keys, traces):
     return json.loads(done.stdout)["step_seconds"]
 
 
-def measured(binary, layouts, folder, rounds, steps):
-    """By layout: the median step of each round."""
-    out = {name: [] for name in layouts}
-    for _ in range(rounds):
+def rounds_of(binary, layouts, folder, rounds, steps):
+    """Traces by number of ranks, and by layout the median step of each round."""
+    traces, found = {ranks: [] for ranks in PROFILES}, {name: [] for name in layouts}
+    for number in range(rounds):
+        for ranks, more in profiled(binary, folder, steps, number).items():
+            traces[ranks] += more
         for name, keys in layouts.items():
-            out[name].append(statistics.median(train(binary, RUN_FILE, keys, folder, steps, warm_up=1)["seconds"]))
-    return out
+            found[name].append(statistics.median(train(binary, RUN_FILE, keys, folder, steps, warm_up=1)["seconds"]))
+    return traces, found
 
 
 def ranks_in(values):
@@ -103,9 +106,8 @@ def main():
     binary = ROOT / options.build / "tessera"
     layouts = {name: LAYOUTS[name] for name in options.layout or LAYOUTS}
     with tempfile.TemporaryDirectory() as folder:
-        traces = profiled(binary, folder, options.steps)
+        traces, found = rounds_of(binary, layouts, folder, options.rounds, options.steps)
         predictions = {name: predicted(binary, keys, traces[ranks_of(keys)]) for name, keys in layouts.items()}
-        found = measured(binary, layouts, folder, options.rounds, options.steps)
     rows = [{"layout": name, "predicted_seconds": predictions[name], "measured_seconds": statistics.median(found[name]),
              "rounds": found[name], "error": predictions[name] / statistics.median(found[name]) - 1} for name in layouts]
     both = [[row[key] for row in rows] for key in ("predicted_seconds", "measured_seconds")]
