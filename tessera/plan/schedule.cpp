@@ -1,7 +1,12 @@
 #include "tessera/plan/schedule.hpp"
 
+#include <algorithm>
+
 #include "tessera/base/error.hpp"
 #include "tessera/program/automatic.hpp"
+#include "tessera/program/chain.hpp"
+#include "tessera/simulate/costs.hpp"
+#include "tessera/simulate/simulate.hpp"
 #include "tessera/spec/words.hpp"
 
 namespace tessera::plan {
@@ -18,6 +23,28 @@ Scheduled zb_v_instead(const program::Pipeline& pipeline) {
   return {program::zero_bubble_v(pipeline),
           cat("zb-v runs: dualpipe-v needs at least ", 2 * pipeline.num_ranks,
               " micro-batches (two per rank), not ", pipeline.num_micro)};
+}
+
+double simulated_makespan(const program::Order& order, const program::Costs& costs) {
+  const program::Program program = program::chain(order, costs);
+  return simulate::simulate(program, simulate::table_costs(program)).makespan;
+}
+
+// The search times orders by a walk in which transfers of one kind follow each other; on a link that all share, a fixed
+// schedule may yet be ahead.
+Scheduled automatic(const program::Pipeline& pipeline, std::int64_t max_activations) {
+  program::Found best = program::automatic(pipeline, {.activations = max_activations});
+  if (pipeline.costs.transfer > 0) {
+    double least = simulated_makespan(best.order, pipeline.costs);
+    for (program::Found& fixed : program::fixed_candidates(pipeline)) {
+      if (std::ranges::max(program::peak_activations(fixed.order)) > max_activations) continue;
+      const double makespan = simulated_makespan(fixed.order, pipeline.costs);
+      if (makespan >= least) continue;
+      least = makespan;
+      best = std::move(fixed);
+    }
+  }
+  return {std::move(best.order), cat("auto: ", best.winner)};
 }
 
 }  // namespace
@@ -46,10 +73,8 @@ Scheduled schedule(spec::Schedule name, const program::Pipeline& pipeline, std::
       return {program::dualpipe_v(pipeline), ""};
     case Schedule::bfs:
       return {program::breadth_first(pipeline), ""};
-    case Schedule::automatic: {
-      program::Found found = program::automatic(pipeline, {.activations = max_activations});
-      return {std::move(found.order), cat("auto: ", found.winner)};
-    }
+    case Schedule::automatic:
+      return automatic(pipeline, max_activations);
     case Schedule::pipedream_2bw:
       break;
   }

@@ -1,5 +1,5 @@
 // Does every schedule equal one device? verify in fp64 over schedules x stages x data parallelism x micro-batches x tied
-// embeddings x even and uneven stages, with threads as ranks.
+// embeddings x even and uneven stages, half of them Llama and half GPT-2, with threads as ranks.
 //   build/release/tests/pipelines             all cases, and a summary by schedule as Markdown
 //   build/release/tests/pipelines 200 [seed]  so many of them, drawn by the seed
 #include <algorithm>
@@ -48,6 +48,10 @@ spec::Run run_of(const Case& c, std::uint64_t number) {
   spec::Run run;
   run.model = {.hidden = 16, .heads = 4, .kv_heads = 2, .ffn = 24, .vocab = 37, .sequence = 6};
   run.model.tied_embeddings = c.tied;
+  if (random_bits(8, number, 0) % 2 == 1) {  // half of the cases
+    run.model.family = spec::Family::gpt2;
+    run.model.kv_heads = run.model.heads;
+  }
   run.layout.pp = c.pp;
   run.layout.dp_replicate = c.dp;
   run.layout.schedule = c.schedule;
