@@ -91,9 +91,6 @@ void add_simulated(CLI::App* command, SimulateOptions& simulate) {
           "with a run file: what ops took in a trace of the model (train --trace); may be given again")
       ->type_name("TRACE")
       ->excludes("--rates");
-  command->add_option(
-      "--program", simulate.program,
-      "with a run file: the ops of this text (tessera draw -o x.txt) instead of the compiled ones");
 }
 
 void add_draw(CLI::App* command, Options& options) {
@@ -128,7 +125,9 @@ int dispatch(int argc, char** argv) {
       add_command(app, "simulate", "say how long a step would take, and what it would hold", options, false);
   add_simulated(simulate, options.simulate);
   auto* draw = add_command(app, "draw", "draw the step of a run file, a schedule or a trace", options, false);
-  draw->get_option("file")->description("the run file (TOML), or a trace (JSON) of tessera train --trace");
+  draw->get_option("file")->description(
+      "the run file (TOML), a program (.txt) that this command wrote, or a trace (JSON) of tessera train "
+      "--trace");
   add_draw(draw, options);
   auto* bench = app.add_subcommand("bench", "measure on this machine");
   bench->require_subcommand(1);

@@ -72,7 +72,7 @@ std::string default_out(const Options& options) {
 
 std::string drawn(const Picture& picture, const std::optional<Simulated>& simulated,
                   const std::string& path) {
-  if (path.ends_with(".txt") && simulated) return program::to_text(simulated->program);
+  if (path.ends_with(".txt") && simulated) return program_file(*simulated);
   if (path.ends_with(".svg")) return draw::to_svg(picture);
   if (path.ends_with(".html")) return draw::to_html(picture);
   throw UserError(
@@ -119,11 +119,6 @@ std::string to_text(const draw::Comparison& compared) {
 }  // namespace
 
 int draw_command(const Options& options) {
-  if (options.file.ends_with(".txt"))
-    throw UserError(cat(options.file,
-                        " is a program's text, which needs the run file that it belongs to: "
-                        "tessera draw run.toml --program ",
-                        options.file));
   const std::string path = options.draw.out.empty() ? default_out(options) : options.draw.out;
   std::optional<Simulated> simulated;
   if (!is_trace(options.file)) simulated = simulated_of(options);

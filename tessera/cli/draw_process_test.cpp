@@ -64,11 +64,14 @@ TEST_F(Binary, AProgramIsWrittenAndReadBack) {
   const std::string layout = cat(path("run.toml"), " layout.pp=2 --json");
   const auto written = tessera(cat("draw ", layout, " -o ", path("program.txt")));
   ASSERT_EQ(written.code, 0) << written.out;
-  const auto read = tessera(cat("draw ", layout, " --program ", path("program.txt"), " -o ", path("x.svg")));
+  const auto read = tessera(cat("draw ", path("program.txt"), " --json -o ", path("x.svg")));
   EXPECT_EQ(field(read.out, "makespan"), field(written.out, "makespan")) << read.out;
-  std::ofstream(path("program.txt")) << "class 0\n0: 0F0 @compute\n";
-  EXPECT_THAT(tessera(cat("draw ", layout, " --program ", path("program.txt"))).out,
-              HasSubstr("the ops don't make a step"));
+  const auto simulated = tessera(cat("simulate ", path("program.txt"), " --json"));
+  EXPECT_EQ(field(simulated.out, "makespan"), field(written.out, "makespan")) << simulated.out;
+  std::string text = file_text(path("program.txt"));
+  text.erase(text.find("\nclass 1"));
+  std::ofstream(path("half.txt")) << text << "\n";
+  EXPECT_THAT(tessera(cat("draw ", path("half.txt"))).out, HasSubstr("half.txt: the ops don't make a step"));
 }
 
 TEST_F(Binary, RefusesWhatCannotBeDrawn) {
@@ -83,7 +86,7 @@ TEST_F(Binary, RefusesWhatCannotBeDrawn) {
       {"draw --schedule 1f1b --measured x.json", "name the file too"},
       {cat("draw ", path("empty.json")), "has no events"},
       {cat("draw ", path("old.json")), "'0F0' does not say its kind"},
-      {cat("draw ", path("program.txt")), "--program"},
+      {cat("draw ", path("program.txt")), "has no run in it"},
       {"draw --schedule gpipe --stages 16 --micro-batches 4096 -o /dev/null.svg",
        "bars; up to 200000 can be shown"},
   };

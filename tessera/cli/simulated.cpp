@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/file_text.hpp"
@@ -12,6 +13,8 @@
 #include "tessera/program/order_csv.hpp"
 #include "tessera/program/text.hpp"
 #include "tessera/simulate/rates.hpp"
+#include "tessera/spec/load.hpp"
+#include "tessera/spec/problems.hpp"
 #include "tessera/spec/words.hpp"
 #include "tessera/train/traced_ops.hpp"
 
@@ -104,25 +107,43 @@ simulate::Rates rates_of(const spec::Run& run, const std::vector<double>& given)
   return {given[0] * 1e12, given[1] * 1e9, given[2] * 1e9, given[3] * 1e-6};
 }
 
-program::Program written_program(const std::string& path, const program::Tables& tables) {
-  program::Program out = program::parse(file_text(path), tables);
+constexpr std::string_view kRunMark = "#| ";
+
+// The run that stands in the marked lines of a program file.
+spec::Run run_in(const std::string& text, const Options& options) {
+  std::string toml;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(kRunMark)) toml += line.substr(kRunMark.size()) + "\n";
+  if (toml.empty())
+    throw UserError(cat(options.file, " has no run in it (lines that begin with \"", kRunMark,
+                        "\"). Write it with: tessera draw run.toml -o program.txt"));
+  const spec::Run run = spec::parse(toml, options.file, options.overrides);
+  spec::validate(run);
+  return run;
+}
+
+program::Program program_in(const std::string& text, const std::string& path, const program::Tables& tables) {
+  program::Program out = program::parse(text, tables);
   const auto problems = program::check(out);
   if (!problems.empty())
-    throw UserError(cat("--program ", path, ": the ops don't make a step:\n", program::to_text(problems)));
+    throw UserError(cat(path, ": the ops don't make a step:\n", program::to_text(problems)));
   return out;
 }
 
 Simulated run_of_file(const Options& options) {
-  const spec::Run run = load_run(options);
+  const bool is_program = options.file.ends_with(".txt");
+  const std::string text = is_program ? file_text(options.file) : "";
+  const spec::Run run = is_program ? run_in(text, options) : load_run(options);
   Simulated out;
+  out.run = run;
   out.layout = run.layout;
   out.layout.virtual_stages = run.layout.num_virtual();
   out.num_micro = run.num_micro_batches();
   out.is_in_seconds = true;
   out.name = spec::word(run.layout.schedule);
   out.program = plan::compile(run, &out.note);
-  if (!options.simulate.program.empty())
-    out.program = written_program(options.simulate.program, out.program.tables);
+  if (is_program) out.program = program_in(text, options.file, out.program.tables);
   const program::Tables& tables = out.program.tables;
   if (const auto& traces = options.simulate.costs_from; !traces.empty()) {
     const simulate::Profile profile = train::read_profile(traces);
@@ -149,6 +170,15 @@ Simulated simulated_of(const Options& options) {
   if (!options.file.empty()) return run_of_file(options);
   return options.simulate.schedule.ends_with(".csv") ? written_schedule(options.simulate)
                                                      : bare_schedule(options.simulate);
+}
+
+std::string program_file(const Simulated& simulated) {
+  std::string out;
+  if (simulated.run) {
+    std::istringstream lines(spec::to_text(*simulated.run));
+    for (std::string line; std::getline(lines, line);) out += cat(kRunMark, line, "\n");
+  }
+  return out + program::to_text(simulated.program);
 }
 
 std::string title_of(const Simulated& simulated) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tessera/cli/commands.hpp"
@@ -20,10 +21,15 @@ struct Simulated {
   bool is_in_seconds = false;
   program::Program program;
   simulate::OpCosts costs;
+  std::optional<spec::Run> run;  // a schedule by itself has none
 };
 
 // Throws UserError unless there is either a run file or a schedule, or when they can't be run.
 Simulated simulated_of(const Options& options);
+
+// The ops as text, after the lines of the run that they belong to (each begins with "#| "): a file that simulated_of reads
+// back, edited or not.
+std::string program_file(const Simulated& simulated);
 
 // "interleaved: 4 ranks x 2 virtual stages, 8 micro-batches".
 std::string title_of(const Simulated& simulated);
