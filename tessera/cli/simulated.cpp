@@ -36,17 +36,8 @@ program::Costs priced(const std::vector<double>& costs, std::uint32_t num_ranks,
                              costs.size() > 3 ? costs[3] : 0);
 }
 
-void refuse_above_limit(const program::Order& order, const SimulateOptions& options) {
-  const std::int64_t held = std::ranges::max(program::peak_activations(order));
-  if (options.memory_limit > 0 && held > options.memory_limit)
-    throw UserError(cat("schedule ", options.schedule, " holds ", held,
-                        " activations on a rank, more than --memory-limit ", options.memory_limit,
-                        ": take --schedule auto, or a larger limit"));
-}
-
 // The order as a program on a bare chain of stages.
 void put_on_chain(Simulated& out, const program::Order& order, const SimulateOptions& options) {
-  refuse_above_limit(order, options);
   const auto& costs = options.costs;
   const auto num_ranks = static_cast<std::uint32_t>(out.layout.pp);
   const auto priced_stages = priced(costs, num_ranks, static_cast<std::uint32_t>(out.layout.virtual_stages));
@@ -75,9 +66,7 @@ Simulated bare_schedule(const SimulateOptions& options) {
         cat("--stages x --virtual x --micro-batches is more than ", kMostTasks, ": too large to simulate"));
   const program::Pipeline pipeline{num_ranks, num_virtual, options.micro_batches,
                                    priced(options.costs, num_ranks, num_virtual)};
-  const auto scheduled = options.memory_limit > 0
-                             ? plan::schedule(out.layout.schedule, pipeline, options.memory_limit)
-                             : plan::schedule(out.layout.schedule, pipeline);
+  const auto scheduled = plan::schedule(out.layout.schedule, pipeline, options.memory_limit);
   out.note = scheduled.note;
   put_on_chain(out, scheduled.order, options);
   return out;
@@ -86,6 +75,7 @@ Simulated bare_schedule(const SimulateOptions& options) {
 // A schedule that somebody wrote, as PyTorch's compute-only files are.
 Simulated written_schedule(const SimulateOptions& options) {
   const program::Order order = program::parse_order_csv(file_text(options.schedule));
+  plan::hold_to_limit(order, options.memory_limit, options.schedule);
   Simulated out;
   out.name = std::filesystem::path(options.schedule).filename().string();
   out.layout.pp = static_cast<std::int64_t>(order.ranks.size());

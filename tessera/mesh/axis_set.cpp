@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 
 #include "tessera/base/error.hpp"
 #include "tessera/mesh/mesh.hpp"
@@ -22,9 +23,10 @@ std::int64_t AxisSet::Digit::offset(std::int64_t place) const {
 
 AxisSet AxisSet::only(std::vector<std::int64_t> coordinates) const {
   AxisSet out = *this;
-  CHECK(!out.digits_.empty() && !coordinates.empty() && std::ranges::is_sorted(coordinates) &&
+  CHECK(!out.digits_.empty() && !coordinates.empty() &&
+            std::ranges::adjacent_find(coordinates, std::greater_equal()) == coordinates.end() &&
             coordinates.front() >= 0 && coordinates.back() < out.digits_.front().full_size,
-        "coordinates outside of the outermost axis of a set");
+        "coordinates of the outermost axis of a set must rise, and lie on it");
   Digit& digit = out.digits_.front();
   out.size_ = out.size_ / digit.size * static_cast<std::int64_t>(coordinates.size());
   digit.size = static_cast<std::int64_t>(coordinates.size());

@@ -189,6 +189,8 @@ TEST(AxisSet, OnlySomeCoordinatesOfItsOutermostAxisFormGroups) {
   const AxisSet late = mesh.along("pp").only({1, 2});
   EXPECT_EQ(late.peers(9), (std::vector<Rank>{5, 9}));
   EXPECT_EQ(late.groups().size(), 4u);
+  for (const auto& wrong : std::vector<std::vector<std::int64_t>>{{}, {1, 1}, {2, 0}, {-1, 0}, {1, 3}})
+    EXPECT_THROW(mesh.along("pp").only(wrong), Bug);
 }
 
 }  // namespace

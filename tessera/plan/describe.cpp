@@ -87,7 +87,7 @@ std::vector<std::uint32_t> add_vectors(const spec::Run& run, std::span<const std
     bucket_of_rank[rank] = add_bucket(run, rank_of_unit.empty() ? "vectors" : cat("vectors.", rank),
                                       std::move(parameters), false, tables);
   std::vector<std::uint32_t> out;
-  for (std::size_t i = 0; i < of_units.size(); ++i) out.push_back(bucket_of_rank[rank_of(i)]);
+  for (std::size_t i = 0; i < of_units.size(); ++i) out.push_back(bucket_of_rank.at(rank_of(i)));
   return out;
 }
 

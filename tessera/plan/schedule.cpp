@@ -1,6 +1,7 @@
 #include "tessera/plan/schedule.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "tessera/base/error.hpp"
 #include "tessera/program/automatic.hpp"
@@ -12,8 +13,9 @@
 namespace tessera::plan {
 namespace {
 
-void need_virtual_stages(spec::Schedule name, std::uint32_t wanted, std::uint32_t found) {
-  if (wanted != found)
+void need_virtual_stages(spec::Schedule name, std::uint32_t found) {
+  const std::int64_t wanted = spec::required_virtual_stages(name);
+  if (wanted != 0 && wanted != found)
     throw UserError(cat("schedule ", spec::word(name), " has ", wanted, " virtual stage",
                         wanted == 1 ? "" : "s", " per rank, not ", found, ": write virtual_stages = ", wanted,
                         wanted == 1 ? ", or take interleaved or bfs" : ""));
@@ -33,6 +35,7 @@ double simulated_makespan(const program::Order& order, const program::Costs& cos
 // The search times orders by a walk in which transfers of one kind follow each other; on a link that all share, a fixed
 // schedule may yet be ahead.
 Scheduled automatic(const program::Pipeline& pipeline, std::int64_t max_activations) {
+  if (max_activations == 0) max_activations = std::numeric_limits<std::int64_t>::max();
   program::Found best = program::automatic(pipeline, {.activations = max_activations});
   if (pipeline.costs.transfer > 0) {
     double least = simulated_makespan(best.order, pipeline.costs);
@@ -47,34 +50,26 @@ Scheduled automatic(const program::Pipeline& pipeline, std::int64_t max_activati
   return {std::move(best.order), cat("auto: ", best.winner)};
 }
 
-}  // namespace
-
-Scheduled schedule(spec::Schedule name, const program::Pipeline& pipeline, std::int64_t max_activations) {
+Scheduled fixed(spec::Schedule name, const program::Pipeline& pipeline) {
   using spec::Schedule;
   switch (name) {
     case Schedule::gpipe:
-      need_virtual_stages(name, 1, pipeline.num_virtual);
       return {program::gpipe(pipeline), ""};
     case Schedule::f1b1:
-      need_virtual_stages(name, 1, pipeline.num_virtual);
       return {program::one_forward_one_backward(pipeline), ""};
     case Schedule::interleaved:
       return {program::interleaved(pipeline), ""};
     case Schedule::zb_h1:
-      need_virtual_stages(name, 1, pipeline.num_virtual);
       return {program::zero_bubble_h1(pipeline), ""};
     case Schedule::zb_v:
-      need_virtual_stages(name, 2, pipeline.num_virtual);
       return {program::zero_bubble_v(pipeline), ""};
     case Schedule::dualpipe_v:
-      need_virtual_stages(name, 2, pipeline.num_virtual);
       if (pipeline.num_micro < 2 * static_cast<std::int32_t>(pipeline.num_ranks))
         return zb_v_instead(pipeline);
       return {program::dualpipe_v(pipeline), ""};
     case Schedule::bfs:
       return {program::breadth_first(pipeline), ""};
     case Schedule::automatic:
-      return automatic(pipeline, max_activations);
     case Schedule::pipedream_2bw:
       break;
   }
@@ -82,6 +77,24 @@ Scheduled schedule(spec::Schedule name, const program::Pipeline& pipeline, std::
       cat("schedule ", spec::word(name),
           " is no order of one step, and not implemented yet; there are gpipe, 1f1b, interleaved, zb-h1, "
           "zb-v, dualpipe-v, bfs and auto"));
+}
+
+}  // namespace
+
+Scheduled schedule(spec::Schedule name, const program::Pipeline& pipeline, std::int64_t max_activations) {
+  if (name == spec::Schedule::automatic) return automatic(pipeline, max_activations);
+  need_virtual_stages(name, pipeline.num_virtual);
+  Scheduled out = fixed(name, pipeline);
+  hold_to_limit(out.order, max_activations, cat("schedule ", spec::word(name)));
+  return out;
+}
+
+void hold_to_limit(const program::Order& order, std::int64_t max_activations, const std::string& name) {
+  const std::int64_t held = std::ranges::max(program::peak_activations(order));
+  if (max_activations > 0 && held > max_activations)
+    throw UserError(cat(name, " holds ", held, " activations of a stage on a rank, more than the limit of ",
+                        max_activations,
+                        " (layout.max_activations, --memory-limit): take schedule auto, or a larger limit"));
 }
 
 }  // namespace tessera::plan

@@ -1,7 +1,7 @@
 // By which order does a pipeline run? From the schedule's name in a run file to the order of its ranks' tasks.
 #pragma once
 
-#include <limits>
+#include <cstdint>
 #include <string>
 
 #include "tessera/program/schedules.hpp"
@@ -14,9 +14,11 @@ struct Scheduled {
   std::string note;      // for people: what `auto` chose, or what runs instead; often empty
 };
 
-// max_activations: of a stage, held on any rank at a time; heeded by `auto`. Throws UserError if the schedule can't have
-// so many virtual stages, or nothing holds so little.
-Scheduled schedule(spec::Schedule name, const program::Pipeline& pipeline,
-                   std::int64_t max_activations = std::numeric_limits<std::int64_t>::max());
+// max_activations: of a stage, held on any rank at a time; 0: no limit. Throws UserError if the schedule can't have so
+// many virtual stages, or holds more; `auto` only if nothing holds so little.
+Scheduled schedule(spec::Schedule name, const program::Pipeline& pipeline, std::int64_t max_activations = 0);
+
+// Throws UserError, about `name`, if the order holds more. 0: no limit.
+void hold_to_limit(const program::Order& order, std::int64_t max_activations, const std::string& name);
 
 }  // namespace tessera::plan

@@ -52,5 +52,14 @@ TEST(Schedule, AWrongNumberOfVirtualStagesIsToldWithTheRightOne) {
               ThrowsMessage<UserError>(HasSubstr("which is 2")));
 }
 
+TEST(Schedule, WhatHoldsMoreThanTheLimitIsRefused) {
+  EXPECT_NO_THROW(schedule(Schedule::f1b1, pipeline_of(1), 4));
+  EXPECT_THAT([] { schedule(Schedule::f1b1, pipeline_of(1), 3); },
+              ThrowsMessage<UserError>(HasSubstr(
+                  "schedule 1f1b holds 4 activations of a stage on a rank, more than the limit of 3")));
+  EXPECT_THAT([] { hold_to_limit(program::gpipe(pipeline_of(1)), 7, "mine.csv"); },
+              ThrowsMessage<UserError>(HasSubstr("mine.csv holds 8 activations")));
+}
+
 }  // namespace
 }  // namespace tessera::plan

@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <filesystem>
-#include <limits>
 #include <numeric>
 
 #include "tessera/base/error.hpp"
@@ -51,9 +50,9 @@ std::vector<StageCost> unit_costs(const Blueprint& parts) {
 // Where the schedule will put the stages; `auto` may put them elsewhere.
 std::vector<std::uint32_t> placement(const spec::Layout& layout) {
   const auto num_ranks = static_cast<std::uint32_t>(layout.pp);
-  const bool is_v = layout.schedule == spec::Schedule::zb_v || layout.schedule == spec::Schedule::dualpipe_v;
-  return is_v ? program::vee(num_ranks)
-              : program::looped(num_ranks, static_cast<std::uint32_t>(layout.num_virtual()));
+  return spec::required_virtual_stages(layout.schedule) == 2
+             ? program::vee(num_ranks)
+             : program::looped(num_ranks, static_cast<std::uint32_t>(layout.num_virtual()));
 }
 
 std::vector<std::uint32_t> dealt(const spec::Layout& layout, const std::vector<StageCost>& costs,
@@ -75,6 +74,7 @@ program::Order order_of_file(const spec::Run& run) {
         cat(path, " has ", order.ranks.size(), " ranks and ", order.num_micro,
             " micro-batches, the run layout.pp = ", run.layout.pp, " and ", run.num_micro_batches(),
             " micro-batches (training.global_batch / (dp * layout.micro_batch)). Make them equal."));
+  hold_to_limit(order, run.layout.max_activations, path);
   return order;
 }
 
@@ -109,9 +109,7 @@ Staged stage(const spec::Run& run) {
       layout.micro_batch * run.model.sequence * run.model.hidden * bytes_of(compute_dtype(layout.precision));
   pipeline.costs.transfer = simulate::transfer_seconds(static_cast<double>(hidden_bytes), {});
   if (out.order.ranks.empty()) {
-    Scheduled scheduled = schedule(
-        layout.schedule, pipeline,
-        layout.max_activations == 0 ? std::numeric_limits<std::int64_t>::max() : layout.max_activations);
+    Scheduled scheduled = schedule(layout.schedule, pipeline, layout.max_activations);
     out.order = std::move(scheduled.order);
     out.note = std::move(scheduled.note);
   }

@@ -52,6 +52,14 @@ TEST(Staging, AListThatDoesNotFitIsRefused) {
   }
 }
 
+TEST(Staging, EveryScheduleIsHeldToTheLimitOnActivations) {
+  spec::Run run = run_of(2);
+  run.layout.max_activations = 2;
+  EXPECT_NO_THROW(stage(run));
+  run.layout.schedule = spec::Schedule::gpipe;
+  EXPECT_THAT([&] { stage(run); }, ThrowsMessage<UserError>(HasSubstr("schedule gpipe holds 4 activations")));
+}
+
 TEST(Staging, DualpipeWithFewMicroBatchesSaysWhatRunsInstead) {
   spec::Run run = run_of(2, 3);
   run.layout.schedule = spec::Schedule::dualpipe_v;
@@ -61,7 +69,7 @@ TEST(Staging, DualpipeWithFewMicroBatchesSaysWhatRunsInstead) {
   EXPECT_EQ(note, stage(run).note);
 }
 
-TEST(Staging, AScheduleOfAFileMustHaveTheRunsRanksAndMicroBatches) {
+TEST(Staging, AScheduleOfAFileMustHaveTheRunsRanksAndMicroBatchesAndHoldNoMoreThanItsLimit) {
   const std::string path = testing::TempDir() + "order.csv";
   spec::Run run = run_of(2);
   std::ofstream(path) << program::to_csv(stage(run).order);
@@ -71,6 +79,10 @@ TEST(Staging, AScheduleOfAFileMustHaveTheRunsRanksAndMicroBatches) {
   EXPECT_THAT(
       [&] { stage(run); },
       ThrowsMessage<UserError>(HasSubstr("has 2 ranks and 4 micro-batches, the run layout.pp = 2 and 5")));
+  run = run_of(2);
+  run.layout.schedule_file = path;
+  run.layout.max_activations = 1;
+  EXPECT_THAT([&] { stage(run); }, ThrowsMessage<UserError>(HasSubstr("order.csv holds 2 activations")));
   run.layout.schedule_file = path + ".absent";
   EXPECT_THAT([&] { stage(run); }, ThrowsMessage<UserError>(HasSubstr("does not exist")));
 }

@@ -97,8 +97,8 @@ TEST(Advance, StartsEachOpOnceAndInTheOrderOfItsLane) {
   for (std::uint32_t op = walk.next(); op != Advance::kNone; op = walk.next()) {
     ++num_started[op];
     const Place place = walk.place(op);
-    EXPECT_EQ(place.op, partners.place(op).op);
-    EXPECT_EQ(place.rank_class, partners.place(op).rank_class);
+    EXPECT_EQ(partners.first[place.rank_class] + place.op, op);
+    EXPECT_LT(place.op, program.classes[place.rank_class].ops.size());
     if (program.classes[place.rank_class].ops[place.op].lane == kCompute) {
       EXPECT_GE(place.op, last[place.rank_class]);
       last[place.rank_class] = place.op;

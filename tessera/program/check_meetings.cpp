@@ -51,7 +51,7 @@ class Cycle {
     for (auto link = std::find_if(path.begin(), path.end(), [&](const Link& l) { return l.op == at; });
          link != path.end(); ++link)
       cycle += cat(text(link->op), " ", link->why, " ");
-    const Place p = partners_.place(at);
+    const Place p = walk_.place(at);
     return {p.rank_class, p.op, cat("stuck with ", mode_text, ": ", cycle, text(at))};
   }
 
@@ -64,7 +64,7 @@ class Cycle {
   bool is_open(std::uint32_t op) const { return op != kNoOp && !walk_.is_done(op); }
 
   std::string text(std::uint32_t op) const {
-    const Place p = partners_.place(op);
+    const Place p = walk_.place(op);
     return cat(named(program_.classes[p.rank_class], p.op, program_.tables), " of class ", p.rank_class);
   }
 
@@ -77,7 +77,7 @@ class Cycle {
       const std::uint32_t send = partners_.members_of(meeting).front();
       if (send != op && is_open(send)) return {send, "receives from"};
     }
-    const Place p = partners_.place(op);
+    const Place p = walk_.place(op);
     const Sequence& sequence = program_.classes[p.rank_class];
     for (const std::uint32_t wait : sequence.waits_of(sequence.ops[p.op]))
       if (!(wait & kPreviousStep) && is_open(partners_.first[p.rank_class] + wait))

@@ -22,8 +22,10 @@ class Line {
   void weight(std::uint32_t stage) { take(std::ranges::find(waiting_, stage, &Task::stage)); }
   void oldest_weight() { take(waiting_.begin()); }
 
-  std::int32_t forwards(std::uint32_t stage) const { return at(forwards_, stage); }
-  std::int32_t backwards(std::uint32_t stage) const { return at(backwards_, stage); }
+  std::int32_t forwards(std::uint32_t stage) const {
+    const auto found = forwards_.find(stage);
+    return found == forwards_.end() ? 0 : found->second;
+  }
   std::size_t weights_waiting() const { return waiting_.size(); }
 
   // The tasks of the first micro-batches.
@@ -38,10 +40,6 @@ class Line {
     CHECK(task != waiting_.end(), "no weight half waits");
     tasks_.push_back(*task);
     waiting_.erase(task);
-  }
-  static std::int32_t at(const std::map<std::uint32_t, std::int32_t>& counts, std::uint32_t stage) {
-    const auto found = counts.find(stage);
-    return found == counts.end() ? 0 : found->second;
   }
 
   std::vector<Task> tasks_, waiting_;

@@ -176,12 +176,6 @@ class Matcher {
 
 }  // namespace
 
-Place Partners::place(std::uint32_t op) const {
-  const auto c =
-      static_cast<std::uint32_t>(std::upper_bound(first.begin(), first.end(), op) - first.begin() - 1);
-  return {c, op - first[c]};
-}
-
 Partners find_partners(const Program& program, std::vector<Problem>& out) {
   return Matcher(program, out).run();
 }

@@ -10,10 +10,6 @@
 
 namespace tessera::program {
 
-struct Place {
-  std::uint32_t rank_class = 0, op = 0;
-};
-
 struct Partners {
   static constexpr std::uint32_t kAlone = 0xffff'ffffu;
 
@@ -28,7 +24,6 @@ struct Partners {
   std::span<const std::uint32_t> members_of(std::uint32_t met) const {
     return {members.data() + first_member[met], first_member[met + 1] - first_member[met]};
   }
-  Place place(std::uint32_t op) const;
 };
 
 // Ranks of a class meet ranks of the same classes (check_symmetry), so one stands for all. Says which ops have no

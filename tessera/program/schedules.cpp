@@ -1,7 +1,7 @@
 #include "tessera/program/schedules.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <span>
 
 #include "tessera/program/line.hpp"
 
@@ -13,8 +13,8 @@ Order empty_order(const Pipeline& pipeline) {
           std::vector<std::vector<Task>>(pipeline.num_ranks)};
 }
 
-// About num_ranks micro-batches each: a rank that ran out of a smaller group would wait for it to come round. Larger
-// groups first, for the forwards ahead of the first backward are counted by the first group.
+// About num_ranks micro-batches each: a rank that ran out of a smaller group would wait for it to come round, or for ever.
+// Larger groups first, for the forwards ahead of the first backward are counted by the first group.
 std::vector<std::int32_t> even_groups(const Pipeline& pipeline) {
   const std::int32_t num_micro = pipeline.num_micro;
   const std::int32_t num_groups = std::max(1, num_micro / static_cast<std::int32_t>(pipeline.num_ranks));
@@ -78,12 +78,7 @@ Order one_forward_one_backward(const Pipeline& pipeline) {
 
 Order interleaved(const Pipeline& pipeline) {
   if (pipeline.num_virtual == 1) return one_forward_one_backward(pipeline);
-  return interleaved_in_groups(pipeline, even_groups(pipeline));
-}
-
-Order interleaved_in_groups(const Pipeline& pipeline, std::span<const std::int32_t> groups) {
-  CHECK(std::accumulate(groups.begin(), groups.end(), 0) == pipeline.num_micro,
-        "the groups must hold each micro-batch once");
+  const std::vector<std::int32_t> groups = even_groups(pipeline);
   Order order = empty_order(pipeline);
   for (std::uint32_t rank = 0; rank < pipeline.num_ranks; ++rank) {
     std::vector<Task> forwards, backwards;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "tessera/program/order.hpp"
@@ -31,9 +30,6 @@ Order gpipe(const Pipeline& pipeline);
 Order one_forward_one_backward(const Pipeline& pipeline);
 // 1f1b over several looped stages per rank: a start num_virtual times shorter for more activations and transfers.
 Order interleaved(const Pipeline& pipeline);
-// The same with given sizes of the groups in which micro-batches pass the stages of a rank. A last group much smaller
-// than num_ranks makes it slow, or stuck.
-Order interleaved_in_groups(const Pipeline& pipeline, std::span<const std::int32_t> groups);
 // All micro-batches through a looped stage before the next stage: as interleaved in time, all activations held; each
 // stage's weights are needed in two runs only.
 Order breadth_first(const Pipeline& pipeline);

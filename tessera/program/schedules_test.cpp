@@ -1,6 +1,5 @@
 #include "tessera/program/schedules.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 namespace tessera::program {
 namespace {
 
-using testing::HasSubstr;
 using Peaks = std::vector<std::int64_t>;
 
 struct Schedule {
@@ -149,12 +147,12 @@ TEST(Schedules, OnlyTheStartOfAVIsIdleWhenTheThreePartsTakeEquallyLong) {
     }
 }
 
-TEST(Schedules, ARemainderInTheLastGroupOfInterleavedGetsStuck) {
+// Groups of 8 and 2 micro-batches would get stuck: rank 0 would stand before 8F9, which needs 7F9.
+TEST(Schedules, ARemainderIsSpreadOverTheGroupsOfInterleaved) {
   const Pipeline pipeline{8, 2, 10, even_costs(8, 2, {1, 1, 1})};
-  const std::vector<std::int32_t> remainder_last = {8, 2};
-  EXPECT_THAT(walk(interleaved_in_groups(pipeline, remainder_last), pipeline.costs).stuck,
-              HasSubstr("rank 0 stands before 8F9, which needs 7F9"));
-  EXPECT_EQ(walk(interleaved(pipeline), pipeline.costs).makespan, 10 * 3 + 7 * 1.5);
+  const Walk found = walk(interleaved(pipeline), pipeline.costs);
+  EXPECT_EQ(found.stuck, "");
+  EXPECT_EQ(found.makespan, 10 * 3 + 7 * 1.5);
 }
 
 TEST(Schedules, StagesLieInLoopsInAVOrInBlocks) {

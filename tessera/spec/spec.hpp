@@ -17,6 +17,9 @@ enum class Decay { constant, cosine, linear, wsd };  // the learning rate after 
 enum class Family { llama, gpt2 };
 enum class Transport { gloo, threads, nccl };
 
+// Model chunks per pipeline rank that a schedule is made for: 2 where they lie in a V; 0: any number, round and round.
+std::int64_t required_virtual_stages(Schedule schedule);
+
 struct Model {
   Family family = Family::llama;
   std::int64_t layers = 4;
@@ -76,7 +79,7 @@ struct Layout {
   std::int64_t virtual_stages = 0;      // 0: as the schedule has it
   std::string stages;                   // units of each stage, "3,2,2,3"; empty: dealt by cost
   std::string schedule_file;            // an order of PyTorch's compute-only form instead of `schedule`
-  std::int64_t max_activations = 0;     // auto: stage activations that a rank may hold; 0: no limit
+  std::int64_t max_activations = 0;     // of a stage, that a rank may hold at a time; 0: no limit
   std::int64_t receive_ahead_mib = 64;  // what a rank may receive from other stages before it needs it
   std::int64_t micro_batch = 1;         // samples per micro-batch and data-parallel rank
   Recompute recompute = Recompute::none;
