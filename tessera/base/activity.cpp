@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -49,6 +50,7 @@ bool should_be_short(Doing doing) {
     case Doing::sending:
       return true;
     case Doing::starting:
+    case Doing::preparing:
     case Doing::computing:
     case Doing::closing:
     case Doing::finished:
@@ -69,6 +71,11 @@ double earlier(double earliest, Doing doing, double started, double ended) {
   return earliest == 0 ? started : std::min(earliest, started);
 }
 
+double later(double latest, Doing doing, double issued, double started, double ended) {
+  if (doing == Doing::preparing && started != 0 && ended == 0) return std::numeric_limits<double>::max();
+  return std::max({latest, issued, started, ended});
+}
+
 }  // namespace
 
 double RankState::waiting_since_seconds() const {
@@ -79,6 +86,16 @@ double RankState::waiting_since_seconds() const {
       earliest = earlier(earliest, now.doing, now.started_seconds, now.ended_seconds);
     }
   return earliest;
+}
+
+double RankState::progress_seconds() const {
+  double latest = 0;
+  for (const auto& lane : lanes)
+    if (!lane.recent.empty()) {
+      const Activity& now = lane.recent.back();
+      latest = later(latest, now.doing, now.issued_seconds, now.started_seconds, now.ended_seconds);
+    }
+  return latest;
 }
 
 Activity RankState::busiest() const {
@@ -171,6 +188,16 @@ double ActivityLog::waiting_since_seconds() const {
                        now.ended_seconds.load(kRelaxed));
   }
   return earliest;
+}
+
+double ActivityLog::progress_seconds() const {
+  double latest = 0;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    const Entry& now = newest(lane);
+    latest = later(latest, now.doing.load(kRelaxed), now.issued_seconds.load(kRelaxed),
+                   now.started_seconds.load(kRelaxed), now.ended_seconds.load(kRelaxed));
+  }
+  return latest;
 }
 
 void ActivityLog::issue(std::size_t lane, Doing doing, std::int32_t op, std::int64_t step,

@@ -13,8 +13,9 @@
 namespace tessera {
 
 enum class Doing : std::uint8_t {
-  starting,  // loading, compiling the program, drawing weights
-  meeting,   // waiting for all ranks to connect
+  starting,   // loading, compiling the program
+  meeting,    // waiting for all ranks to connect
+  preparing,  // drawing or reading weights, which takes one rank longer than another
   reading_data,
   writing,        // metrics of a step
   computing,      // an op of its own
@@ -56,6 +57,9 @@ struct RankState {
   const Activity* now() const;
   // Since when something that should not last is under way, on any lane: the earliest; 0: nothing is.
   double waiting_since_seconds() const;
+  // When something last began or ended, on any lane; 0: nothing has; while it prepares: later than any time. In a pipeline
+  // a rank may rightly wait for long while others get on.
+  double progress_seconds() const;
   // What says most about it: the main lane, or, where that only waits for another lane, what is under way there.
   Activity busiest() const;
 };
@@ -90,6 +94,7 @@ class ActivityLog {
   double beat_seconds() const { return beat_seconds_; }
   // As of its state, without copying that.
   double waiting_since_seconds() const;
+  double progress_seconds() const;
 
  private:
   struct Entry {

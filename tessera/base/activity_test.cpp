@@ -39,8 +39,21 @@ TEST(ActivityLog, OnlyWhatShouldBeShortCountsAsWaiting) {
   EXPECT_EQ(log->waiting_since_seconds(), 0);  // its turn has come, but it waits for this rank's own lane
   log->start(1, 4);
   EXPECT_EQ(log->waiting_since_seconds(), 4);
+  EXPECT_EQ(log->progress_seconds(), 4);
+  EXPECT_EQ(log->state().progress_seconds(), 4);
   log->end(1, 5);
   EXPECT_EQ(log->waiting_since_seconds(), 0);
+  EXPECT_EQ(log->progress_seconds(), 5);
+  EXPECT_EQ(log->state().progress_seconds(), 5);
+}
+
+TEST(ActivityLog, ARankThatPreparesGetsOn) {
+  const auto log = std::make_unique<ActivityLog>();
+  log->issue(0, Doing::preparing, -1, 0, 1);
+  log->start(0, 1);
+  EXPECT_GT(log->progress_seconds(), 1e9);
+  log->end(0, 3);
+  EXPECT_EQ(log->progress_seconds(), 3);
 }
 
 TEST(ActivityLog, TheFirstErrorStays) {

@@ -3,6 +3,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/cli/binary_fixture.hpp"
+#include "tessera/metrics/trace.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -56,6 +57,35 @@ TEST_F(Failing, AStoppedRankIsAHangAfterTheTimeout) {
   EXPECT_EQ(outcome.code, kExitPeerLost);
   EXPECT_THAT(outcome.out, HasSubstr("no progress for 1.5 s: rank 2 is silent for"));
   EXPECT_THAT(outcome.out, HasSubstr("was stopped by a signal or a debugger"));
+}
+
+TEST_F(Failing, AStageThatDiesOrStopsIsNamedAsAnyRankIs) {
+  const std::string pipeline =
+      "layout.pp=3 layout.schedule=zb-v model.layers=4 training.steps=1000000 cluster.timeout_seconds=1.5";
+  const auto killed =
+      shell(cat(started(pipeline), "kill -9 $(pgrep -P $launcher | sed -n 2p); wait $launcher"));
+  EXPECT_EQ(killed.code, kExitPeerLost);
+  EXPECT_THAT(killed.out,
+              ContainsRegex("rank 1 failed first \\(signal 9 \\(Killed\\), .* of step [0-9]+ for"));
+  std::filesystem::remove_all(folder_ / "out");
+  const auto stopped =
+      shell(cat(started(pipeline), "kill -STOP $(pgrep -P $launcher | sed -n 3p); wait $launcher"));
+  EXPECT_EQ(stopped.code, kExitPeerLost);
+  EXPECT_THAT(stopped.out, HasSubstr("no progress for 1.5 s: rank 2 is silent for"));
+}
+
+// The last stage has one unit: it waits for the first one far longer than the time-out, while that gets on.
+TEST_F(Failing, AStageMayWaitForLongWhileAnotherGetsOn) {
+  const auto outcome = tessera(train(
+      "layout.pp=2 layout.stages=25,1 model.layers=24 model.hidden=256 model.ffn=768 model.sequence=256 "
+      "layout.micro_batch=4 training.steps=2 training.global_batch=8 cluster.timeout_seconds=0.6 "
+      "cluster.peak_tflops=1 --trace " +
+      path("trace.json")));
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  double longest = 0;
+  for (const auto& event : metrics::read_trace(path("trace.json")))
+    if (event.process == 1 && event.row != "compute") longest = std::max(longest, event.duration_seconds);
+  EXPECT_GT(longest, 0.7) << "or this test shows nothing";
 }
 
 TEST_F(Failing, AnInterruptEndsTheRunAfterAStepWithASummary) {

@@ -62,6 +62,25 @@ TEST_F(Binary, SimulatesARunFile) {
   EXPECT_NE(tessera(cat("simulate ", path("run.toml"))).out.find("TFLOP/s"), std::string::npos);
 }
 
+TEST_F(Binary, ReplicasOfAPipelineAreToldApartInATrace) {
+  const std::string layout =
+      cat(path("run.toml"), " layout.pp=2 layout.dp_replicate=2 layout.schedule=zb-h1 layout.micro_batch=1 ");
+  const std::string trace = path("four.json");
+  ASSERT_EQ(tessera(cat("train ", layout, " training.steps=2 --trace ", trace, " --out ", path("out"))).code,
+            0);
+  const auto simulated = tessera(cat("simulate ", layout, "--json --costs-from ", trace));
+  EXPECT_EQ(simulated.code, 0) << simulated.out;
+  EXPECT_GT(field(simulated.out, "makespan"), 0);
+}
+
+TEST_F(Binary, AWrittenScheduleMayHaveUnequalNumbersOfStages) {
+  std::ofstream(path("three.csv")) << "0F0,2F0,2B0,0B0\n1F0,1B0\n";
+  const auto outcome = tessera(cat("simulate --schedule ", path("three.csv"), " --costs 1,1,1 --json"));
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_EQ(field(outcome.out, "makespan"), 6)
+      << "stages of 0.5, 1 and 0.5 one after the other, there and back";
+}
+
 TEST_F(Binary, PricesOpsByWhatTheyTookInATrace) {
   const std::string layout = cat(path("run.toml"), " layout.pp=2 layout.schedule=zb-h1 "),
                     trace = path("trace.json");

@@ -8,6 +8,7 @@
 #include "tessera/base/file_text.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/schedule.hpp"
+#include "tessera/plan/staging.hpp"
 #include "tessera/program/chain.hpp"
 #include "tessera/program/check.hpp"
 #include "tessera/program/order_csv.hpp"
@@ -31,16 +32,20 @@ spec::Schedule schedule_of(const std::string& word) {
                       "."));
 }
 
-program::Costs priced(const std::vector<double>& costs, std::uint32_t num_ranks, std::uint32_t num_virtual) {
-  return program::even_costs(num_ranks, num_virtual, {costs[0], costs[1], costs[2]},
-                             costs.size() > 3 ? costs[3] : 0);
+// A rank's stages share its costs evenly.
+program::Costs priced(const std::vector<double>& costs, const std::vector<std::uint32_t>& rank_of_stage) {
+  program::Costs out{{}, costs.size() > 3 ? costs[3] : 0};
+  for (const std::uint32_t rank : rank_of_stage) {
+    const auto share = static_cast<double>(std::ranges::count(rank_of_stage, rank));
+    out.stages.push_back({costs[0] / share, costs[1] / share, costs[2] / share});
+  }
+  return out;
 }
 
 // The order as a program on a bare chain of stages.
 void put_on_chain(Simulated& out, const program::Order& order, const SimulateOptions& options) {
   const auto& costs = options.costs;
-  const auto num_ranks = static_cast<std::uint32_t>(out.layout.pp);
-  const auto priced_stages = priced(costs, num_ranks, static_cast<std::uint32_t>(out.layout.virtual_stages));
+  const auto priced_stages = priced(costs, order.rank_of_stage);
   out.costs_text = cat("forward ", costs[0], ", input ", costs[1], ", weight ", costs[2],
                        " per rank, transfer ", priced_stages.transfer);
   out.program = program::chain(order, priced_stages);
@@ -65,7 +70,7 @@ Simulated bare_schedule(const SimulateOptions& options) {
     throw UserError(
         cat("--stages x --virtual x --micro-batches is more than ", kMostTasks, ": too large to simulate"));
   const program::Pipeline pipeline{num_ranks, num_virtual, options.micro_batches,
-                                   priced(options.costs, num_ranks, num_virtual)};
+                                   priced(options.costs, program::looped(num_ranks, num_virtual))};
   const auto scheduled = plan::schedule(out.layout.schedule, pipeline, options.memory_limit);
   out.note = scheduled.note;
   put_on_chain(out, scheduled.order, options);
@@ -83,7 +88,7 @@ Simulated written_schedule(const SimulateOptions& options) {
       static_cast<std::int64_t>((order.rank_of_stage.size() + order.ranks.size() - 1) / order.ranks.size());
   out.num_micro = order.num_micro;
   if (order.rank_of_stage.size() % order.ranks.size() != 0)
-    out.note = "Ranks have unequal numbers of stages; each stage costs as much as the others.";
+    out.note = "Ranks have unequal numbers of stages; those of a rank share its costs evenly.";
   put_on_chain(out, order, options);
   return out;
 }
@@ -128,10 +133,11 @@ Simulated run_of_file(const Options& options) {
   Simulated out;
   out.run = run;
   out.layout = run.layout;
-  out.layout.virtual_stages = run.layout.num_virtual();
+  out.layout.virtual_stages =
+      static_cast<std::int64_t>(plan::stage(run).order.rank_of_stage.size()) / run.layout.pp;
   out.num_micro = run.num_micro_batches();
   out.is_in_seconds = true;
-  out.name = spec::word(run.layout.schedule);
+  out.name = spec::schedule_name(run.layout);
   out.program = plan::compile(run, &out.note);
   if (is_program) out.program = program_in(text, options.file, out.program.tables);
   const program::Tables& tables = out.program.tables;

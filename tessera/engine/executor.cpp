@@ -38,11 +38,8 @@ Executor::Executor(const Parts& parts)
   loss_sums_.resize(tables_.numbers.size());
   times_.resize(sequence_.ops.size());
   sends_along_.resize(tables_.axis_sets.size());
-  for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i) {
-    const Op& op = sequence_.ops[i];
-    ends_.push_back(program::effects(op, tables_).ends);
-    if (op.what == What::send) sends_along_[static_cast<std::size_t>(op.along)].push_back(i);
-  }
+  CHECK(values_.size() < (std::size_t{1} << 30), "more values than tags: ", values_.size());
+  for (const Op& op : sequence_.ops) ends_.push_back(program::effects(op, tables_).ends);
 }
 
 Executor::~Executor() = default;
@@ -55,6 +52,7 @@ StepReport Executor::step(const StepInput& input) {
   std::fill(loss_sums_.begin(), loss_sums_.end(), 0.0);
   summed_.assign(numbers_.size(), false);
   for (auto& bucket : parts_.buckets) bucket.begin_step();
+  for (auto& sends : sends_along_) sends.clear();
   lanes_.step();
   finish_sends();
   input_ = nullptr;
@@ -111,7 +109,7 @@ void Executor::run(std::uint32_t index) {
       end(program::named_cell(op));
       break;
     case What::send:
-      send(op);
+      send(index);
       break;
     case What::receive:
       receive(op);
@@ -240,10 +238,12 @@ int other_end(const collective::Group& group, int hop) {
 
 }  // namespace
 
-void Executor::send(const Op& op) {
+void Executor::send(std::uint32_t index) {
+  const Op& op = sequence_.ops[index];
   if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
   const Cell cell = program::named_cell(op);
   const auto& group = parts_.groups[static_cast<std::size_t>(op.along)];
+  sends_along_[static_cast<std::size_t>(op.along)].push_back(index);
   group.send(held(cell), other_end(group, op.hop), tag_of(cell, tables_.num_micro));
 }
 

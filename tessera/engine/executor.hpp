@@ -67,7 +67,7 @@ class Executor {
   void backward(const program::Op& op, bool with_weights);
   void reduce(const program::Op& op);
   void sum(const program::Op& op);
-  void send(const program::Op& op);
+  void send(std::uint32_t index);
   void receive(const program::Op& op);
   void finish_sends();
   tensor::Tensor& held(const program::Cell& cell);
@@ -91,7 +91,8 @@ class Executor {
   std::vector<char> summed_;  // by number: a sum of this step was made
   const StepInput* input_ = nullptr;
   std::vector<OpTime> times_;
-  std::vector<std::vector<std::uint32_t>> sends_along_;  // by axis set: ops
+  // By axis set: ops that sent something in this step. Each set's sends run on one lane; read when all lanes are through.
+  std::vector<std::vector<std::uint32_t>> sends_along_;
   std::int64_t num_steps_ = 0;
   Lanes lanes_;  // last: its threads use everything above
 

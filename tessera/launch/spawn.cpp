@@ -181,7 +181,10 @@ class Job {
     }
     // What was waited before that was for ranks that were loading.
     if (!all_here) all_here_seconds_ = now;
-    for (int rank = 0; rank < options_.num_ranks && all_here_seconds_ < limit && !hangs; ++rank) {
+    bool all_stand = all_here_seconds_ < limit;
+    for (int rank = 0; rank < options_.num_ranks && all_stand && !hangs; ++rank)
+      all_stand = board_.log(rank).progress_seconds() < limit;
+    for (int rank = 0; rank < options_.num_ranks && all_stand && !hangs; ++rank) {
       const double waiting = board_.log(rank).waiting_since_seconds();
       hangs = !children_[static_cast<std::size_t>(rank)].ending() && waiting > 0 && waiting < limit;
     }

@@ -54,10 +54,14 @@ std::string Vigil::judgement(double now) const {
     return text;
   if (lost_ >= 0) return is_old(lost_seconds_) ? lost_text(lost_, scene(), words_) : "";
   if (is_old(peer_lost_seconds_)) return told_of([](int code) { return code == kExitPeerLost; });
+  const double limit = now - timeout_seconds_;
+  const auto gets_on = [&](const RankState& state) { return state.progress_seconds() >= limit; };
+  const bool all_stand = std::ranges::none_of(states_, gets_on);
   const auto hangs = [&](const RankState& state) {
     if (state.now() && state.now()->doing == Doing::finished) return false;
-    const double waiting = state.waiting_since_seconds(), limit = now - timeout_seconds_;
-    return state.beat_seconds > 0 && (state.beat_seconds < limit || (waiting > 0 && waiting < limit));
+    const double waiting = state.waiting_since_seconds();
+    return state.beat_seconds > 0 &&
+           (state.beat_seconds < limit || (all_stand && waiting > 0 && waiting < limit));
   };
   if (!std::ranges::any_of(states_, hangs)) return "";
   return hang_text(words_.guilt(states_, now), timeout_seconds_, "");

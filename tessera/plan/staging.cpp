@@ -65,8 +65,8 @@ std::vector<std::uint32_t> dealt(const spec::Layout& layout, const std::vector<S
 
 program::Order order_of_file(const spec::Run& run) {
   const std::string& path = run.layout.schedule_file;
-  if (!std::filesystem::exists(path))
-    throw UserError(cat("layout.schedule_file = \"", path, "\" does not exist"));
+  if (!std::filesystem::is_regular_file(path))
+    throw UserError(cat("layout.schedule_file = \"", path, "\" is no file"));
   program::Order order = program::parse_order_csv(file_text(path));
   if (static_cast<std::int64_t>(order.ranks.size()) != run.layout.pp ||
       order.num_micro != run.num_micro_batches())

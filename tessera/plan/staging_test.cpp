@@ -84,7 +84,7 @@ TEST(Staging, AScheduleOfAFileMustHaveTheRunsRanksAndMicroBatchesAndHoldNoMoreTh
   run.layout.max_activations = 1;
   EXPECT_THAT([&] { stage(run); }, ThrowsMessage<UserError>(HasSubstr("order.csv holds 2 activations")));
   run.layout.schedule_file = path + ".absent";
-  EXPECT_THAT([&] { stage(run); }, ThrowsMessage<UserError>(HasSubstr("does not exist")));
+  EXPECT_THAT([&] { stage(run); }, ThrowsMessage<UserError>(HasSubstr("is no file")));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class Reader {
   Order read(std::string_view text) {
     for (std::size_t row = 1; !text.empty(); ++row) {
       std::string_view line = take_until(text, '\n');
-      if (trimmed(line).empty() && trimmed(text).find_first_not_of("\n") == std::string_view::npos) break;
+      if (trimmed(line).empty() && text.find_first_not_of(" \t\r\n") == std::string_view::npos) break;
       out_.ranks.emplace_back();
       for (std::size_t column = 1; !line.empty(); ++column) {
         where_ = cat("row ", row, ", column ", column);
@@ -84,6 +84,8 @@ class Reader {
   }
 
   void add(const Task& task) {
+    constexpr std::int32_t kMostMicro = 1 << 24;
+    if (task.micro >= kMostMicro) fail(cat(word(task), ": up to ", kMostMicro, " micro-batches are read"));
     const auto rank = static_cast<std::uint32_t>(out_.ranks.size() - 1);
     const auto [stage, is_new_stage] = stages_.try_emplace(task.stage, Seen{where_, rank});
     if (!is_new_stage && stage->second.rank != rank)

@@ -30,7 +30,8 @@ TEST(OrderCsv, IsReadAsPyTorchWritesIt) {
         {What::backward_weight, 1, 0},
         {What::forward, 1, 1},
         {What::backward, 1, 1}}}};
-  EXPECT_EQ(parse_order_csv("0F0,0F1,,0B0,0B1,\r\n,1F0, 1I0,1W0 ,(1F1;1B1)OVERLAP_F_B\r\n\r\n"), expected);
+  EXPECT_EQ(parse_order_csv("0F0,0F1,,0B0,0B1,\r\n,1F0, 1I0,1W0 ,(1F1;1B1)OVERLAP_F_B\r\n\r\n \r\n\r\n"),
+            expected);
   EXPECT_EQ(to_csv(expected), "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1B1\n");
 }
 
@@ -50,7 +51,7 @@ TEST(OrderCsv, SaysWhatIsWrongAndWhere) {
       {"0F0,0B0\n0F1,0B1", "0F1 lies on rank 1, but stage 0 began on rank 0 (row 1, column 1)"},
       {"0F0,0B0\n2F0,2B0", "stage 1 has no task, but there is a stage 2 (row 2, column 1)"},
       {"4000000000F0,4000000000B0", "stage 0 has no task"},
-      {"0F2000000000,0B0", "0F0 is missing (there are 2000000001 micro-batches)"},
+      {"0F2000000000,0B0", "0F2000000000: up to 16777216 micro-batches are read"},
       {"0F0,0B0,0B1", "0F1 is missing"},
       {"0F0", "0B0 is missing, or its halves"},
       {"0F0,0I0", "0W0 is missing, the other half of I"},

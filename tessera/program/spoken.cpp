@@ -69,6 +69,8 @@ std::string doing_text(const Program& program, int rank, const Activity& at, dou
       return cat("starting", lasting);
     case Doing::meeting:
       return cat("waiting to meet the other ranks", lasting);
+    case Doing::preparing:
+      return cat("making its weights", lasting);
     case Doing::reading_data:
       return cat("reading the data", of_step, lasting);
     case Doing::writing:

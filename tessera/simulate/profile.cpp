@@ -31,8 +31,8 @@ struct Meeting {
 
 // Equal for the ranks that meet in an op. A send (>3.0!) and its receive (<3.0) share the cell.
 std::string name_of_meeting(const RanOp& op) {
-  if (op.kind.what != What::send) return cat(op.step, ' ', op.lane, ' ', op.word);
-  return cat(op.step, ' ', op.word.substr(1, op.word.find('!') - 1));
+  if (op.kind.what != What::send) return cat(op.step, ' ', op.group, ' ', op.lane, ' ', op.word);
+  return cat(op.step, ' ', op.group, ' ', op.word.substr(1, op.word.find('!') - 1));
 }
 
 using Seconds = std::map<OpKind, std::map<std::int64_t, std::vector<double>>>;
@@ -47,7 +47,6 @@ void add_meetings(std::span<const RanOp> ran, Seconds& out) {
   }
   for (const auto& [key, named] : meetings)
     for (const auto& [name, meeting] : named)
-      // More than one meeting of a name, as of several replicas of a pipeline, can't be told apart.
       if (meeting.came == key.first.ranks)
         out[key.first][key.second].push_back(std::max(0.0, meeting.span.end - meeting.span.start));
 }
@@ -105,6 +104,8 @@ program::Cost Profile::cost(const program::Op& op, const program::Tables& tables
     const auto weight = seconds({What::backward_weight, kind.segment, 1}, size);
     if (input && weight) taken = *input + *weight;
   }
+  // Alone, it does nothing; runs of more ranks need not have it.
+  if (!taken && kind.ranks == 1 && (kind.what == What::sum || kind.what == What::reduce)) taken = 0;
   if (!taken)
     throw UserError(cat("no trace given has an op like ", program::word(op, tables),
                         ". Add a trace of a run that has: ", needed(kind)));

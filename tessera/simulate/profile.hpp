@@ -27,6 +27,8 @@ struct RanOp {
   OpKind kind;
   std::int64_t size = 0;   // op_size of it
   std::string lane, word;  // as in its trace
+  std::int64_t group =
+      0;  // which of several groups that do the same: the first member's rank, or the sender's
   std::int64_t step = 0;
   program::Span span;
 };
@@ -40,7 +42,8 @@ std::int64_t op_size(const program::Op& op, const program::Tables& tables);
 // - An op's seconds are the median over steps, micro-batches and ranks.
 // - Where ranks meet, the clock starts when the last of them has come: waiting is an outcome, no cost.
 // - A size that was not measured takes the seconds of the nearest one that was, in proportion.
-// - A backward that was only measured in halves takes the sum of both.
+// - A backward that was only measured in halves takes the sum of both; a sum or reduction of one rank that was not
+//   measured takes no time.
 class Profile {
  public:
   // Step 1 of each run pays for pages and caches: leave it out, unless there is no other.

@@ -95,7 +95,13 @@ void check_ranks(const Run& run, Findings& findings) {
 // Of the chain embedding, blocks, head every stage takes at least one.
 void check_stages(const Run& run, Findings& findings) {
   const Layout& layout = run.layout;
-  const std::int64_t num_virtual = layout.num_virtual(), units = run.model.layers + 2;
+  const std::int64_t units = run.model.layers + 2;
+  if (!layout.schedule_file.empty()) {  // which has its own stages
+    findings.need(layout.virtual_stages == 0, "layout.virtual_stages",
+                  "is decided by layout.schedule_file: leave it out");
+    return;
+  }
+  const std::int64_t num_virtual = layout.num_virtual();
   const bool is_v = layout.schedule == Schedule::zb_v || layout.schedule == Schedule::dualpipe_v;
   const bool is_plain = layout.schedule == Schedule::gpipe || layout.schedule == Schedule::f1b1 ||
                         layout.schedule == Schedule::zb_h1;
@@ -105,8 +111,12 @@ void check_stages(const Run& run, Findings& findings) {
                 cat("must be 1 (or 0) with layout.schedule = ", word(layout.schedule),
                     "; interleaved and bfs take more"));
   findings.need(layout.pp <= units / num_virtual, "layout.pp",
-                cat("with ", num_virtual, " virtual stage(s) makes more stages than the ", units,
-                    " units of the model (embedding, ", run.model.layers, " blocks, head)"));
+                cat("with ", num_virtual, " virtual stage(s) a rank",
+                    layout.virtual_stages == 0 && num_virtual > 1
+                        ? cat(" (as ", word(layout.schedule), " has by itself; see layout.virtual_stages)")
+                        : "",
+                    " makes more stages than the ", units, " units of the model (embedding, ",
+                    run.model.layers, " blocks, head)"));
 }
 
 // What is planned counts bytes and tokens in 64 bits. A value takes up to 8 bytes, a parameter up to 32 (with gradient

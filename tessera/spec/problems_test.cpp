@@ -176,8 +176,20 @@ TEST(Problems, StagesMustFitTheScheduleAndTheModel) {
   EXPECT_THAT(texts([](spec::Run& run) { run.layout.pp = 6, run.model.layers = 4; }), ElementsAre());
   EXPECT_THAT(
       texts([](spec::Run& run) { run.layout.pp = 7, run.model.layers = 4; }),
-      ElementsAre("layout.pp = 7 with 1 virtual stage(s) makes more stages than the 6 units of the model "
-                  "(embedding, 4 blocks, head)"));
+      ElementsAre(
+          "layout.pp = 7 with 1 virtual stage(s) a rank makes more stages than the 6 units of the model "
+          "(embedding, 4 blocks, head)"));
+  EXPECT_THAT(
+      texts([](spec::Run& run) { run.layout.pp = 4, run.layout.schedule = Schedule::automatic; }),
+      ElementsAre(
+          "layout.pp = 4 with 2 virtual stage(s) a rank (as auto has by itself; see "
+          "layout.virtual_stages) makes more stages than the 6 units of the model (embedding, 4 blocks, "
+          "head)"));
+  EXPECT_THAT(texts([](spec::Run& run) { run.layout.pp = 4, run.layout.schedule_file = "x.csv"; }),
+              ElementsAre());
+  EXPECT_THAT(
+      texts([](spec::Run& run) { run.layout.virtual_stages = 2, run.layout.schedule_file = "x.csv"; }),
+      ElementsAre("layout.virtual_stages = 2 is decided by layout.schedule_file: leave it out"));
   EXPECT_THAT(
       texts([](spec::Run& run) { run.layout.virtual_stages = 2; }),
       ElementsAre(

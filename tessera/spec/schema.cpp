@@ -140,7 +140,7 @@ void declare_layout(std::vector<Key>& keys) {
   section.add("max_activations", &Layout::max_activations, at_least(0),
               "auto: activations of one stage and micro-batch that a rank may hold; 0: no limit");
   section.add(
-      "receive_ahead_mib", &Layout::receive_ahead_mib, at_least(0),
+      "receive_ahead_mib", &Layout::receive_ahead_mib, from_to(0, 1 << 20),
       "MiB that a rank may receive from other stages before it needs them; one is always received ahead");
   section.add("micro_batch", &Layout::micro_batch, from_to(1, kMaxTokens),
               "samples per micro-batch and data-parallel rank");
@@ -155,7 +155,7 @@ void declare_cluster(std::vector<Key>& keys) {
               "how ranks talk: processes over gloo, threads of one process, or a GPU each over nccl");
   section.add("devices", &Cluster::devices, from_to(0, kMaxAxis), "0: as many as the layout needs");
   section.add("timeout_seconds", &Cluster::timeout_seconds, from_to(0.001, 1e7),
-              "how long a rank waits for another");
+              "how long nothing may begin or end on any rank while one waits for another");
   section.add("peak_tflops", &Cluster::peak_tflops, from_to(0, 1e6),
               "of one device, the yardstick of FLOP utilisation; 0: measured after the first step");
   section.add("store", &Cluster::store,

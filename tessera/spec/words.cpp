@@ -46,4 +46,8 @@ const Words& words<Transport>() {
   return list;
 }
 
+std::string schedule_name(const Layout& layout) {
+  return layout.schedule_file.empty() ? word(layout.schedule) : layout.schedule_file;
+}
+
 }  // namespace tessera::spec

@@ -18,6 +18,9 @@ const std::string& word(Enum value) {
   return words<Enum>()[static_cast<std::size_t>(value)];
 }
 
+// By which name a run's order of micro-batches goes: that of its schedule, or of its file.
+std::string schedule_name(const Layout& layout);
+
 template <>
 const std::vector<std::string>& words<Precision>();
 template <>

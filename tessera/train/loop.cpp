@@ -36,13 +36,14 @@ metrics::RunTitle title_of(const spec::Run& run, const Session& session, const L
           .ranks = layout.ranks()};
 }
 
-// Seconds in which an op with others was under way and no op of this rank's own. Collectives inside a segment count as
-// compute.
+// Seconds in which a collective was under way and no op of this rank's own. Collectives inside a segment count as compute; a
+// receive that waits for another stage is the pipeline's bubble, not the network's time.
 double exposed_seconds(const std::vector<engine::OpTime>& times, const program::Sequence& sequence,
                        const program::Tables& tables) {
   std::vector<metrics::Interval> communication, compute;
   for (const auto& time : times) {
     const auto& op = sequence.ops[time.op];
+    if (op.what == program::What::send || op.what == program::What::receive) continue;
     const bool meets_others = op.along >= 0 && tables.size_of(op.along) > 1;
     (meets_others ? communication : compute).emplace_back(time.start_seconds, time.end_seconds);
   }

@@ -84,6 +84,7 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       groups_(make_groups(communicator, program_.tables, log, laps)),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       loss_scale_(run) {
+  const During preparing(log, Doing::preparing);
   const auto& tables = program_.tables;
   if (variation.muted)
     for (auto& group : groups_) group = group.muted();
@@ -146,8 +147,7 @@ std::vector<std::size_t> spanning_sets(const program::Tables& tables) {
 }  // namespace
 
 std::string Session::schedule() const {
-  const std::string name =
-      run_.layout.schedule_file.empty() ? spec::word(run_.layout.schedule) : run_.layout.schedule_file;
+  const std::string name = spec::schedule_name(run_.layout);
   return note_.empty() ? name : cat(name, " (", note_, ")");
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "tessera/base/error.hpp"
+#include "tessera/program/ranks.hpp"
 #include "tessera/program/text.hpp"
 #include "tessera/simulate/profile.hpp"
 
@@ -12,6 +13,7 @@ Tracer::Tracer(const program::Program& program, std::int64_t rank, const std::st
     : path_(path),
       program_(program),
       sequence_(program.classes.at(program.tables.class_of_rank.at(static_cast<std::size_t>(rank)))),
+      sets_(program::sets_of(program.tables)),
       rank_(rank) {
   if (!path_.empty()) metrics::write_trace(part(rank_), events_);
 }
@@ -25,7 +27,7 @@ void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
     if (op.micro != program::kOfStep) args.push_back({"micro", std::int64_t{op.micro}});
     if (const auto bytes = simulate::op_size(op, program_.tables)) args.push_back({"bytes", bytes});
     if (const auto ranks = simulate::kind_of(op, program_.tables).ranks; ranks > 1)
-      args.push_back({"ranks", ranks});
+      args.insert(args.end(), {{"ranks", ranks}, {"group", group_of(op)}});
     if (std::string waits = program::waited_words(sequence_, op, program_.tables); !waits.empty())
       args.push_back({"waits", std::move(waits)});
     events_.push_back({program::word(op, program_.tables), rank_, program::name_of(op.lane, program_.tables),
@@ -44,6 +46,13 @@ void Tracer::write(const std::function<void()>& meet, std::int64_t num_ranks) {
     std::filesystem::remove(part(rank));
   }
   metrics::write_trace(path_, events_);
+}
+
+// The sender of a transfer, or the first member of a group: replicas do the same ops.
+std::int64_t Tracer::group_of(const program::Op& op) const {
+  const auto& set = sets_[static_cast<std::size_t>(op.along)];
+  if (op.what == program::What::send) return rank_;
+  return op.what == program::What::receive ? set.neighbour(rank_, op.hop) : set.peers(rank_).front();
 }
 
 std::string Tracer::part(std::int64_t rank) const { return rank == 0 ? path_ : cat(path_, ".rank", rank); }

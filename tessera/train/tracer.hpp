@@ -8,6 +8,7 @@
 
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
+#include "tessera/mesh/mesh.hpp"
 #include "tessera/metrics/trace.hpp"
 
 namespace tessera::train {
@@ -23,10 +24,12 @@ class Tracer {
 
  private:
   std::string part(std::int64_t rank) const;
+  std::int64_t group_of(const program::Op& op) const;
 
   std::string path_;
   const program::Program& program_;
   const program::Sequence& sequence_;
+  const std::vector<mesh::AxisSet> sets_;
   std::int64_t rank_;
   std::vector<metrics::Event> events_;
 };

@@ -40,6 +40,7 @@ struct Subject {
   spec::Run run;
   program::Program program;
   std::vector<double> numbers;
+  double tolerance = kTolerance;
 };
 
 // Losses and norms of two steps, and every parameter after them, in an order that the layout does not change.
@@ -69,38 +70,47 @@ std::vector<double> numbers_of(const spec::Run& run, const program::Program& pro
   return out;
 }
 
-bool equal(const std::vector<double>& a, const std::vector<double>& b) {
-  return std::ranges::equal(a, b, [](double x, double y) {
-    return std::abs(x - y) <= kTolerance * std::max(1.0, std::max(std::abs(x), std::abs(y)));
+bool equal(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
+  return std::ranges::equal(a, b, [&](double x, double y) {
+    return std::abs(x - y) <= tolerance * std::max(1.0, std::max(std::abs(x), std::abs(y)));
   });
 }
 
-Subject subject(spec::Schedule schedule, std::int64_t pp, std::int64_t dp, std::int64_t num_micro,
-                bool tied) {
-  Subject out;
-  auto& run = out.run;
+spec::Run run_of(spec::Schedule schedule, std::int64_t pp, std::int64_t dp, std::int64_t num_micro,
+                 bool tied) {
+  spec::Run run;
   run.model = {.hidden = 16, .heads = 2, .kv_heads = 1, .ffn = 24, .vocab = 29, .sequence = 4};
   run.model.tied_embeddings = tied;
   run.layout = {.pp = pp, .dp_replicate = dp, .schedule = schedule, .precision = spec::Precision::fp64};
   run.model.layers = std::max<std::int64_t>(2, pp * run.layout.num_virtual() - 1);
   run.training.global_batch = dp * num_micro;
   run.training.warmup_steps = 0;
-  out.program = plan::compile(run);
-  out.numbers = numbers_of(run, out.program);
-  return out;
+  return run;
+}
+
+Subject subject(const spec::Run& run, double tolerance = kTolerance) {
+  const auto program = plan::compile(run);
+  return {run, program, numbers_of(run, program), tolerance};
 }
 
 std::vector<Subject> subjects() {
   using spec::Schedule;
   std::vector<Subject> out;
-  out.push_back(subject(Schedule::f1b1, 2, 1, 4, false));
-  out.push_back(subject(Schedule::f1b1, 4, 1, 5, true));
-  out.push_back(subject(Schedule::gpipe, 3, 2, 3, true));
-  out.push_back(subject(Schedule::interleaved, 2, 2, 3, false));
-  out.push_back(subject(Schedule::zb_h1, 3, 1, 4, true));
-  out.push_back(subject(Schedule::zb_v, 2, 2, 3, true));
-  out.push_back(subject(Schedule::dualpipe_v, 2, 1, 5, false));
-  out.push_back(subject(Schedule::bfs, 2, 1, 3, true));
+  out.push_back(subject(run_of(Schedule::f1b1, 2, 1, 4, false)));
+  out.push_back(subject(run_of(Schedule::f1b1, 4, 1, 5, true)));
+  out.push_back(subject(run_of(Schedule::gpipe, 3, 2, 3, true)));
+  out.push_back(subject(run_of(Schedule::interleaved, 2, 2, 3, false)));
+  out.push_back(subject(run_of(Schedule::zb_h1, 3, 1, 4, true)));
+  out.push_back(subject(run_of(Schedule::zb_v, 2, 2, 3, true)));
+  out.push_back(subject(run_of(Schedule::dualpipe_v, 2, 1, 5, false)));
+  out.push_back(subject(run_of(Schedule::bfs, 2, 1, 3, true)));
+  spec::Run bare = run_of(Schedule::zb_h1, 2, 2, 3, true);
+  bare.layout.overlap = false;
+  out.push_back(subject(bare));
+  // With gathers and frees; another order of adds rounds otherwise.
+  spec::Run half = run_of(Schedule::zb_h1, 2, 2, 3, true);
+  half.layout.precision = spec::Precision::bf16;
+  out.push_back(subject(half, 1e-2));
   return out;
 }
 
@@ -111,7 +121,7 @@ struct Count {
 bool gives_reference(const Subject& subject, const program::Program& program, const std::string& what) {
   std::snprintf(now_running, sizeof(now_running), "%s\n", what.c_str());
   alarm(kHangSeconds);
-  const bool same = equal(numbers_of(subject.run, program), subject.numbers);
+  const bool same = equal(numbers_of(subject.run, program), subject.numbers, subject.tolerance);
   alarm(0);
   if (!same) std::printf("OTHER NUMBERS: %s\n", what.c_str());
   return same;
@@ -173,7 +183,10 @@ int run(int edits, int reorderings, std::uint64_t seed) {
   }
   std::printf("%d legal reorderings: %d accepted, %d of them gave the reference's numbers (%.0f s)\n",
               reorderings, accepted, same, now_seconds() - begin);
-  return count.wrong == 0 && share <= 5 && accepted == reorderings && same == reorderings ? 0 : 1;
+  return count.wrong == 0 && (count.harmless > 0 || edits < 100) && share <= 5 && accepted == reorderings &&
+                 same == reorderings
+             ? 0
+             : 1;
 }
 
 }  // namespace
