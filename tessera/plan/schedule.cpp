@@ -1,10 +1,8 @@
 #include "tessera/plan/schedule.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/automatic.hpp"
 #include "tessera/program/chain.hpp"
 #include "tessera/simulate/costs.hpp"
 #include "tessera/simulate/simulate.hpp"
@@ -25,29 +23,6 @@ Scheduled zb_v_instead(const program::Pipeline& pipeline) {
   return {program::zero_bubble_v(pipeline),
           cat("zb-v runs: dualpipe-v needs at least ", 2 * pipeline.num_ranks,
               " micro-batches (two per rank), not ", pipeline.num_micro)};
-}
-
-double simulated_makespan(const program::Order& order, const program::Costs& costs) {
-  const program::Program program = program::chain(order, costs);
-  return simulate::simulate(program, simulate::table_costs(program)).makespan;
-}
-
-// The search times orders by a walk in which transfers of one kind follow each other; on a link that all share, a fixed
-// schedule may yet be ahead.
-Scheduled automatic(const program::Pipeline& pipeline, std::int64_t max_activations) {
-  if (max_activations == 0) max_activations = std::numeric_limits<std::int64_t>::max();
-  program::Found best = program::automatic(pipeline, {.activations = max_activations});
-  if (pipeline.costs.transfer > 0) {
-    double least = simulated_makespan(best.order, pipeline.costs);
-    for (program::Found& fixed : program::fixed_candidates(pipeline)) {
-      if (std::ranges::max(program::peak_activations(fixed.order)) > max_activations) continue;
-      const double makespan = simulated_makespan(fixed.order, pipeline.costs);
-      if (makespan >= least) continue;
-      least = makespan;
-      best = std::move(fixed);
-    }
-  }
-  return {std::move(best.order), cat("auto: ", best.winner)};
 }
 
 Scheduled fixed(spec::Schedule name, const program::Pipeline& pipeline) {
@@ -82,11 +57,24 @@ Scheduled fixed(spec::Schedule name, const program::Pipeline& pipeline) {
 }  // namespace
 
 Scheduled schedule(spec::Schedule name, const program::Pipeline& pipeline, std::int64_t max_activations) {
-  if (name == spec::Schedule::automatic) return automatic(pipeline, max_activations);
+  if (name == spec::Schedule::automatic) {
+    program::Found found = automatic(program::placements(pipeline), max_activations);
+    return {std::move(found.order), cat("auto: ", found.winner)};
+  }
   need_virtual_stages(name, pipeline.num_virtual);
   Scheduled out = fixed(name, pipeline);
   hold_to_limit(out.order, max_activations, cat("schedule ", spec::word(name)));
   return out;
+}
+
+program::Found automatic(std::span<const program::Placed> placed, std::int64_t max_activations) {
+  program::Limits limits;
+  if (max_activations > 0) limits.activations = max_activations;
+  // The links of a rank are shared by what it sends, which the search leaves out of account.
+  return program::automatic(placed, limits, [](const program::Order& order, const program::Placed& on) {
+    const program::Program program = program::chain(order, on.pipeline.costs);
+    return simulate::simulate(program, simulate::table_costs(program)).makespan;
+  });
 }
 
 void hold_to_limit(const program::Order& order, std::int64_t max_activations, const std::string& name) {

@@ -8,6 +8,7 @@
 #include "tessera/program/automatic.hpp"
 #include "tessera/program/chain.hpp"
 #include "tessera/program/dice.hpp"
+#include "tessera/program/walk_order.hpp"
 #include "tessera/simulate/costs.hpp"
 #include "tessera/simulate/simulate.hpp"
 
@@ -32,9 +33,13 @@ TEST(AutomaticSimulated, IsNeverWorseThanAFixedScheduleThatHoldsNoMore) {
     const Scheduled found = schedule(spec::Schedule::automatic, pipeline, limit);
     EXPECT_LE(std::ranges::max(program::peak_activations(found.order)), limit);
     double best_fixed = std::numeric_limits<double>::infinity();
-    for (const auto& fixed : program::fixed_candidates(pipeline))
-      if (std::ranges::max(program::peak_activations(fixed.order)) <= limit)
-        best_fixed = std::min(best_fixed, makespan(fixed.order, pipeline.costs));
+    for (const program::Placed& placed : program::placements(pipeline))
+      for (const auto& [name, order] : program::fixed_orders(placed)) {
+        const double seconds = makespan(order, pipeline.costs);
+        EXPECT_GE(seconds, program::walk(order, pipeline.costs).makespan * (1 - 1e-12)) << name;
+        if (std::ranges::max(program::peak_activations(order)) <= limit)
+          best_fixed = std::min(best_fixed, seconds);
+      }
     EXPECT_LE(makespan(found.order, pipeline.costs), best_fixed * (1 + 1e-12))
         << "round " << round << ": P" << num_ranks << " v" << num_virtual << " M" << pipeline.num_micro
         << ", limit " << limit << ", transfer " << pipeline.costs.transfer << ": " << found.note;

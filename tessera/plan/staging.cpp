@@ -3,6 +3,7 @@
 #include <charconv>
 #include <filesystem>
 #include <numeric>
+#include <set>
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/file_text.hpp"
@@ -47,20 +48,33 @@ std::vector<StageCost> unit_costs(const Blueprint& parts) {
   return out;
 }
 
-// Where the schedule will put the stages; `auto` may put them elsewhere.
-std::vector<std::uint32_t> placement(const spec::Layout& layout) {
-  const auto num_ranks = static_cast<std::uint32_t>(layout.pp);
-  return spec::required_virtual_stages(layout.schedule) == 2
-             ? program::vee(num_ranks)
-             : program::looped(num_ranks, static_cast<std::uint32_t>(layout.num_virtual()));
-}
-
 std::vector<std::uint32_t> dealt(const spec::Layout& layout, const std::vector<StageCost>& costs,
                                  const std::vector<std::uint32_t>& rank_of_stage) {
   if (!layout.stages.empty()) return listed_stages(layout.stages, rank_of_stage.size(), costs.size());
   std::vector<double> seconds;
   for (const StageCost& cost : costs) seconds.push_back(cost.forward + cost.input + cost.weight);
   return program::deal(seconds, rank_of_stage);
+}
+
+// The run's units dealt to stages that lie so.
+program::Staging staging(const spec::Run& run, const std::vector<std::uint32_t>& rank_of_stage) {
+  const auto costs = unit_costs(blueprint(run));
+  program::Staging out{{0}, {}};
+  for (const std::uint32_t count : dealt(run.layout, costs, rank_of_stage)) {
+    StageCost stage{0, 0, 0};
+    const std::uint32_t end = out.first_segment.back() + count;
+    for (std::uint32_t unit = out.first_segment.back(); unit < end; ++unit) {
+      stage.forward += costs[unit].forward;
+      stage.input += costs[unit].input;
+      stage.weight += costs[unit].weight;
+    }
+    out.costs.stages.push_back(stage);
+    out.first_segment.push_back(end);
+  }
+  const std::int64_t hidden_bytes = run.layout.micro_batch * run.model.sequence * run.model.hidden *
+                                    bytes_of(compute_dtype(run.layout.precision));
+  out.costs.transfer = simulate::transfer_seconds(static_cast<double>(hidden_bytes), {});
+  return out;
 }
 
 program::Order order_of_file(const spec::Run& run) {
@@ -78,44 +92,65 @@ program::Order order_of_file(const spec::Run& run) {
   return order;
 }
 
+program::Pipeline pipeline_of(const spec::Run& run, std::int64_t num_virtual) {
+  return {static_cast<std::uint32_t>(run.layout.pp),
+          static_cast<std::uint32_t>(num_virtual),
+          static_cast<std::int32_t>(run.num_micro_batches()),
+          {}};
+}
+
+Staged stage_by_file(const spec::Run& run) {
+  Staged out;
+  out.order = order_of_file(run);
+  out.staging = staging(run, out.order.rank_of_stage);
+  return out;
+}
+
+Staged stage_by_name(const spec::Run& run) {
+  program::Pipeline pipeline = pipeline_of(run, run.layout.num_virtual());
+  const bool is_v = spec::required_virtual_stages(run.layout.schedule) == 2;
+  Staged out;
+  out.staging = staging(run, is_v ? program::vee(pipeline.num_ranks)
+                                  : program::looped(pipeline.num_ranks, pipeline.num_virtual));
+  pipeline.costs = out.staging.costs;
+  Scheduled scheduled = schedule(run.layout.schedule, pipeline, run.layout.max_activations);
+  out.order = std::move(scheduled.order);
+  out.note = std::move(scheduled.note);
+  return out;
+}
+
+// Units are dealt anew for each placement, with fewer stages per rank too: a stage of several units can't be split as
+// evenly as the model, and the fixed schedules have one or two. A user's list says how many there are.
+Staged stage_by_search(const spec::Run& run) {
+  std::set<std::int64_t> nums_virtual = {run.layout.num_virtual()};
+  if (run.layout.stages.empty())
+    for (const std::int64_t fewer : {1, 2})
+      if (fewer < run.layout.num_virtual()) nums_virtual.insert(fewer);
+  std::vector<program::Placed> placed;
+  std::vector<program::Staging> stagings;
+  for (const std::int64_t num_virtual : nums_virtual)
+    for (program::Placed& p : program::placements(pipeline_of(run, num_virtual))) {
+      stagings.push_back(staging(run, p.rank_of_stage));
+      p.pipeline.costs = stagings.back().costs;
+      placed.push_back(std::move(p));
+    }
+  program::Found found = automatic(placed, run.layout.max_activations);
+  Staged out;
+  out.order = std::move(found.order);
+  out.staging = std::move(stagings[found.placed]);
+  out.note = cat("auto: ", found.winner);
+  return out;
+}
+
 }  // namespace
 
 Staged stage(const spec::Run& run) {
-  const spec::Layout& layout = run.layout;
-  const auto costs = unit_costs(blueprint(run));
-  program::Pipeline pipeline{static_cast<std::uint32_t>(layout.pp),
-                             static_cast<std::uint32_t>(layout.num_virtual()),
-                             static_cast<std::int32_t>(run.num_micro_batches())};
-  Staged out;
-  if (!layout.schedule_file.empty()) {
-    out.order = order_of_file(run);
-    pipeline.num_virtual = static_cast<std::uint32_t>(out.order.rank_of_stage.size()) / pipeline.num_ranks;
-  }
-  const auto counts =
-      dealt(layout, costs, out.order.rank_of_stage.empty() ? placement(layout) : out.order.rank_of_stage);
-  auto& first = out.staging.first_segment;
-  first = {0};
-  for (const std::uint32_t count : counts) {
-    StageCost stage{0, 0, 0};
-    for (std::uint32_t unit = first.back(); unit < first.back() + count; ++unit) {
-      stage.forward += costs[unit].forward;
-      stage.input += costs[unit].input;
-      stage.weight += costs[unit].weight;
-    }
-    pipeline.costs.stages.push_back(stage);
-    first.push_back(first.back() + count);
-  }
-  const std::int64_t hidden_bytes =
-      layout.micro_batch * run.model.sequence * run.model.hidden * bytes_of(compute_dtype(layout.precision));
-  pipeline.costs.transfer = simulate::transfer_seconds(static_cast<double>(hidden_bytes), {});
-  if (out.order.ranks.empty()) {
-    Scheduled scheduled = schedule(layout.schedule, pipeline, layout.max_activations);
-    out.order = std::move(scheduled.order);
-    out.note = std::move(scheduled.note);
-  }
-  out.staging.costs = pipeline.costs;
-  for (std::size_t s = 0; s < counts.size(); ++s)
-    out.rank_of_unit.insert(out.rank_of_unit.end(), counts[s], out.order.rank_of_stage[s]);
+  Staged out = !run.layout.schedule_file.empty()                  ? stage_by_file(run)
+               : run.layout.schedule == spec::Schedule::automatic ? stage_by_search(run)
+                                                                  : stage_by_name(run);
+  const auto& first = out.staging.first_segment;
+  for (std::size_t s = 0; s + 1 < first.size(); ++s)
+    out.rank_of_unit.insert(out.rank_of_unit.end(), first[s + 1] - first[s], out.order.rank_of_stage[s]);
   return out;
 }
 

@@ -29,6 +29,15 @@ TEST(Staging, DealsByCostSoThatALargeHeadStandsAlone) {
   EXPECT_EQ(stage(run).staging.first_segment, (std::vector<std::uint32_t>{0, 7, 8}));
 }
 
+TEST(Staging, AutoDealsOneStagePerRankTooWhereMoreCannotBeEven) {
+  spec::Run run = run_of(2);
+  run.model.vocab = 65536;
+  run.layout.schedule = spec::Schedule::automatic;
+  EXPECT_EQ(stage(run).rank_of_unit, (std::vector<std::uint32_t>{0, 0, 0, 0, 0, 0, 0, 1}));
+  run.layout.stages = "2,2,2,2";
+  EXPECT_EQ(stage(run).staging.first_segment, (std::vector<std::uint32_t>{0, 2, 4, 6, 8}));
+}
+
 TEST(Staging, AUsersListIsTakenAsItIs) {
   spec::Run run = run_of(2);
   run.layout.stages = "5,3";

@@ -43,14 +43,15 @@ TEST(AutomaticSlow, IsNeverWorseThanAFixedScheduleThatHoldsNoMore) {
     const auto [pipeline, limit] = draw(dice);
     const std::string what = cat("seed ", kSeed, ", round ", round, ", P", pipeline.num_ranks, " v",
                                  pipeline.num_virtual, " M", pipeline.num_micro, ", limit ", limit);
-    const Found found = automatic(pipeline, {.activations = limit, .tasks = 200'000});
+    const Found found = automatic(placements(pipeline), {.activations = limit, .tasks = 200'000});
     const Walk walked = walk(found.order, pipeline.costs);
     ASSERT_EQ(walked.stuck, "") << what;
     ASSERT_EQ(walked.makespan, found.makespan) << what;
     ASSERT_LE(peak(found.order), limit) << what;
     double best_fixed = std::numeric_limits<double>::infinity();
-    for (const Found& fixed : fixed_candidates(pipeline))
-      if (peak(fixed.order) <= limit) best_fixed = std::min(best_fixed, fixed.makespan);
+    for (const Placed& placed : placements(pipeline))
+      for (const auto& [name, order] : fixed_orders(placed))
+        if (peak(order) <= limit) best_fixed = std::min(best_fixed, walk(order, pipeline.costs).makespan);
     ASSERT_LE(found.makespan, best_fixed) << what << ": " << found.winner;
     if (std::isfinite(best_fixed) && found.makespan < 0.999 * best_fixed) ++num_better;
   }
@@ -62,12 +63,23 @@ TEST(AutomaticSlow, SixteenRanksAndSixtyFourMicroBatchesTakeLessThanFiveSeconds)
     for (const std::int64_t limit : {12, 32, 1000}) {
       const Pipeline pipeline{16, num_virtual, 64, even_costs(16, num_virtual, {1, 1.2, 0.8}, 0.05)};
       const std::clock_t begin = std::clock();  // of this thread's processor: others may be busy too
-      const Found found = automatic(pipeline, {.activations = limit});
+      const Found found = automatic(placements(pipeline), {.activations = limit});
       const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
       EXPECT_LT(seconds, 5) << "v" << num_virtual << ", limit " << limit;
       RecordProperty(cat("v", num_virtual, "_limit", limit),
                      cat(found.winner, " ", found.makespan, " in ", seconds, " s"));
     }
+}
+
+TEST(AutomaticSlow, LongPipelinesTakeAboutTenSeconds) {
+  for (const auto& [num_ranks, num_micro] : {std::pair{32u, 256}, {64u, 1024}}) {
+    const Pipeline pipeline{num_ranks, 4, num_micro, even_costs(num_ranks, 4, {1, 1.2, 0.8}, 0.05)};
+    const std::clock_t begin = std::clock();
+    const Found found = automatic(placements(pipeline));
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    EXPECT_LT(seconds, 20) << num_ranks;  // there is slower hardware
+    RecordProperty(cat("P", num_ranks), cat(found.winner, " ", found.makespan, " in ", seconds, " s"));
+  }
 }
 
 }  // namespace

@@ -51,12 +51,6 @@ std::vector<std::uint32_t> vee(std::uint32_t num_ranks) {
   return out;
 }
 
-std::vector<std::uint32_t> blocked(std::uint32_t num_ranks, std::uint32_t num_virtual) {
-  std::vector<std::uint32_t> out;
-  for (std::uint32_t stage = 0; stage < num_ranks * num_virtual; ++stage) out.push_back(stage / num_virtual);
-  return out;
-}
-
 Order gpipe(const Pipeline& pipeline) {
   CHECK(pipeline.num_virtual == 1, "gpipe has one stage per rank");
   return breadth_first(pipeline);

@@ -18,11 +18,9 @@ struct Pipeline {
   bool operator==(const Pipeline&) const = default;
 };
 
-// Where stages lie: round and round the ranks; down the ranks and up again (two stages per rank); as runs of
-// num_virtual neighbours.
+// Where stages lie: round and round the ranks; down the ranks and up again (two stages per rank).
 std::vector<std::uint32_t> looped(std::uint32_t num_ranks, std::uint32_t num_virtual);
 std::vector<std::uint32_t> vee(std::uint32_t num_ranks);
-std::vector<std::uint32_t> blocked(std::uint32_t num_ranks, std::uint32_t num_virtual);
 
 // All forwards, then all backwards. One stage per rank.
 Order gpipe(const Pipeline& pipeline);

@@ -155,11 +155,10 @@ TEST(Schedules, ARemainderIsSpreadOverTheGroupsOfInterleaved) {
   EXPECT_EQ(found.makespan, 10 * 3 + 7 * 1.5);
 }
 
-TEST(Schedules, StagesLieInLoopsInAVOrInBlocks) {
+TEST(Schedules, StagesLieInLoopsOrInAV) {
   using Ranks = std::vector<std::uint32_t>;
   EXPECT_EQ(looped(3, 2), (Ranks{0, 1, 2, 0, 1, 2}));
   EXPECT_EQ(vee(3), (Ranks{0, 1, 2, 2, 1, 0}));
-  EXPECT_EQ(blocked(3, 2), (Ranks{0, 0, 1, 1, 2, 2}));
 }
 
 }  // namespace
