@@ -10,15 +10,13 @@ namespace {
 
 using program::What;
 
-bool is_of_model(What what) { return what <= What::backward_weight; }
-
 void measure(Lanes& rank) {
   rank.busy = rank.peak_held = 0;
   for (Row& row : rank.rows) {
     std::ranges::stable_sort(row.bars, {}, &Bar::start);
     if (row.kind != program::LaneKind::compute) continue;
     for (const Bar& bar : row.bars)
-      if (is_of_model(bar.what)) rank.busy += bar.end - bar.start;
+      if (program::is_compute(bar.what)) rank.busy += bar.end - bar.start;
   }
   for (const Level& level : rank.held) rank.peak_held = std::max(rank.peak_held, level.held);
 }
@@ -58,7 +56,7 @@ void measure(Panel& panel) {
     for (const Row& row : rank.rows)
       for (const Bar& bar : row.bars) {
         panel.end = std::max(panel.end, bar.end);
-        if (is_of_model(bar.what)) panel.makespan = std::max(panel.makespan, bar.end);
+        if (program::is_compute(bar.what)) panel.makespan = std::max(panel.makespan, bar.end);
       }
   }
 }

@@ -23,7 +23,7 @@ std::vector<Row> rows_of(const Program& program, const program::Sequence& sequen
     Row& row = rows[{op.lane.kind, lane}];
     row.kind = op.lane.kind;
     row.lane = lane;
-    const bool computes = op.what <= program::What::backward_weight;
+    const bool computes = program::is_compute(op.what);
     row.bars.push_back({.word = program::word(op, program.tables),
                         .what = op.what,
                         .micro = op.micro,
@@ -62,7 +62,7 @@ Panel predicted(const Program& program, const simulate::Timeline& timeline, Held
   for (const auto& sequence : program.classes) {
     auto& own = segments.emplace_back();
     for (const Op& op : sequence.ops)
-      if (op.what <= program::What::backward_weight) own.insert(op.item);
+      if (program::is_compute(op.what)) own.insert(op.item);
   }
   const auto visit_of = visits(segments);
   Panel panel{.title = "predicted"};

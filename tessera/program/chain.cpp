@@ -37,8 +37,7 @@ Tables chain_tables(const Order& order) {
 
 std::uint32_t cost_of(const Op& op) {
   if (op.what == What::send || op.what == What::receive) return kTransfer;
-  return op.what <= What::backward_weight ? kFirstOfStages + 5 * op.item + static_cast<std::uint32_t>(op.what)
-                                          : kFree;
+  return is_compute(op.what) ? kFirstOfStages + 5 * op.item + static_cast<std::uint32_t>(op.what) : kFree;
 }
 
 }  // namespace

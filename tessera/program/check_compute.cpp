@@ -12,7 +12,7 @@ namespace {
 std::vector<std::uint32_t> compute_ops(const Sequence& sequence) {
   std::vector<std::uint32_t> out;
   for (std::uint32_t at = 0; at < sequence.ops.size(); ++at)
-    if (sequence.ops[at].what <= What::backward_weight) out.push_back(at);
+    if (is_compute(sequence.ops[at].what)) out.push_back(at);
   return out;
 }
 

@@ -235,7 +235,7 @@ TEST(Meetings, RanksThatCommunicateWhileTheyComputeHaveOneComputeOrder) {
     out.tables.class_of_rank = {0, 1, 0, 1};
     out.classes.push_back(out.classes[0]);
     for (Op& op : out.classes[1].ops)
-      if (op.what <= What::backward_weight) op.micro = 1 - op.micro;
+      if (is_compute(op.what)) op.micro = 1 - op.micro;
     build_waits(out.classes[1], tables);
     return out;
   };

@@ -37,7 +37,7 @@ class RangeCheck {
   }
 
   void item(const Op& op) {
-    if (op.what <= What::backward_weight) {
+    if (is_compute(op.what)) {
       below(op.item, tables_.segments.size(), "segment");
       micro(op, true);
     } else if (op.what == What::sum) {

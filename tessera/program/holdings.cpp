@@ -7,7 +7,7 @@ Holdings holdings(const Sequence& sequence, const Tables& tables) {
                std::vector<bool>(tables.units.size(), false),
                std::vector<bool>(tables.buckets.size(), false)};
   for (const Op& op : sequence.ops)
-    if (op.what <= What::backward_weight) out.segments[op.item] = true;
+    if (is_compute(op.what)) out.segments[op.item] = true;
   for (std::size_t segment = 0; segment < out.segments.size(); ++segment) {
     if (!out.segments[segment]) continue;
     out.units[tables.segments[segment].unit] = true;

@@ -139,8 +139,7 @@ std::optional<IllegalEdit> remove_wait(const Program& program, std::uint32_t c, 
 
 std::optional<IllegalEdit> wrong_micro(const Program& program, std::uint32_t c, Dice& dice) {
   Editor edit(program, c);
-  const auto at =
-      edit.pick(dice, [&](std::uint32_t i) { return edit.ops()[i].what <= What::backward_weight; });
+  const auto at = edit.pick(dice, [&](std::uint32_t i) { return is_compute(edit.ops()[i].what); });
   if (!at) return std::nullopt;
   const std::string before = edit.text(*at);
   const std::int32_t num_micro = edit.tables().num_micro;

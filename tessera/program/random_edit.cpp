@@ -188,7 +188,7 @@ class Editor {
 
   std::size_t num_items() {
     const Tables& tables = out_.program.tables;
-    if (op().what <= What::backward_weight) return tables.segments.size();
+    if (is_compute(op().what)) return tables.segments.size();
     if (op().what == What::sum) return tables.numbers.size();
     if (op().what == What::send || op().what == What::receive) return tables.values.size();
     return tables.buckets.size();

@@ -46,7 +46,7 @@ const char* verb(What what) {
 }
 
 std::string item_text(const Op& op, const Tables& tables) {
-  if (op.what <= What::backward_weight) return tables.units[tables.segments[op.item].unit].name;
+  if (is_compute(op.what)) return tables.units[tables.segments[op.item].unit].name;
   if (op.what == What::sum) return tables.numbers[op.item].name;
   if (!names_cell(op.what)) return tables.buckets[op.item].name;
   const Cell cell = named_cell(op);

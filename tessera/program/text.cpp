@@ -61,7 +61,7 @@ std::string word(const Op& op, const Tables& tables) {
                           ? kNoTapeLetter
                           : kWhatLetters[static_cast<std::size_t>(op.what)];
   std::string out;
-  if (op.what <= What::backward_weight) {
+  if (is_compute(op.what)) {
     out = cat(op.item, letter, op.micro);
   } else if (op.what == What::sum) {
     out = cat(letter, op.item < tables.numbers.size() ? tables.numbers[op.item].name : cat(op.item));

@@ -31,7 +31,7 @@ Program random_program(const Tables& tables, std::uint64_t seed) {
                                   communication(2)}[below(5)];
       op.part = static_cast<std::uint16_t>(below(3));
       op.item = static_cast<std::uint32_t>(below(op.what == What::sum ? tables.numbers.size() : 100'000));
-      if (op.what <= What::backward_weight) op.micro = static_cast<std::int32_t>(below(1000));
+      if (is_compute(op.what)) op.micro = static_cast<std::int32_t>(below(1000));
       if (op.what == What::forward && below(2) == 0) op.flags |= kNoTape;
       if (names_cell(op.what)) {
         op.flags |= static_cast<std::uint16_t>(below(kNumCellKinds));

@@ -30,6 +30,9 @@ enum class What : std::uint8_t {
 };
 inline constexpr int kNumWhats = 15;
 
+// Whether it is work of a segment: its item is one.
+constexpr bool is_compute(What what) { return what <= What::backward_weight; }
+
 // Something with a lifetime on a rank. Shard and state are durable; all else is dropped when a step unwinds.
 enum class CellKind : std::uint8_t {
   value,

@@ -97,7 +97,7 @@ TEST(ChainOfStages, WithoutTransferCostsTakesTheTimesOfItsOrder) {
     for (std::size_t rank = 0; rank < order.ranks.size(); ++rank) {
       std::vector<program::Span> computed;
       for (std::size_t at = 0; at < program.classes[rank].ops.size(); ++at)
-        if (program.classes[rank].ops[at].what <= program::What::backward_weight)
+        if (program::is_compute(program.classes[rank].ops[at].what))
           computed.push_back(timeline.classes[rank][at]);
       ASSERT_EQ(computed, walk.tasks[rank]) << schedule.name << ", seed " << seed << ", rank " << rank;
     }

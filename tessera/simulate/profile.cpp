@@ -12,8 +12,6 @@ namespace {
 using program::CellKind;
 using program::What;
 
-bool is_compute(What what) { return what <= What::backward_weight; }
-
 std::int64_t bucket_bytes(const program::Bucket& bucket) {
   return bucket.elements * bytes_of(bucket.storage);
 }
@@ -54,7 +52,7 @@ void add_meetings(std::span<const RanOp> ran, Seconds& out) {
 std::string needed(const OpKind& kind) {
   if (kind.what == What::backward_input || kind.what == What::backward_weight)
     return "one with layout.schedule = zb-h1";
-  if (is_compute(kind.what)) return "one of the same model, with any schedule";
+  if (program::is_compute(kind.what)) return "one of the same model, with any schedule";
   return cat("one in which ", kind.ranks, " rank(s) do it");
 }
 
@@ -64,12 +62,12 @@ OpKind kind_of(const program::Op& op, const program::Tables& tables) {
   const What what = op.what == What::receive ? What::send : op.what;
   const bool is_transfer = what == What::send;
   return {.what = what,
-          .segment = is_compute(what) ? std::int64_t{op.item} : -1,
+          .segment = program::is_compute(what) ? std::int64_t{op.item} : -1,
           .ranks = is_transfer ? 2 : tables.size_of(op.along)};
 }
 
 std::int64_t op_size(const program::Op& op, const program::Tables& tables) {
-  if (is_compute(op.what)) {
+  if (program::is_compute(op.what)) {
     const auto& segment = tables.segments[op.item];
     const auto& values = segment.writes.empty() ? segment.reads : segment.writes;
     return values.empty() ? 0 : tables.values[values.front()].bytes;

@@ -16,7 +16,7 @@ Report report(const program::Program& program, const Timeline& timeline) {
     const auto& ops = program.classes[c].ops;
     for (std::size_t at = 0; at < ops.size(); ++at) {
       out.step_seconds = std::max(out.step_seconds, timeline.classes[c][at].end);
-      if (ops[at].what > What::backward_weight) continue;
+      if (!program::is_compute(ops[at].what)) continue;
       seconds += timeline.classes[c][at].end - timeline.classes[c][at].start;
       if (ops[at].what == What::forward)
         of_class.peak_activations = std::max(of_class.peak_activations, ++held);

@@ -164,7 +164,7 @@ class Simulation {
     for (std::size_t c = 0; c < program_.classes.size(); ++c) {
       const auto& ops = program_.classes[c].ops;
       for (std::size_t at = 0; at < ops.size(); ++at)
-        if (ops[at].what <= program::What::backward_weight) last = std::max(last, out_.classes[c][at].end);
+        if (program::is_compute(ops[at].what)) last = std::max(last, out_.classes[c][at].end);
     }
     return last;
   }

@@ -23,7 +23,7 @@ void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
   for (const auto& time : times) {
     const auto& op = sequence_.ops[time.op];
     metrics::Record args = {{"step", step}, {"what", std::string(program::name_of(op.what))}};
-    if (op.what <= program::What::backward_weight) args.push_back({"segment", std::int64_t{op.item}});
+    if (program::is_compute(op.what)) args.push_back({"segment", std::int64_t{op.item}});
     if (op.micro != program::kOfStep) args.push_back({"micro", std::int64_t{op.micro}});
     if (const auto bytes = simulate::op_size(op, program_.tables)) args.push_back({"bytes", bytes});
     if (const auto ranks = simulate::kind_of(op, program_.tables).ranks; ranks > 1)
