@@ -27,19 +27,19 @@ def pipeline(schedule, micro, virtual=1, stages=""):
     return keys | ({"layout.stages": stages} if stages else {})
 
 
-def replicas(count, micro, overlap="true"):
-    return {"layout.dp_replicate": count, "layout.micro_batch": micro, "layout.overlap": overlap}
+def replicas(count, micro):
+    return {"layout.dp_replicate": count, "layout.micro_batch": micro}
 
 
 # Name: schedule or replicas, samples of a micro-batch, virtual stages, units of the stages (embedding, 8 blocks, head).
 LAYOUTS = {
     "one rank, 2": replicas(1, 2), "one rank, 8": replicas(1, 8),
-    "dp 2, 1, no overlap": replicas(2, 1, "false"), "dp 2, 4, no overlap": replicas(2, 4, "false"),
     "gpipe, 2": pipeline("gpipe", 2), "gpipe, 8": pipeline("gpipe", 8),
     "1f1b, 1": pipeline("1f1b", 1), "1f1b, 2": pipeline("1f1b", 2), "1f1b, 4": pipeline("1f1b", 4),
     "1f1b, 2, 3+7 units": pipeline("1f1b", 2, 1, "3,7"), "1f1b, 2, 8+2 units": pipeline("1f1b", 2, 1, "8,2"),
     "interleaved, 2, v 2": pipeline("interleaved", 2, 2), "interleaved, 2, v 4": pipeline("interleaved", 2, 4),
-    "bfs, 2, v 2": pipeline("bfs", 2, 2), "zb-h1, 1": pipeline("zb-h1", 1), "zb-v, 2": pipeline("zb-v", 2, 2),
+    "interleaved, 4, v 2": pipeline("interleaved", 4, 2), "bfs, 2, v 2": pipeline("bfs", 2, 2),
+    "zb-h1, 1": pipeline("zb-h1", 1), "zb-h1, 4": pipeline("zb-h1", 4), "zb-v, 2": pipeline("zb-v", 2, 2),
 }
 PROFILES = {
     1: [replicas(1, 1), replicas(1, 4)],
