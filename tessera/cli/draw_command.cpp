@@ -72,7 +72,13 @@ std::string default_out(const Options& options) {
 
 std::string drawn(const Picture& picture, const std::optional<Simulated>& simulated,
                   const std::string& path) {
-  if (path.ends_with(".txt") && simulated) return program_file(*simulated);
+  if (path.ends_with(".txt") && simulated) {
+    if (!simulated->run)
+      throw UserError(cat("-o ", path,
+                          ": a schedule by itself has no run, without which its ops can't be read back. ",
+                          "Draw a run file instead: tessera draw run.toml -o ", path));
+    return program_file(*simulated);
+  }
   if (path.ends_with(".svg")) return draw::to_svg(picture);
   if (path.ends_with(".html")) return draw::to_html(picture);
   throw UserError(

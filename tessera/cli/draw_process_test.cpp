@@ -83,6 +83,7 @@ TEST_F(Binary, RefusesWhatCannotBeDrawn) {
   const std::pair<std::string, const char*> cases[] = {
       {"draw", "takes a run file, or --schedule"},
       {cat("draw --schedule 1f1b -o ", path("x.png")), "ends in .svg or .html"},
+      {cat("draw --schedule 1f1b -o ", path("x.txt")), "Draw a run file instead"},
       {"draw --schedule 1f1b --measured x.json", "name the file too"},
       {cat("draw ", path("empty.json")), "has no events"},
       {cat("draw ", path("old.json")), "'0F0' does not say its kind"},
@@ -96,6 +97,7 @@ TEST_F(Binary, RefusesWhatCannotBeDrawn) {
     EXPECT_THAT(outcome.out, HasSubstr(text)) << command;
   }
   EXPECT_FALSE(std::filesystem::exists(path("x.png")));
+  EXPECT_FALSE(std::filesystem::exists(path("x.txt")));
 }
 
 }  // namespace

@@ -169,11 +169,10 @@ Simulated simulated_of(const Options& options) {
 }
 
 std::string program_file(const Simulated& simulated) {
+  CHECK(simulated.run, "a schedule by itself has no run to write down");
   std::string out;
-  if (simulated.run) {
-    std::istringstream lines(spec::to_text(*simulated.run));
-    for (std::string line; std::getline(lines, line);) out += cat(kRunMark, line, "\n");
-  }
+  std::istringstream lines(spec::to_text(*simulated.run));
+  for (std::string line; std::getline(lines, line);) out += cat(kRunMark, line, "\n");
   return out + program::to_text(simulated.program);
 }
 

@@ -28,7 +28,7 @@ struct Simulated {
 Simulated simulated_of(const Options& options);
 
 // The ops as text, after the lines of the run that they belong to (each begins with "#| "): a file that simulated_of reads
-// back, edited or not.
+// back, edited or not. Not of a schedule by itself.
 std::string program_file(const Simulated& simulated);
 
 // "interleaved: 4 ranks x 2 virtual stages, 8 micro-batches".

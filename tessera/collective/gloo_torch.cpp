@@ -73,7 +73,7 @@ c10::intrusive_ptr<c10d::Backend> connected(const Link& link, c10::intrusive_ptr
                                             std::chrono::milliseconds timeout) {
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   options->devices.push_back(device);
-  options->threads = 1;  // operations block, so one is under way at a time
+  options->threads = 1;  // of collectives, which block; sends and receives run beside it
   try {
     return c10::make_intrusive<c10d::ProcessGroupGloo>(std::move(store), link.rank,
                                                        static_cast<int>(link.ranks.size()), options);

@@ -127,6 +127,9 @@ TEST_F(TraceFile, BrokenFilesAreUserErrorsThatNameTheFile) {
       {"{}", "traceEvents"},
       {R"({"traceEvents": [{"ph": "X", "pid": 0, "tid": 1, "name": "a", "ts": 0, "dur": 1, "args": {}}]})",
        "no thread_name before event 'a'"},
+      {R"({"traceEvents": [{"ph": "M", "pid": 0, "tid": 1, "name": "thread_name", "args": {"name": "dp"}},
+           {"ph": "X", "pid": 0, "tid": 1, "name": "a", "ts": 5, "dur": -2, "args": {}}]})",
+       "event 'a' ends before it starts: 'dur' is -2"},
       {R"({"traceEvents": [{"ph": "X", "pid": "zero", "tid": 1, "name": "a"}]})", "no usable 'pid'"},
       {R"({"traceEvents": [7]})", "no usable 'ph' in 7"}};
   for (const auto& [content, complaint] : cases) {

@@ -68,11 +68,13 @@ struct Reader {
       if (phase == "M" && name == "thread_name") rows[row] = member<std::string>(args(line), "name");
       if (phase != "X") continue;
       expect(rows.contains(row), "no thread_name before event '", name, "'");
+      const auto microseconds = member<double>(line, "dur");
+      expect(microseconds >= 0, "event '", name, "' ends before it starts: 'dur' is ", microseconds);
       out.push_back({.name = name,
                      .process = process,
                      .row = rows.at(row),
                      .start_seconds = member<double>(line, "ts") / 1e6,
-                     .duration_seconds = member<double>(line, "dur") / 1e6,
+                     .duration_seconds = microseconds / 1e6,
                      .args = fields(args(line))});
     }
     return out;
