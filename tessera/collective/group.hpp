@@ -1,6 +1,7 @@
 // How do the ranks of a set talk to each other? A Group is a value: copies share one connection. A group of
-// one never communicates. Operations block. One thread at a time may call them, but one that receives and one that sends
-// may do so beside it; all members call the same collectives in the same order. A peer that is gone or silent ends an operation with PeerLost.
+// one never communicates. Operations block. One thread at a time may call them; with Gloo and threads one that receives and
+// one that sends may do so beside it, NCCL wants one caller at a time (Note [One queue on a device] in engine/lanes.cpp).
+// All members call the same collectives in the same order. A peer that is gone or silent ends an operation with PeerLost.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -44,6 +45,8 @@ class Group {
   void broadcast(at::Tensor& t, int root) const;
   // Returns at once with the values copied: never waits for the receiver. Equal tags arrive in order.
   void send(const at::Tensor& t, int to, int tag) const;
+  // The same without a copy, unless t is not dense: nobody may change these values any more. They are held until received.
+  void hand_over(const at::Tensor& t, int to, int tag) const;
   void receive(at::Tensor& t, int from, int tag) const;
   // Waits until the sends are received or the patience is over; returns how many are not.
   std::size_t unfinished_sends(std::chrono::milliseconds patience) const;

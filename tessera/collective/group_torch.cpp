@@ -1,7 +1,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -153,10 +152,15 @@ void Group::broadcast(Tensor& t, int root) const {
 }
 
 void Group::send(const Tensor& t, int to, int tag) const {
+  hand_over(t.detach().clone(at::MemoryFormat::Contiguous), to, tag);
+}
+
+void Group::hand_over(const Tensor& t, int to, int tag) const {
   check_member(*link_, to);
   CHECK(to != rank(), "a rank sends to itself");
-  std::vector<Tensor> tensors{t.detach().clone(at::MemoryFormat::Contiguous)};
-  link_->outbox.keep(guarded(*link_, "send", [&] { return link_->backend->send(tensors, to, tag); }));
+  std::vector<Tensor> tensors{dense(t)};
+  link_->outbox.keep(guarded(*link_, "send", [&] { return link_->backend->send(tensors, to, tag); }),
+                     t.device());
 }
 
 void Group::receive(Tensor& t, int from, int tag) const {

@@ -21,19 +21,19 @@ class Work;
 namespace tessera::collective {
 
 // Waits for sends that are under way, so that Group::send need not. Its destructor waits for the last of
-// them.
+// them. All sends are of tensors on one device.
 class Outbox {
  public:
   ~Outbox();
-  // Takes over a send; throws PeerLost if an earlier one failed.
-  void keep(c10::intrusive_ptr<c10d::Work> send);
+  // Takes over a send of a tensor on `device`; throws PeerLost if an earlier one failed.
+  void keep(c10::intrusive_ptr<c10d::Work> send, c10::Device device);
   // Throws PeerLost if a send has failed by now.
   void check() const;
   // Waits until all sends are through or the patience is over; returns how many are not. Throws as check().
   std::size_t wait(std::chrono::milliseconds patience);
 
  private:
-  void wait_for_sends();
+  void wait_for_sends(c10::Device device);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

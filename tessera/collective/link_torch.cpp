@@ -1,10 +1,22 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tessera/collective/link.hpp"
+#include "tessera/tensor/device.hpp"
 
 #include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
 namespace tessera::collective {
+namespace {
+
+// Waits until it is received; throws if it failed. On a device wait() only makes the calling thread's stream wait.
+void finish(c10d::Work& send, c10::Device device) {
+  constexpr std::chrono::microseconds kLook{100};
+  while (!device.is_cpu() && !send.isCompleted()) std::this_thread::sleep_for(kLook);
+  send.wait();
+  if (const auto error = send.exception()) std::rethrow_exception(error);
+}
+
+}  // namespace
 
 Outbox::~Outbox() {
   {
@@ -15,13 +27,13 @@ Outbox::~Outbox() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Outbox::keep(c10::intrusive_ptr<c10d::Work> send) {
+void Outbox::keep(c10::intrusive_ptr<c10d::Work> send, c10::Device device) {
   check();
-  if (send->isCompleted() && send->isSuccess()) return;
+  if (send->isCompleted() && !send->exception()) return;
   std::scoped_lock lock(mutex_);
   sends_.push_back(std::move(send));
   ++num_under_way_;
-  if (!thread_.joinable()) thread_ = std::thread([this] { wait_for_sends(); });
+  if (!thread_.joinable()) thread_ = std::thread([this, device] { wait_for_sends(device); });
   changed_.notify_all();
 }
 
@@ -40,7 +52,8 @@ std::size_t Outbox::wait(std::chrono::milliseconds patience) {
   return 0;
 }
 
-void Outbox::wait_for_sends() {
+void Outbox::wait_for_sends(c10::Device device) {
+  tensor::use_own_stream(device);  // a thread begins with the stream of the compute lane
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return closing_ || !sends_.empty(); });
@@ -50,7 +63,7 @@ void Outbox::wait_for_sends() {
     lock.unlock();
     std::optional<std::string> failure;
     try {
-      send->wait();
+      finish(*send, device);
     } catch (const std::exception& error) {
       failure = short_text(error);
     }

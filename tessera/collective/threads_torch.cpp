@@ -100,7 +100,7 @@ class ThreadBackend final : public c10d::Backend {
     return done();
   }
 
-  // Group::send hands over a copy of its own.
+  // What is sent is nobody's to change any more.
   WorkPtr send(std::vector<Tensor>& tensors, int to, int tag) override {
     hub_->post(rank_, to, tag, tensors[0]);
     return done();

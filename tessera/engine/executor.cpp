@@ -131,7 +131,8 @@ void Executor::forward(const Op& op) {
   auto recording = std::make_unique<Recording>();
   const at::AutoGradMode with_gradient(true);
   for (const auto value : segment.reads)
-    recording->inputs.push_back(values_[at(value, op.micro)].detach().requires_grad_(true));
+    recording->inputs.push_back(
+        tensor::read_here(values_[at(value, op.micro)]).detach().requires_grad_(true));
   const auto outcome = parts_.model[segment.unit]->forward(segment.first_piece, segment.num_pieces,
                                                            recording->inputs, batch, recording->tape);
   CHECK(outcome.values.size() == segment.writes.size() && outcome.losses.size() == segment.losses.size(),
@@ -151,7 +152,8 @@ void Executor::backward(const Op& op, bool with_weights) {
   if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
   Recording& recording = *tapes_[at(op.item, op.micro)];
   std::vector<Tensor> root_gradients;
-  for (const auto value : segment.writes) root_gradients.push_back(gradients_[at(value, op.micro)]);
+  for (const auto value : segment.writes)
+    root_gradients.push_back(tensor::read_here(gradients_[at(value, op.micro)]));
   for (const auto& loss : segment.losses) {
     const auto dtype = tensor::wide(shard::to_torch(tables_.buckets.front().compute));
     root_gradients.push_back(
@@ -164,7 +166,7 @@ void Executor::backward(const Op& op, bool with_weights) {
   const auto found = recording.graph.run(root_gradients, leaves);
   for (std::size_t i = 0; i < segment.reads.size(); ++i) {
     Tensor& gradient = gradients_[at(segment.reads[i], op.micro)];
-    gradient = gradient.defined() ? gradient.add(found[i]) : found[i];
+    gradient = gradient.defined() ? tensor::read_here(gradient).add(found[i]) : found[i];
   }
   for (std::size_t i = 0; i < recording.tape.leaves.size(); ++i)
     recording.tape.work.term(*recording.tape.leaves[i].second, found[segment.reads.size() + i]);
@@ -244,7 +246,12 @@ void Executor::send(std::uint32_t index) {
   const Cell cell = program::named_cell(op);
   const auto& group = parts_.groups[static_cast<std::size_t>(op.along)];
   sends_along_[static_cast<std::size_t>(op.along)].push_back(index);
-  group.send(held(cell), other_end(group, op.hop), tag_of(cell, tables_.num_micro));
+  const Tensor& source = tensor::read_here(held(cell));
+  const int to = other_end(group, op.hop), tag = tag_of(cell, tables_.num_micro);
+  if (op.flags & program::kEndsSource)
+    group.hand_over(source, to, tag);
+  else
+    group.send(source, to, tag);
 }
 
 void Executor::receive(const Op& op) {
@@ -257,7 +264,8 @@ void Executor::receive(const Op& op) {
       tensor::empty({batch.tokens_T.numel(), value.channels}, shard::to_torch(value.dtype), parts_.device);
   group.receive(arrived, other_end(group, op.hop), tag_of(cell, tables_.num_micro));
   Tensor& there = held(cell);
-  there = cell.kind == CellKind::gradient && there.defined() ? there.add(arrived) : arrived;
+  const bool adds = cell.kind == CellKind::gradient && there.defined();
+  there = adds ? tensor::read_here(there).add(arrived) : arrived;
 }
 
 // A step is over when its sends are received: what is on its way stays bounded, and a receive that never comes is

@@ -5,6 +5,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/program/advance.hpp"
 #include "tessera/tensor/tensor.hpp"
 #include "tessera/tensor/told.hpp"
 
@@ -12,6 +13,7 @@ namespace tessera::engine {
 
 namespace {
 constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
 
 // Ops of other lanes that a step is not over without: they use what the step was given.
 bool ends_step(program::What what) {
@@ -34,7 +36,10 @@ Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t
     if (is_new && log_) log_->name_lane(lane->second, lane->first.axes, lane->first.direction);
     ops_of_lane_[lane->second].push_back(i);
   }
-  if (!device.is_cpu()) make_events(device);
+  if (!device.is_cpu()) {
+    make_events(device);
+    queue_communication();
+  }
   for (std::size_t lane = 1; lane < ops_of_lane_.size(); ++lane)
     threads_.emplace_back([this, lane, device] {
       tensor::set_threads(1);
@@ -62,6 +67,20 @@ void Lanes::make_events(c10::Device device) {
       if (sequence_.ops[other].lane != op.lane && !events_[other])
         events_[other] = std::make_unique<tensor::Event>(device);
     }
+}
+
+// Note [One queue on a device]
+// NCCL wants all ranks to issue what they have in common in orders that fit each other, and one caller of a communicator
+// at a time. The checker proves a program for the order in which it stands, all communication of a rank in one queue; lanes
+// as free as on a CPU would issue it in another. So an op that communicates waits until the one before it, on whichever
+// lane, has been issued. That is cheap: issuing does not wait for the kernels.
+void Lanes::queue_communication() {
+  std::vector<std::uint32_t> queued;
+  for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i)
+    if (program::is_queued(sequence_.ops[i])) queued.push_back(i);
+  queue_before_.assign(sequence_.ops.size(), kNobody);
+  for (std::size_t i = 0; i < queued.size(); ++i)
+    queue_before_[queued[i]] = i > 0 ? queued[i - 1] : queued.back() | program::kPreviousStep;
 }
 
 Lanes::~Lanes() {
@@ -94,11 +113,10 @@ void Lanes::run_lane(std::size_t lane, std::uint64_t step) {
                   static_cast<std::int64_t>(step), now_seconds());
     }
     for (const std::uint32_t wait : sequence_.waits_of(sequence_.ops[i])) {
-      const bool previous = wait & program::kPreviousStep;
-      const std::uint32_t other = wait & ~program::kPreviousStep;
-      wait_for(other, previous ? step - 1 : step);
+      const std::uint32_t other = wait_for(wait, step);
       if (!events_.empty() && sequence_.ops[other].lane != sequence_.ops[i].lane) events_[other]->wait();
     }
+    if (!queue_before_.empty() && queue_before_[i] != kNobody) wait_for(queue_before_[i], step);
     if (stopped_) throw LaneStopped{};
     if (log_) log_->start(lane, now_seconds());
     run_(i);
@@ -112,11 +130,15 @@ void Lanes::run_lane(std::size_t lane, std::uint64_t step) {
   }
 }
 
-void Lanes::wait_for(std::uint32_t op, std::uint64_t step) {
-  for (auto now = done_[op].load(std::memory_order_acquire); now < step;
+// Returns the op that was waited for.
+std::uint32_t Lanes::wait_for(std::uint32_t wait, std::uint64_t step) {
+  const std::uint32_t op = wait & ~program::kPreviousStep;
+  const std::uint64_t of_step = wait & program::kPreviousStep ? step - 1 : step;
+  for (auto now = done_[op].load(std::memory_order_acquire); now < of_step;
        now = done_[op].load(std::memory_order_acquire))
     done_[op].wait(now);
   if (stopped_) throw LaneStopped{};
+  return op;
 }
 
 void Lanes::stop(std::exception_ptr error) {

@@ -36,8 +36,9 @@ class Lanes {
 
  private:
   void make_events(c10::Device device);
+  void queue_communication();
   void run_lane(std::size_t lane, std::uint64_t step);
-  void wait_for(std::uint32_t op, std::uint64_t step);
+  std::uint32_t wait_for(std::uint32_t wait, std::uint64_t step);
   void stop(std::exception_ptr error);
 
   const program::Sequence& sequence_;
@@ -46,6 +47,8 @@ class Lanes {
   std::vector<std::vector<std::uint32_t>> ops_of_lane_;  // the compute lane first
   // Per op: where an accelerator has got past it, if another lane waits for that; empty on a CPU.
   std::vector<std::unique_ptr<tensor::Event>> events_;
+  // Per op that communicates: the wait for the one before it; empty on a CPU. See Note [One queue on a device].
+  std::vector<std::uint32_t> queue_before_;
   std::unique_ptr<std::atomic<std::uint64_t>[]> done_;  // per op: the last step it finished
   std::atomic<std::uint64_t> step_ = 0;
   std::atomic<bool> stopped_ = false;

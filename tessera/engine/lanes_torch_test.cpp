@@ -1,53 +1,41 @@
-// Do lanes order an accelerator's streams as the program says? On a device that only keeps a log: c10's registry takes any
-// implementation, so what a GPU would be asked for is seen without one.
-#include <c10/core/impl/DeviceGuardImplInterface.h>
+// Do lanes order an accelerator's streams, and what is issued on them, as the program says? On a device that only keeps a
+// log.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "tessera/engine/lanes.hpp"
+#include "tessera/program/advance.hpp"
+#include "tessera/program/chain.hpp"
 #include "tessera/program/examples.hpp"
 #include "tessera/program/generate.hpp"
+#include "tessera/program/schedules.hpp"
+#include "tessera/tensor/streams_only.hpp"
 
 namespace tessera::engine {
 namespace {
 
-constexpr auto kLogged = c10::DeviceType::PrivateUse1;
+using tensor::StreamsOnly;
 
 using OpOfStep = std::pair<std::uint64_t, std::uint32_t>;
 
 // What is sure to be done when a stream gets past the last thing it was given, and past an event.
 struct Log {
   std::mutex mutex;
-  c10::StreamId last_stream = 0;
   std::map<c10::StreamId, std::set<OpOfStep>> past_stream;
   std::map<void*, std::set<OpOfStep>> past_event;
   std::size_t num_events = 0;
 };
 Log the_log;
-thread_local c10::StreamId current_stream = 0;
 
-class LoggedDevice final : public c10::impl::DeviceGuardImplInterface {
+class LoggedDevice final : public StreamsOnly {
  public:
-  c10::DeviceType type() const override { return kLogged; }
-  c10::Device exchangeDevice(c10::Device device) const override { return device; }
-  c10::Device getDevice() const override { return {kLogged, 0}; }
-  void setDevice(c10::Device) const override {}
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device device) const override {
-    return c10::Stream(c10::Stream::UNSAFE, device, current_stream);
-  }
-  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
-    const std::scoped_lock lock(the_log.mutex);
-    return c10::Stream(c10::Stream::UNSAFE, device, ++the_log.last_stream);
-  }
-  c10::Stream exchangeStream(c10::Stream stream) const override {
-    return c10::Stream(c10::Stream::UNSAFE, stream.device(), std::exchange(current_stream, stream.id()));
-  }
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex, c10::EventFlag) const override {
     const std::scoped_lock lock(the_log.mutex);
     if (!*event) *event = reinterpret_cast<void*>(++the_log.num_events);
@@ -59,7 +47,7 @@ class LoggedDevice final : public c10::impl::DeviceGuardImplInterface {
   }
 };
 
-const c10::impl::DeviceGuardImplRegistrar registered(kLogged, new LoggedDevice());
+const c10::impl::DeviceGuardImplRegistrar registered(StreamsOnly::kType, new LoggedDevice());
 
 TEST(Lanes, AStreamWaitsForWhatItsOpWaitsForOnOtherLanes) {
   constexpr std::uint64_t kSteps = 3;
@@ -67,9 +55,10 @@ TEST(Lanes, AStreamWaitsForWhatItsOpWaitsForOnOtherLanes) {
   const auto& sequence = program.classes.front();
   std::vector<std::uint64_t> steps(sequence.ops.size());
   std::size_t num_crossings = 0;
+  the_log.num_events = 0;
   const auto run = [&](std::uint32_t index) {
     const std::scoped_lock lock(the_log.mutex);
-    auto& past = the_log.past_stream[current_stream];
+    auto& past = the_log.past_stream[StreamsOnly::current_stream()];
     const std::uint64_t step = ++steps[index];
     for (const auto wait : sequence.waits_of(sequence.ops[index])) {
       const std::uint32_t other = wait & ~program::kPreviousStep;
@@ -80,11 +69,48 @@ TEST(Lanes, AStreamWaitsForWhatItsOpWaitsForOnOtherLanes) {
     }
     past.insert({step, index});
   };
-  Lanes lanes(sequence, run, nullptr, c10::Device(kLogged, 0));
+  Lanes lanes(sequence, run, nullptr, StreamsOnly::device());
   for (std::uint64_t step = 0; step < kSteps; ++step) lanes.step();
   EXPECT_GT(num_crossings, 4 * kSteps);
-  EXPECT_GT(the_log.last_stream, 0) << "no lane has a stream of its own";
+  EXPECT_GT(StreamsOnly::num_taken(), 0) << "no lane has a stream of its own";
   EXPECT_LT(the_log.num_events, sequence.ops.size()) << "events are made only where lanes meet";
+}
+
+// What a middle rank of a pipeline issues in two steps: its ops that communicate, those that go up an axis a little late.
+std::vector<std::uint32_t> issued_order(const program::Sequence& sequence, c10::Device device) {
+  std::mutex mutex;
+  std::vector<std::uint32_t> issued;
+  std::atomic<int> num_at_once = 0;
+  const auto run = [&](std::uint32_t index) {
+    const auto& op = sequence.ops[index];
+    if (!program::is_queued(op)) return;
+    const int before = num_at_once++;
+    EXPECT_TRUE(before == 0 || device.is_cpu()) << "op " << index << " is issued beside another";
+    if (op.lane.direction == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const std::scoped_lock lock(mutex);
+    issued.push_back(index);
+    --num_at_once;
+  };
+  Lanes lanes(sequence, run, nullptr, device);
+  for (int step = 0; step < 2; ++step) lanes.step();
+  return issued;
+}
+
+TEST(Lanes, OnADeviceCommunicationIsIssuedInTheOrderOfTheProgramByOneLaneAtATime) {
+  const auto costs = program::even_costs(4, 1, {1, 1, 1}, 0);
+  const auto program = program::chain(program::one_forward_one_backward({4, 1, 6, costs}), costs);
+  const auto& sequence = program.classes[1];
+  std::vector<std::uint32_t> queued;
+  std::set<program::Lane> lanes;
+  for (int step = 0; step < 2; ++step)
+    for (std::uint32_t i = 0; i < sequence.ops.size(); ++i)
+      if (program::is_queued(sequence.ops[i])) {
+        queued.push_back(i);
+        lanes.insert(sequence.ops[i].lane);
+      }
+  ASSERT_GE(lanes.size(), 4u) << "values and gradients, sent and received";
+  EXPECT_EQ(issued_order(sequence, StreamsOnly::device()), queued);
+  EXPECT_NE(issued_order(sequence, c10::kCPU), queued) << "on a CPU lanes are free, so the test would see it";
 }
 
 }  // namespace

@@ -9,6 +9,9 @@
 #include <memory>
 #include <mutex>
 
+namespace at {
+class Tensor;
+}
 namespace c10 {
 struct Event;
 }
@@ -28,6 +31,13 @@ DeviceMemory device_memory(c10::Device device);
 void use_device(c10::Device device);
 // From now on the calling thread issues on a stream of its own.
 void use_own_stream(c10::Device device);
+
+// Note [Memory that two streams use]
+// An accelerator's memory goes back to the stream it was taken on when the last tensor over it is dropped, although kernels
+// that were merely issued on another stream still read it. So whoever reads a tensor that another lane may have made says
+// it here: then that memory is given to nobody before the calling thread's stream is past what it has been given by the
+// time the tensor is dropped. Returns the tensor; on a CPU, and of an undefined one, nothing is to be said.
+const at::Tensor& read_here(const at::Tensor& t);
 
 // A point in a stream of an accelerator. Any thread may call either function.
 class Event {

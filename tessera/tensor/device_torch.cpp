@@ -1,6 +1,7 @@
 #include "tessera/tensor/device.hpp"
 
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 
 namespace tessera::tensor {
@@ -27,6 +28,11 @@ void use_own_stream(c10::Device device) {
   use_device(device);
   // Ahead of compute: what a communication lane is given is small, and others wait for it.
   door(device).exchangeStream(door(device).getStreamFromGlobalPool(device, /*isHighPriority=*/true));
+}
+
+const at::Tensor& read_here(const at::Tensor& t) {
+  if (t.defined() && !t.is_cpu()) t.record_stream(door(t.device()).getStream(t.device()));
+  return t;
 }
 
 Event::Event(c10::Device device) : device_(device), event_(std::make_unique<c10::Event>(device.type())) {}
