@@ -102,14 +102,10 @@ void check_stages(const Run& run, Findings& findings) {
     return;
   }
   const std::int64_t num_virtual = layout.num_virtual();
-  const bool is_v = layout.schedule == Schedule::zb_v || layout.schedule == Schedule::dualpipe_v;
-  const bool is_plain = layout.schedule == Schedule::gpipe || layout.schedule == Schedule::f1b1 ||
-                        layout.schedule == Schedule::zb_h1;
-  findings.need(!is_v || num_virtual == 2, "layout.virtual_stages",
-                cat("must be 2 (or 0) with layout.schedule = ", word(layout.schedule)));
-  findings.need(!is_plain || num_virtual == 1, "layout.virtual_stages",
-                cat("must be 1 (or 0) with layout.schedule = ", word(layout.schedule),
-                    "; interleaved and bfs take more"));
+  const std::int64_t required = required_virtual_stages(layout.schedule);
+  findings.need(required == 0 || num_virtual == required, "layout.virtual_stages",
+                cat("must be ", required, " (or 0) with layout.schedule = ", word(layout.schedule),
+                    required == 1 ? "; interleaved and bfs take more" : ""));
   findings.need(layout.pp <= units / num_virtual, "layout.pp",
                 cat("with ", num_virtual, " virtual stage(s) a rank",
                     layout.virtual_stages == 0 && num_virtual > 1

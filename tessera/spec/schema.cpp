@@ -138,7 +138,7 @@ void declare_layout(std::vector<Key>& keys) {
   section.add("schedule_file", &Layout::schedule_file,
               "a CSV file in PyTorch's compute-only form (2F0, 2B0, 2I0, 2W0) instead of a schedule");
   section.add("max_activations", &Layout::max_activations, at_least(0),
-              "auto: activations of one stage and micro-batch that a rank may hold; 0: no limit");
+              "activations of one stage and micro-batch that a rank may hold; 0: no limit");
   section.add(
       "receive_ahead_mib", &Layout::receive_ahead_mib, from_to(0, 1 << 20),
       "MiB that a rank may receive from other stages before it needs them; one is always received ahead");
