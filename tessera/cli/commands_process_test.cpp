@@ -54,9 +54,9 @@ TEST_F(Binary, NamesFileLineAndTheNearestKey) {
 }
 
 TEST_F(Binary, RefusesByNameWhatIsNotImplementedYet) {
-  const auto outcome = tessera(cat("train ", path("run.toml"), " layout.pp=2 layout.zero=3"));
+  const auto outcome = tessera(cat("train ", path("run.toml"), " layout.tp=2 layout.zero=3"));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_NE(outcome.out.find("layout.pp = 2"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("layout.tp = 2"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("layout.zero = 3"), std::string::npos) << outcome.out;
 }
 
