@@ -22,7 +22,7 @@ double makespan(const program::Order& order, const program::Costs& costs) {
 
 TEST(AutomaticSimulated, IsNeverWorseThanAFixedScheduleThatHoldsNoMore) {
   program::Dice dice(11, "automatic, simulated");
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < 200; ++round) {
     const auto seconds = [&](std::uint32_t most) { return 0.05 + 0.01 * dice.below(most); };
     const std::uint32_t num_ranks = 1 + dice.below(5), num_virtual = 1 + dice.below(2);
     const program::Pipeline pipeline{
