@@ -290,7 +290,14 @@ class Search {
       if (!is_finished(rank) && (longest < 0 || from < since)) longest = rank, since = from;
     }
     if (longest < 0) return std::nullopt;
-    return about(longest, cat("rank ", longest, " is ", state_text(longest)));
+    std::string sentence = cat("rank ", longest, " is ", state_text(longest));
+    const Activity* at = state(longest).now();
+    if (at && at->doing == Doing::communicating && has_op(longest, at->op) &&
+        is_group_op(op_of(longest, at->op)))
+      sentence +=
+          "; all its ranks have come to it, and it does not end: one of them sleeps in it, or the network "
+          "does not carry it";
+    return about(longest, sentence);
   }
 
   const Program& program_;

@@ -183,6 +183,14 @@ TEST_F(StuckTransfer, RanksThatWaitForEachOtherAreNamedWithBothOps) {
   EXPECT_THAT(verdict().sentence, HasSubstr("wait for each other"));
 }
 
+TEST_F(Stuck, AMeetingThatAllHaveComeToIsTold) {
+  program_ = data_parallel(example_tables({.num_micro = 1, .dp = 4}), {.overlap = false});
+  const auto reduce = find(program_, 0, "r3!");
+  for (const int rank : {0, 1, 2, 3}) put(states_[rank], program_, 0, reduce, 5 + rank);
+  EXPECT_EQ(verdict().rank, 3);
+  EXPECT_THAT(verdict().sentence, HasSubstr("all its ranks have come to it"));
+}
+
 TEST_F(Stuck, TheOneThatMostOthersContradictIsNamed) {
   auto& ops = program_.classes[1].ops;  // rank 2
   const auto first = find(program_, 1, "r3!"), second = find(program_, 1, "r2!");

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -127,22 +128,39 @@ std::string environment(const char* name) {
 }
 
 double sleep_seconds = 0;
+std::atomic<bool> must_wake = false;
 void sleep_in_handler(int) {
-  timespec left{static_cast<time_t>(sleep_seconds), 0};
-  while (nanosleep(&left, &left) != 0) continue;
+  const double end = now_seconds() + sleep_seconds;
+  while (!must_wake && now_seconds() < end) {
+    timespec left{0, 10'000'000};
+    nanosleep(&left, nullptr);
+  }
 }
 
-// Waits until this rank is in the op, then stops it or puts it to sleep, where it is.
+// Waits until this rank is in the op, then stops it or puts it to sleep, where it is. It sleeps while it computes: of a
+// meeting that all have come to, nobody outside can tell which rank does not get on with it.
 void strike(const Hang& hang, const ActivityLog& log, pthread_t main) {
-  while (true) {
+  const auto wait_for = [&](std::int64_t step) {
+    while (true) {
+      const auto state = log.state();
+      const Activity* now = state.now();
+      if (now && now->step >= step && now->op >= static_cast<std::int32_t>(hang.op)) return;
+    }
+  };
+  for (std::int64_t step = hang.step;; ++step) {
+    wait_for(step);
+    if (hang.kind == Kind::stopped) kill(getpid(), SIGSTOP);
+    must_wake = false;
+    pthread_kill(main, SIGUSR1);
+    std::this_thread::sleep_for(300ms);  // it takes the signal when it runs again
     const auto state = log.state();
-    const Activity* now = state.now();
-    if (now && now->step >= hang.step && now->op >= static_cast<std::int32_t>(hang.op)) break;
+    if (state.now()->doing == Doing::computing) {
+      std::ofstream(environment("HANG_FOLDER") + "/op") << state.now()->op;
+      return;
+    }
+    must_wake = true;
+    step = state.now()->step;
   }
-  if (hang.kind == Kind::stopped) kill(getpid(), SIGSTOP);
-  pthread_kill(main, SIGUSR1);
-  std::this_thread::sleep_for(300ms);  // it takes the signal when it runs again
-  std::ofstream(environment("HANG_FOLDER") + "/op") << log.state().now()->op;
 }
 
 int run_rank(const Hang& hang) {
