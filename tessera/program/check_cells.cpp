@@ -108,8 +108,8 @@ class CellCheck {
       return;
     meet(s, cell);
     if (s.life != Life::present) say(cat("reads ", cell_text(op, cell), ", ", why_not_there(s)));
-    const bool is_final =
-        cell.kind == CellKind::shard_grad || (cell.kind == CellKind::number && op.what != What::sum);
+    const bool is_final = (cell.kind == CellKind::shard_grad && op.what != What::reduce) ||
+                          (cell.kind == CellKind::number && op.what != What::sum);
     if (is_final && s.used_by == kNoOp) s.used_by = at_;
     if (cell.kind == CellKind::shard_grad && unreduced_[cell.item] != kNoOp) {
       say(cat("uses the gradient of bucket ", tables_.buckets[cell.item].name, " before the part made by ",
@@ -166,6 +166,7 @@ class CellCheck {
   }
 
   void take_gradient(const Op& op) {
+    if (op.flags & kOfShard) return;
     if (unreduced_[op.item] == kNoOp)
       say(cat("reduces the gradient of bucket ", tables_.buckets[op.item].name,
               ", to which nothing was added since its last reduction"));

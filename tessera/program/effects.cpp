@@ -109,6 +109,11 @@ void effects(const Op& op, const Tables& tables, Effects& out) {
       out.makes.push_back({CellKind::full, op.item, kOfStep});
       return;
     case What::reduce:
+      if (op.flags & kOfShard) {
+        out.reads.push_back({CellKind::shard_grad, op.item, kOfStep});
+        out.adds.push_back({CellKind::shard_grad, op.item, kOfStep});
+        return;
+      }
       out.reads.push_back({CellKind::weight_grad, op.item, kOfStep});
       out.adds.push_back({CellKind::shard_grad, op.item, kOfStep});
       if (op.flags & kEndsSource) out.ends.push_back({CellKind::weight_grad, op.item, kOfStep});
@@ -174,7 +179,7 @@ std::int64_t bytes_of(const Cell& cell, const Tables& tables) {
     case CellKind::shard:
       return sharded(bytes_of(tables.buckets[cell.item].storage));
     case CellKind::shard_grad:
-      return sharded(bytes_of(tables.buckets[cell.item].gradient));
+      return sharded(bytes_of(tables.buckets[cell.item].storage));
     case CellKind::state:
       return sharded(tables.buckets[cell.item].state_bytes);
     case CellKind::number:

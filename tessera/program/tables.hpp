@@ -39,6 +39,7 @@ struct Piece {
   std::int64_t tape_bytes = 0;                     // kept for the backward, the segment's inputs not counted
   std::int64_t work_bytes = 0;                     // kept from backward_input to backward_weight
   std::int64_t scratch_bytes = 0;                  // held only while its forward runs
+  std::int64_t backward_scratch_bytes = 0;         // held only while its backward runs
   std::vector<std::string> reads, writes;          // names of values
   std::optional<Collective> collective;
   bool operator==(const Piece&) const = default;
@@ -62,6 +63,7 @@ struct Segment {
   std::vector<std::uint32_t> ends;           // of `reads`: those whose last reader this segment's backward is
   std::vector<std::uint32_t> buckets;
   std::vector<Loss> losses;
+  bool recomputed = false;  // its forward keeps no tape: recompute makes it before the backward
   bool operator==(const Segment&) const = default;
 };
 
@@ -103,8 +105,12 @@ struct Bucket {
   bool weight_decay = true;
   bool full_resident = false;  // Full is the Shard itself: whole on each rank, and computed with as stored
   std::vector<AxisPlacement> placement;
-  std::int16_t reduced_over = -1;  // axis set on which the gradient is partial (the R axes)
-  std::int16_t sharded_over = -1;  // axis set over which Shard, ShardGrad and State are cut; -1: whole
+  // The gradient is partial over the axes of reduced_over and shared_over together (the R axes). `reduce` sums WeightGrad
+  // over reduced_over into ShardGrad (each rank's part of it, if the bucket is sharded); a last one with kOfShard sums
+  // ShardGrad over shared_over: replicas of the shard, and stages that share a tied bucket.
+  std::int16_t reduced_over = -1, shared_over = -1;
+  // Axis set over which Shard, ShardGrad and State are cut; -1: whole. The axes of reduced_over, by a channel of its own.
+  std::int16_t sharded_over = -1;
   Dtype storage = Dtype::fp32, compute = Dtype::fp32, gradient = Dtype::fp32;
   std::int64_t state_bytes = 8;  // optimizer state per element
   bool operator==(const Bucket&) const = default;

@@ -67,7 +67,7 @@ enum class LaneKind : std::uint8_t { compute, copy, communication };
 // Ops of one lane run in issue order, one after the other; lanes run beside each other.
 struct Lane {
   LaneKind kind = LaneKind::compute;
-  std::uint8_t direction = 0;  // communication: 0 up the axis (and all collectives), 1 down
+  std::uint8_t direction = 0;  // communication: 0 sends and collectives, 1 receives
   std::int16_t axes = -1;      // communication: the axis set
   auto operator<=>(const Lane&) const = default;
 };
@@ -81,6 +81,9 @@ constexpr Lane communication(std::int16_t axes, std::uint8_t direction = 0) {
 inline constexpr std::uint16_t kCellKindMask = 0x000f;
 inline constexpr std::uint16_t kEndsSource = 0x0010;  // reduce: ends the WeightGrad; send: ends the cell
 inline constexpr std::uint16_t kNoTape = 0x0020;      // forward: recomputed later, so it keeps no tape
+inline constexpr std::uint16_t kOfShard = 0x0040;     // reduce: sums ShardGrad over Bucket::shared_over
+inline constexpr std::uint16_t kUnchanged =
+    0x0080;  // offload: the copy outside is still right, nothing is written
 
 struct Op {
   What what = What::forward;

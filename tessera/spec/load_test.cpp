@@ -155,7 +155,8 @@ TEST(Load, AWrongOverrideIsNamed) {
       {"training.steps=ten",
        "override 'training.steps=ten': training.steps = ten: wants an integer, at least 1"},
       {"layout.recompute=some",
-       "override 'layout.recompute=some': layout.recompute = some: wants one of none, full, selective"},
+       "override 'layout.recompute=some': layout.recompute = some: wants one of none, full, selective, "
+       "budget"},
       {"data.path=\xff", "override 'data.path=\xff': data.path = \xff: wants text"},
       {"modle.layers=2",
        "override 'modle.layers=2': unknown section modle; did you mean model? The sections are model, data, "

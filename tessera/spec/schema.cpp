@@ -129,6 +129,14 @@ void declare_layout(std::vector<Key>& keys) {
   section.add("ep", &Layout::ep, from_to(1, kMaxAxis), "ranks that share the experts; taken from dp and cp");
   section.add("zero", &Layout::zero, from_to(0, 3),
               "what dp_shard shards: 1 optimizer state, 2 gradients too, 3 weights too");
+  section.add(
+      "reduce_every", &Layout::reduce_every, from_to(0, kMaxTokens),
+      "zero 2 and 3: micro-batches after which gradients are reduced; 1: least memory, 0: once a step, "
+      "least traffic");
+  section.add("keep_mib", &Layout::keep_mib, from_to(0, 1 << 24),
+              "zero 3: MiB of gathered weights that a rank keeps for a later use");
+  section.add("prefetch", &Layout::prefetch, from_to(0, kMaxLayers),
+              "zero 3: buckets that are gathered ahead of their use");
   section.add("schedule", &Layout::schedule, "order of micro-batches in the pipeline");
   section.add("virtual_stages", &Layout::virtual_stages, from_to(0, kMaxLayers),
               "model chunks per pipeline rank; 0: 2 for interleaved, bfs, zb-v, dualpipe-v and auto, 1 for "
@@ -145,6 +153,14 @@ void declare_layout(std::vector<Key>& keys) {
   section.add("micro_batch", &Layout::micro_batch, from_to(1, kMaxTokens),
               "samples per micro-batch and data-parallel rank");
   section.add("recompute", &Layout::recompute, "what the backward computes again instead of keeping it");
+  section.add("recompute_pieces", &Layout::recompute_pieces,
+              "selective: pieces of a block that are computed again, such as attention,gate");
+  section.add("offload", &Layout::offload,
+              "what lies outside a rank's memory between its uses: any of optimizer,parameters,values");
+  section.add("offload_folder", &Layout::offload_folder,
+              "folder for files with what is offloaded; empty: host memory");
+  section.add("memory_limit_mib", &Layout::memory_limit_mib, from_to(0, 1 << 24),
+              "MiB a rank may hold; 0: no limit. What recompute = budget must fit in");
   section.add("precision", &Layout::precision, "of compute; bf16 and fp16 keep fp32 master weights");
   section.add("overlap", &Layout::overlap, "gradient reductions run beside the backward");
 }

@@ -10,7 +10,7 @@ namespace tessera::spec {
 
 enum class Precision { fp32, fp64, bf16, fp16 };  // compute; bf16 and fp16 keep fp32 master weights
 enum class TensorKind { d1, d2, d25, d3 };        // 1d, 2d, 2.5d, 3d
-enum class Recompute { none, full, selective };
+enum class Recompute { none, full, selective, budget };
 enum class Schedule { gpipe, f1b1, interleaved, zb_h1, zb_v, dualpipe_v, bfs, automatic, pipedream_2bw };
 enum class Optimizer { adamw, sgd };
 enum class Decay { constant, cosine, linear, wsd };  // the learning rate after warm-up
@@ -75,6 +75,10 @@ struct Layout {
   TensorKind tp_kind = TensorKind::d1;
   std::int64_t ep = 1;
   std::int64_t zero = 0;
+  std::int64_t reduce_every =
+      1;  // zero 2 and 3: gradients are reduced after so many micro-batches; 0: once a step
+  std::int64_t keep_mib = 0;  // zero 3: gathered weights that a rank may keep for a later use
+  std::int64_t prefetch = 1;  // zero 3: buckets gathered ahead of their use
   Schedule schedule = Schedule::f1b1;
   std::int64_t virtual_stages = 0;      // 0: as the schedule has it
   std::string stages;                   // units of each stage, "3,2,2,3"; empty: dealt by cost
@@ -83,6 +87,10 @@ struct Layout {
   std::int64_t receive_ahead_mib = 64;  // what a rank may receive from other stages before it needs it
   std::int64_t micro_batch = 1;         // samples per micro-batch and data-parallel rank
   Recompute recompute = Recompute::none;
+  std::string recompute_pieces = "attention";  // selective: pieces of a block
+  std::string offload;                // of "optimizer", "parameters", "values": kept outside a rank's memory
+  std::string offload_folder;         // where offloaded bytes lie in files; empty: in host memory
+  std::int64_t memory_limit_mib = 0;  // of a rank; 0: no limit
   Precision precision = Precision::fp32;
   bool overlap = true;  // reductions run beside the backward
   // Model chunks per pipeline rank.

@@ -16,7 +16,7 @@ const Words& words<TensorKind>() {
 }
 template <>
 const Words& words<Recompute>() {
-  static const Words list = {"none", "full", "selective"};
+  static const Words list = {"none", "full", "selective", "budget"};
   return list;
 }
 template <>
