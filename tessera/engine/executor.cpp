@@ -84,6 +84,9 @@ void Executor::run(std::uint32_t index) {
     case What::forward:
       forward(op);
       break;
+    case What::recompute:
+      recompute(op);
+      break;
     case What::backward:
       backward(op, true);
       break;
@@ -114,7 +117,6 @@ void Executor::run(std::uint32_t index) {
     case What::receive:
       receive(op);
       break;
-    case What::recompute:
     case What::exchange:
     case What::offload:
     case What::fetch:
@@ -124,27 +126,52 @@ void Executor::run(std::uint32_t index) {
   times_[index].end_seconds = now_seconds();
 }
 
-void Executor::forward(const Op& op) {
+model::Outcome Executor::compute(const Op& op, const std::vector<Tensor>& inputs, model::Tape& tape) {
   const auto& segment = tables_.segments[op.item];
-  const model::Batch& batch = input_->micro_batches[static_cast<std::size_t>(op.micro)];
-  if (batch.samples == 0) return;
-  auto recording = std::make_unique<Recording>();
-  const at::AutoGradMode with_gradient(true);
-  for (const auto value : segment.reads)
-    recording->inputs.push_back(
-        tensor::read_here(values_[at(value, op.micro)]).detach().requires_grad_(true));
-  const auto outcome = parts_.model[segment.unit]->forward(segment.first_piece, segment.num_pieces,
-                                                           recording->inputs, batch, recording->tape);
+  auto outcome =
+      parts_.model[segment.unit]->forward(segment.first_piece, segment.num_pieces, inputs,
+                                          input_->micro_batches[static_cast<std::size_t>(op.micro)], tape);
   CHECK(outcome.values.size() == segment.writes.size() && outcome.losses.size() == segment.losses.size(),
         "unit ", tables_.units[segment.unit].name, " does not write what the plan says");
+  return outcome;
+}
+
+// With a graph, on leaves over the inputs.
+model::Outcome Executor::record(const Op& op) {
+  auto recording = std::make_unique<Recording>();
+  const at::AutoGradMode with_gradient(true);
+  for (const auto value : tables_.segments[op.item].reads)
+    recording->inputs.push_back(
+        tensor::read_here(values_[at(value, op.micro)]).detach().requires_grad_(true));
+  model::Outcome outcome = compute(op, recording->inputs, recording->tape);
   std::vector<Tensor> roots = outcome.values;
   roots.insert(roots.end(), outcome.losses.begin(), outcome.losses.end());
   recording->graph = tensor::Graph(roots);
+  tapes_[at(op.item, op.micro)] = std::move(recording);
+  return outcome;
+}
+
+model::Outcome Executor::compute_without_tape(const Op& op) {
+  model::Tape forgotten;
+  std::vector<Tensor> inputs;
+  for (const auto value : tables_.segments[op.item].reads)
+    inputs.push_back(tensor::read_here(values_[at(value, op.micro)]));
+  return compute(op, inputs, forgotten);
+}
+
+void Executor::forward(const Op& op) {
+  const auto& segment = tables_.segments[op.item];
+  if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
+  const auto outcome = op.flags & program::kNoTape ? compute_without_tape(op) : record(op);
   for (std::size_t i = 0; i < segment.writes.size(); ++i)
     values_[at(segment.writes[i], op.micro)] = outcome.values[i].detach();
   for (std::size_t i = 0; i < segment.losses.size(); ++i)
     loss_sums_[segment.losses[i].loss] += outcome.losses[i].item<double>();
-  tapes_[at(op.item, op.micro)] = std::move(recording);
+}
+
+// What the forward made is there already: only the tape is kept.
+void Executor::recompute(const Op& op) {
+  if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples != 0) record(op);
 }
 
 void Executor::backward(const Op& op, bool with_weights) {

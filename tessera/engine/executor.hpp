@@ -63,7 +63,11 @@ class Executor {
   struct Recording;  // a tape with its graph
 
   void run(std::uint32_t index);
+  model::Outcome compute(const program::Op& op, const std::vector<tensor::Tensor>& inputs, model::Tape& tape);
+  model::Outcome compute_without_tape(const program::Op& op);
+  model::Outcome record(const program::Op& op);
   void forward(const program::Op& op);
+  void recompute(const program::Op& op);
   void backward(const program::Op& op, bool with_weights);
   void reduce(const program::Op& op);
   void sum(const program::Op& op);

@@ -3,6 +3,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/model/attention.hpp"
+#include "tessera/model/branches.hpp"
 #include "tessera/model/family.hpp"
 #include "tessera/parallel/dropout.hpp"
 #include "tessera/parallel/layers.hpp"
@@ -71,7 +72,6 @@ class EmbeddingUnit final : public Unit {
   Dropout drop_;
 };
 
-// Values between the pieces: x alone, or x and what the next piece works on.
 class BlockUnit final : public Unit {
  public:
   BlockUnit(const spec::Run& run, std::int64_t layer, std::span<FlatBucket> buckets)
@@ -89,32 +89,32 @@ class BlockUnit final : public Unit {
 
   Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
+    auto [x, branch] = enter(first, count, std::move(values));
     for (std::size_t piece = first; piece < first + count; ++piece) {
-      const Tensor x = values.at(0);
       switch (piece) {
         case 0:
-          values = {x, qkv_(norm_1_(x, tape), tape)};
+          branch = qkv_(norm_1_(x, tape), tape);
           break;
         case 1:
-          values = {x, attend(parallel::split(values.at(1), batch.samples, heads_), batch, layer_)};
+          branch = attend(parallel::split(branch, batch.samples, heads_), batch, layer_);
           break;
         case 2:
-          values = {x.add(drop_attention_(out_(values.at(1), tape), batch.sample_indices))};
+          x = x.add(drop_attention_(out_(branch, tape), batch.sample_indices));
           break;
         case 3:
-          values = {x, up_(norm_2_(x, tape), tape)};
+          branch = up_(norm_2_(x, tape), tape);
           break;
         case 4:
-          values = {x, tensor::gelu(values.at(1))};
+          branch = tensor::gelu(branch);
           break;
         case 5:
-          values = {x.add(drop_mlp_(down_(values.at(1), tape), batch.sample_indices))};
+          x = x.add(drop_mlp_(down_(branch, tape), batch.sample_indices));
           break;
         default:
           throw Bug(cat("a GPT-2 block has no piece ", piece));
       }
     }
-    return {std::move(values), {}};
+    return {leave(first, count, {std::move(x), std::move(branch)}), {}};
   }
 
  private:

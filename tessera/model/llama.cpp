@@ -1,6 +1,7 @@
 // The Llama family: RMSNorm, rotary positions, grouped queries, SwiGLU, tied or untied embeddings.
 #include "tessera/base/error.hpp"
 #include "tessera/model/attention.hpp"
+#include "tessera/model/branches.hpp"
 #include "tessera/model/family.hpp"
 #include "tessera/parallel/dropout.hpp"
 #include "tessera/parallel/layers.hpp"
@@ -30,7 +31,6 @@ class EmbeddingUnit final : public Unit {
   Dropout drop_;
 };
 
-// Values between the pieces: x alone, or x and what the next piece works on.
 class BlockUnit final : public Unit {
  public:
   BlockUnit(const spec::Run& run, std::int64_t layer, std::span<FlatBucket> buckets, const Rotary& rotary)
@@ -48,33 +48,32 @@ class BlockUnit final : public Unit {
 
   Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
+    auto [x, branch] = enter(first, count, std::move(values));
     for (std::size_t piece = first; piece < first + count; ++piece) {
-      const Tensor x = values.at(0);
       switch (piece) {
         case 0:
-          values = {x, parallel::linear(norm(x, norm_1_, tape), qkv_, tape.work)};
+          branch = parallel::linear(norm(x, norm_1_, tape), qkv_, tape.work);
           break;
         case 1:
-          values = {x, attention(values.at(1), batch)};
+          branch = attention(branch, batch);
           break;
         case 2:
-          values = {
-              x.add(drop_attention_(parallel::linear(values.at(1), out_, tape.work), batch.sample_indices))};
+          x = x.add(drop_attention_(parallel::linear(branch, out_, tape.work), batch.sample_indices));
           break;
         case 3:
-          values = {x, parallel::linear(norm(x, norm_2_, tape), gate_up_, tape.work)};
+          branch = parallel::linear(norm(x, norm_2_, tape), gate_up_, tape.work);
           break;
         case 4:
-          values = {x, parallel::swiglu(values.at(1))};
+          branch = parallel::swiglu(branch);
           break;
         case 5:
-          values = {x.add(drop_mlp_(parallel::linear(values.at(1), down_, tape.work), batch.sample_indices))};
+          x = x.add(drop_mlp_(parallel::linear(branch, down_, tape.work), batch.sample_indices));
           break;
         default:
           throw Bug(cat("a Llama block has no piece ", piece));
       }
     }
-    return {std::move(values), {}};
+    return {leave(first, count, {std::move(x), std::move(branch)}), {}};
   }
 
  private:
