@@ -86,7 +86,7 @@ TEST(Svg, EveryBarIsDrawnWhereItsTimeIs) {
   for (const Picture& picture : {small(), two_panels(), large()})
     EXPECT_EQ(bars(to_svg(picture)).size(), num_bars(picture));
   const auto drawn = bars(to_svg(small()));
-  const Panel& panel = small().panels[0];
+  const Panel panel = small().panels[0];
   const double scale = 760 / panel.end;
   std::size_t at = 0;
   for (const Lanes& rank : panel.ranks)

@@ -10,6 +10,24 @@
 
 namespace tessera::plan {
 
+namespace {
+
+program::Residency residency(const spec::Layout& layout) {
+  program::Residency out{.overlap = layout.overlap, .keeps_full = layout.zero < 3};
+  out.keep_bytes = layout.keep_mib << 20;
+  out.prefetch = static_cast<std::uint32_t>(layout.prefetch);
+  if (layout.zero >= 2) out.reduce_every = static_cast<std::int32_t>(layout.reduce_every);
+  return out;
+}
+
+program::Offload offload(const spec::Layout& layout) {
+  return {.optimizer = spec::offloads(layout, spec::Offload::optimizer),
+          .parameters = spec::offloads(layout, spec::Offload::parameters),
+          .values = spec::offloads(layout, spec::Offload::values)};
+}
+
+}  // namespace
+
 program::Program compile(const spec::Run& run, std::string* note) {
   const Staged staged = stage(run);
   const bool is_pipeline = run.layout.pp > 1;
@@ -19,8 +37,9 @@ program::Program compile(const spec::Run& run, std::string* note) {
   const std::int64_t value_bytes = std::max<std::int64_t>(tables.values.front().bytes, 1);
   const auto ahead = static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(ahead_bytes / value_bytes, 1, std::numeric_limits<std::uint32_t>::max()));
-  program::Program out = program::generate(tables, staged.order, staged.staging,
-                                           {.overlap = run.layout.overlap, .receives_ahead = ahead});
+  program::Program out = program::generate(
+      tables, staged.order, staged.staging,
+      {.residency = residency(run.layout), .offload = offload(run.layout), .receives_ahead = ahead});
   if (note) *note = staged.note;
   const auto problems = program::check(out);
   CHECK(problems.empty(), "the compiled program is wrong:\n", program::to_text(problems));

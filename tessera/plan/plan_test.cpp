@@ -264,6 +264,34 @@ TEST(Compile, PassesTheCheckerForEveryVariant) {
         }
 }
 
+TEST(Compile, ShardsAtEveryStageWithEverySchedule) {
+  for (const auto schedule : {spec::Schedule::f1b1, spec::Schedule::interleaved, spec::Schedule::zb_v})
+    for (const std::int64_t zero : {0, 1, 2, 3})
+      for (const std::int64_t pp : {1, 3})
+        for (const bool tied : {false, true})
+          for (const std::int64_t replicas : {1, 2}) {
+            spec::Run run = small();
+            run.model.layers = 5;
+            run.model.tied_embeddings = tied;
+            run.layout.schedule = schedule;
+            run.layout.pp = pp;
+            run.layout.dp_shard = 2;
+            run.layout.dp_replicate = replicas;
+            run.layout.zero = zero;
+            run.training.global_batch = 2 * replicas * 7;
+            const auto program = compile(run);  // which checks it
+            for (const auto& bucket : program.tables.buckets) {
+              EXPECT_EQ(bucket.elements % (2 * program::kBucketAlignment), 0);
+              EXPECT_EQ(program.tables.size_of(bucket.sharded_over), zero == 0 ? 1 : 2);
+              const std::int64_t parts =
+                  program.tables.size_of(bucket.reduced_over) * program.tables.size_of(bucket.shared_over);
+              const bool on_two_stages =
+                  tied && pp > 1 && bucket.name == "embedding" && schedule != spec::Schedule::zb_v;
+              EXPECT_EQ(parts, 2 * replicas * (on_two_stages ? 2 : 1)) << bucket.name;
+            }
+          }
+}
+
 TEST(Compile, MemoryOfTenMillionParametersIsSixteenBytesEachAndTapes) {
   spec::Run run = ten_million();
   run.training.global_batch = 1;

@@ -20,7 +20,9 @@ class AxisCheck {
   void run() {
     for (std::uint32_t at = 0; at < sequence_.ops.size() && out_.size() < kEnoughProblems; ++at) {
       const Op& op = sequence_.ops[at];
-      if (op.what == What::reduce)
+      if (op.what == What::reduce && (op.flags & kOfShard))
+        expect(at, tables_.buckets[op.item].shared_over, "the reduced gradient of", "is still partial over");
+      else if (op.what == What::reduce)
         expect(at, tables_.buckets[op.item].reduced_over, "the gradient of", "is partial over");
       if (op.what == What::gather)
         expect(at, tables_.buckets[op.item].sharded_over, "the shard of", "is cut over");

@@ -27,6 +27,7 @@ class CellCheck {
         touches_(touches),
         cells_(touches.num_cells()),
         unreduced_(tables_.buckets.size(), kNoOp),
+        shared_(tables_.buckets.size(), kNoOp),
         unsummed_(tables_.numbers.size(), kNoOp),
         has_step_(tables_.buckets.size(), false),
         is_summed_(tables_.numbers.size(), false),
@@ -116,6 +117,12 @@ class CellCheck {
               op_text(unreduced_[cell.item]), " is reduced"));
       unreduced_[cell.item] = kNoOp;
     }
+    if (cell.kind == CellKind::shard_grad && op.what != What::reduce && shared_[cell.item] == kNoOp &&
+        tables_.buckets[cell.item].shared_over >= 0) {
+      say(cat("uses the gradient of bucket ", tables_.buckets[cell.item].name, " before it is summed over ",
+              tables_.axis_sets[tables_.buckets[cell.item].shared_over].name));
+      shared_[cell.item] = at_;
+    }
   }
 
   void make(const Op& op, const Touch& cell, CellState& s) {
@@ -166,7 +173,14 @@ class CellCheck {
   }
 
   void take_gradient(const Op& op) {
-    if (op.flags & kOfShard) return;
+    std::uint32_t& shared = shared_[op.item];
+    if (shared != kNoOp)
+      say(cat("comes after ", op_text(shared), ", which has summed the gradient of bucket ",
+              tables_.buckets[op.item].name, " over the ranks that share it"));
+    if (op.flags & kOfShard) {
+      shared = at_;
+      return;
+    }
     if (unreduced_[op.item] == kNoOp)
       say(cat("reduces the gradient of bucket ", tables_.buckets[op.item].name,
               ", to which nothing was added since its last reduction"));
@@ -218,6 +232,7 @@ class CellCheck {
   std::uint32_t at_ = 0;
   std::vector<CellState> cells_;
   std::vector<std::uint32_t> unreduced_;    // per bucket: the last op whose gradient is in no reduction yet
+  std::vector<std::uint32_t> shared_;       // per bucket: its reduce with kOfShard
   std::vector<std::uint32_t> unsummed_;     // per number: the same for its sum
   std::vector<bool> has_step_;              // per bucket
   std::vector<bool> is_summed_;             // per number: summed over some axes

@@ -114,8 +114,9 @@ class StageCheck {
     const Tables& tables = program_.tables;
     if (!bucket.trainable || holders.empty() || tables.stage_axis < 0) return;
     std::vector<std::int64_t> reduced;  // places among which the gradient is summed
-    if (bucket.reduced_over >= 0) {
-      const AxisSet& set = tables.axis_sets[bucket.reduced_over];
+    for (const std::int16_t over : {bucket.reduced_over, bucket.shared_over}) {
+      if (over < 0) continue;
+      const AxisSet& set = tables.axis_sets[over];
       const bool has_axis = std::ranges::count(set.axes, tables.stage_axis) > 0;
       for (std::int64_t place = 0; has_axis && place < static_cast<std::int64_t>(line.size()); ++place)
         if (set.only.empty() || std::ranges::count(set.only, place) > 0) reduced.push_back(place);

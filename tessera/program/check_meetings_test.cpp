@@ -258,7 +258,7 @@ TEST(Meetings, ARankThatComputesMoreThanItsPeersIsNamed) {
   Tables tables = example_tables({.num_blocks = 0, .num_micro = 1});
   tables.axes = {{"dp", 2}, {"tp", 2}};
   tables.units[1].pieces[0].collective = {CollectiveKind::all_reduce, 1, 8};
-  Program program = data_parallel(tables, {.overlap = false});
+  Program program = data_parallel(tables, {.residency = {.overlap = false}});
   program.tables.class_of_rank = {0, 1, 0, 1};
   program.classes.push_back(program.classes[0]);
   auto& ops = program.classes[0].ops;

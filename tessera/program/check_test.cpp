@@ -55,7 +55,7 @@ TEST(Check, RefusesAReductionOverOtherAxesThanThoseOfItsGradient) {
     Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .dp = dp, .tied = true});
     tables.axes.push_back({"tp", 1});
     tables.axis_sets.push_back({"tp", {1}});
-    const Program program = data_parallel(tables, {.overlap = false});
+    const Program program = data_parallel(tables, {.residency = {.overlap = false}});
     ASSERT_EQ(found(program), "");
     const auto with = [&](std::uint32_t op, std::int16_t along) {
       Program other = program;
@@ -74,8 +74,9 @@ TEST(Check, RefusesAReductionOverOtherAxesThanThoseOfItsGradient) {
 }
 
 TEST(Check, RefusesAGatherOverOtherAxesThanThoseItsShardIsCutOver) {
-  Program program = data_parallel(
-      example_tables({.num_blocks = 0, .num_micro = 1, .tied = true, .resident = false}), {.overlap = false});
+  Program program =
+      data_parallel(example_tables({.num_blocks = 0, .num_micro = 1, .tied = true, .resident = false}),
+                    {.residency = {.overlap = false}});
   ASSERT_EQ(word(program.classes[0].ops[1], program.tables), "g0");
   program.classes[0].ops[1].along = 0;
   EXPECT_EQ(found(program),
@@ -87,7 +88,7 @@ TEST(Check, LetsANumberBeSummedAxisByAxisButOverNoneTwice) {
   tables.axes = {{"dp", 2}, {"cp", 2}};
   tables.axis_sets = {{"data", {0, 1}}, {"dp", {0}}, {"cp", {1}}};
   for (Number& number : tables.numbers) number.partial_over = {0, 1};
-  Program program = data_parallel(tables, {.overlap = false});
+  Program program = data_parallel(tables, {.residency = {.overlap = false}});
   auto& ops = program.classes[0].ops;
   ASSERT_EQ(word(ops[8], tables), "+norm");
   ops[8].along = 1;
@@ -178,7 +179,7 @@ TEST(Check, FindsARaceWithTheStepBefore) {
 
 TEST(Check, RefusesARecomputationWithoutItsInputs) {
   const Tables tables = example_tables({.num_blocks = 1, .num_micro = 1});
-  Program program = data_parallel(tables, {.overlap = false});
+  Program program = data_parallel(tables, {.residency = {.overlap = false}});
   Sequence& sequence = program.classes[0];
   sequence.ops[2].flags |= kNoTape;
   EXPECT_THAT(found(program),
@@ -188,13 +189,14 @@ TEST(Check, RefusesARecomputationWithoutItsInputs) {
 }
 
 TEST(Check, MissesAWholeMicroBatch) {
-  Program program = data_parallel(example_tables({}), {.overlap = false});
+  Program program = data_parallel(example_tables({}), {.residency = {.overlap = false}});
   std::erase_if(program.classes[0].ops, [](const Op& op) { return op.micro == 1; });
   EXPECT_THAT(found(program), HasSubstr("segment 0 runs forward for 1 of 2 micro-batches"));
 }
 
 TEST(Check, RefusesALossMadeAfterItsSum) {
-  Program program = data_parallel(example_tables({.num_blocks = 0, .num_micro = 2}), {.overlap = false});
+  Program program =
+      data_parallel(example_tables({.num_blocks = 0, .num_micro = 2}), {.residency = {.overlap = false}});
   auto& ops = program.classes[0].ops;
   const auto sum =
       std::ranges::find_if(ops, [](const Op& op) { return op.what == What::sum && op.item == 1; });

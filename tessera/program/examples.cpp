@@ -7,6 +7,38 @@
 
 namespace tessera::program {
 
+namespace {
+
+// Axis 0 shards; an axis of replicas comes in at the end.
+void shard(const Example& example, bool is_far, Tables& tables) {
+  const auto add_set = [&](const AxisSet& set) {
+    tables.axis_sets.push_back(set);
+    tables.groups.push_back(static_cast<std::int16_t>(tables.groups.size()));
+    return static_cast<std::int16_t>(tables.axis_sets.size() - 1);
+  };
+  const std::int16_t gathers = add_set({"shard", {0}}), gradients = add_set({"shard.gradients", {0}});
+  std::int16_t replicas = -1;
+  if (example.replicas > 1) {
+    tables.axes.push_back({"replicas", example.replicas});
+    const auto axis = static_cast<std::int16_t>(tables.axes.size() - 1);
+    replicas = add_set({"replicas", {axis}});
+    for (Number& number : tables.numbers) number.partial_over.push_back(axis);
+    tables.class_of_rank.resize(tables.class_of_rank.size() * static_cast<std::size_t>(example.replicas), 0);
+    if (example.tied && is_far) tables.axis_sets[3].axes = {1, axis};
+  } else if (example.tied && is_far) {
+    tables.axis_sets[3].axes = {1};
+  }
+  for (Bucket& bucket : tables.buckets) {
+    const bool is_tied = tables.stage_axis >= 0 && bucket.reduced_over == 3;
+    bucket.full_resident = false;
+    bucket.reduced_over = gradients;
+    bucket.sharded_over = gathers;
+    bucket.shared_over = is_tied ? std::int16_t{3} : replicas;
+  }
+}
+
+}  // namespace
+
 Tables example_tables(const Example& example) {
   Tables tables;
   tables.num_micro = example.num_micro;
@@ -70,6 +102,7 @@ Tables example_tables(const Example& example) {
     if (!norms.contains(at)) norms[at] = add_bucket(position.empty() ? "norms" : cat("norms.", at), false);
     tables.segments[i].buckets.push_back(norms[at]);
   }
+  if (example.sharded) shard(example, is_far, tables);
   assign_ends(tables);
   return tables;
 }

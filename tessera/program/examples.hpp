@@ -14,6 +14,8 @@ struct Example {
   std::int64_t dp = 2;
   bool tied = false;
   bool resident = true;                             // false: computed with in bf16, so there are gathers
+  bool sharded = false;                             // over dp
+  std::int64_t replicas = 1;                        // of what is sharded
   std::vector<std::uint32_t> rank_of_segment = {};  // position on axis pp; empty: there is none
 };
 

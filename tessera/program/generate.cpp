@@ -4,14 +4,12 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/mesh/mesh.hpp"
+#include "tessera/program/holdings.hpp"
 #include "tessera/program/ranks.hpp"
-#include "tessera/program/waits.hpp"
 #include "tessera/program/walk_order.hpp"
 
 namespace tessera::program {
 namespace {
-
-constexpr std::uint32_t kNobody = 0xffff'ffffu;
 
 // A send or a receive, and where it stands.
 struct Crossing {
@@ -20,66 +18,33 @@ struct Crossing {
   std::uint32_t posted_after = 0;  // receive: tasks that have ended by then
 };
 
-// The sequence of one position on the stage axis.
-class RankSequence {
+// What one position on the stage axis computes, sends and receives, with the numbers and steps around it. Backwards of
+// segments that keep no tape follow their recomputation.
+class RankDraft {
  public:
-  RankSequence(const Tables& tables, const Staging& staging, const GenerateOptions& options,
-               const std::vector<Task>& tasks, std::span<const Crossing> crossings)
-      : tables_(tables), staging_(staging), options_(options), tasks_(tasks), crossings_(crossings) {
-    last_use_.resize(tables.buckets.size(), kNobody);
-    // Every task touches the buckets of its segments; the last one to do so ends them.
-    for (std::uint32_t t = static_cast<std::uint32_t>(tasks.size()); t-- > 0;)
-      for_segments(tasks[t], [&](std::uint32_t segment) {
-        for (const std::uint32_t bucket : tables_.segments[segment].buckets)
-          if (last_use_[bucket] == kNobody) last_use_[bucket] = t;
-      });
-    // Within that task backwards run in reverse, so the first segment that reads it is the last to touch it.
-    first_reader_.resize(tables.buckets.size(), kNobody);
-    for (std::uint32_t bucket = 0; bucket < last_use_.size(); ++bucket)
-      if (last_use_[bucket] != kNobody)
-        for_segments(tasks[last_use_[bucket]], [&](std::uint32_t segment) {
-          if (std::ranges::count(tables_.segments[segment].buckets, bucket) > 0)
-            first_reader_[bucket] = std::min(first_reader_[bucket], segment);
-        });
-  }
+  RankDraft(const Tables& tables, const Staging& staging, const GenerateOptions& options,
+            const std::vector<Task>& tasks, std::span<const Crossing> crossings)
+      : tables_(tables), staging_(staging), options_(options), tasks_(tasks), crossings_(crossings) {}
 
-  Sequence run() {
+  Draft run() {
     sum(Role::tokens);
-    for (std::uint32_t bucket = 0; bucket < last_use_.size(); ++bucket) gather(bucket);
     std::size_t next = 0;
     for (std::uint32_t t = 0; t <= tasks_.size(); ++t) {
       for (; next < crossings_.size() && crossings_[next].slot == t; ++next) cross(crossings_[next]);
-      if (t < tasks_.size()) compute(t);
+      if (t < tasks_.size()) compute(tasks_[t]);
     }
-    for (const std::uint32_t bucket : tied_) reduce(bucket);
     for (const Role role : {Role::loss, Role::norm, Role::finite}) sum(role);
-    for (std::uint32_t bucket = 0; bucket < last_use_.size(); ++bucket)
-      if (last_use_[bucket] != kNobody && tables_.buckets[bucket].trainable)
-        push({.what = What::step, .item = bucket});
-    build_waits(sequence_, tables_, extra_);
-    return std::move(sequence_);
+    const auto held = holdings({draft_.ops, {}}, tables_).buckets;
+    for (std::uint32_t bucket = 0; bucket < held.size(); ++bucket)
+      if (held[bucket] && tables_.buckets[bucket].trainable) push({.what = What::step, .item = bucket});
+    return std::move(draft_);
   }
 
  private:
-  template <typename Visit>
-  void for_segments(const Task& task, Visit visit) const {
-    const std::uint32_t first = staging_.first_segment[task.stage],
-                        end = staging_.first_segment[task.stage + 1];
-    if (task.what == What::forward) {
-      for (std::uint32_t segment = first; segment < end; ++segment) visit(segment);
-    } else {
-      for (std::uint32_t segment = end; segment-- > first;) visit(segment);
-    }
-  }
+  void push(const Op& op) { draft_.ops.push_back(op); }
 
-  void push(const Op& op) { sequence_.ops.push_back(op); }
-
-  // All group ops of an axis set share a lane: ranks would otherwise meet in different orders.
-  Lane lane_over(std::int16_t axes) const {
-    return options_.overlap && axes >= 0 ? communication(axes) : kCompute;
-  }
-
-  // Axis set by axis set, until no rank holds only a part.
+  // Axis set by axis set, until no rank holds only a part. All group ops of a set share a lane: ranks would otherwise meet
+  // in different orders.
   void sum(Role role) {
     for (std::uint32_t number = 0; number < tables_.numbers.size(); ++number) {
       if (tables_.numbers[number].role != role) continue;
@@ -89,75 +54,50 @@ class RankSequence {
         const auto is_left = [&](std::int16_t axis) { return std::ranges::count(left, axis) > 0; };
         if (!axes.only.empty() || !std::ranges::all_of(axes.axes, is_left)) continue;
         std::erase_if(left, [&](std::int16_t axis) { return std::ranges::count(axes.axes, axis) > 0; });
-        push({.what = What::sum, .lane = lane_over(set), .item = number, .along = set});
+        push({.what = What::sum,
+              .lane = options_.residency.overlap ? communication(set) : kCompute,
+              .item = number,
+              .along = set});
       }
       CHECK(left.empty(), "no axis sets to sum ", tables_.numbers[number].name, " over");
     }
   }
 
-  void gather(std::uint32_t bucket) {
-    const Bucket& b = tables_.buckets[bucket];
-    if (b.full_resident || last_use_[bucket] == kNobody) return;
-    push({.what = What::gather, .lane = lane_over(b.sharded_over), .item = bucket, .along = b.sharded_over});
-  }
-
   void cross(const Crossing& crossing) {
     if (crossing.op.what == What::receive && crossing.posted_after > 0)
-      extra_.push_back(
-          {static_cast<std::uint32_t>(sequence_.ops.size()), last_op_of_[crossing.posted_after - 1]});
+      draft_.waits.push_back(
+          {static_cast<std::uint32_t>(draft_.ops.size()), last_op_of_[crossing.posted_after - 1]});
     push(crossing.op);
   }
 
-  void compute(std::uint32_t t) {
-    const Task& task = tasks_[t];
-    for_segments(task, [&](std::uint32_t segment) {
-      push({.what = task.what, .item = segment, .micro = task.micro});
-      last_op_of_.resize(t + 1, static_cast<std::uint32_t>(sequence_.ops.size() - 1));
-      last_op_of_[t] = static_cast<std::uint32_t>(sequence_.ops.size() - 1);
-      if (task.what != What::forward) finish_buckets(t, segment);
-    });
-  }
-
-  // Other stages come to it at another time: before the last transfer, ranks could wait for each other in a ring.
-  bool meets_other_stages(const Bucket& bucket) const {
-    return bucket.reduced_over >= 0 && tables_.stage_axis >= 0 &&
-           std::ranges::count(tables_.axis_sets[bucket.reduced_over].axes, tables_.stage_axis) > 0;
-  }
-
-  void reduce(std::uint32_t bucket) {
-    const std::int16_t along = tables_.buckets[bucket].reduced_over;
-    push({.what = What::reduce,
-          .lane = lane_over(along),
-          .item = bucket,
-          .along = along,
-          .flags = kEndsSource});
-  }
-
-  void finish_buckets(std::uint32_t t, std::uint32_t segment) {
-    for (const std::uint32_t bucket : tables_.segments[segment].buckets) {
-      const Bucket& b = tables_.buckets[bucket];
-      if (last_use_[bucket] != t || first_reader_[bucket] != segment) continue;
-      if (b.trainable) {
-        if (meets_other_stages(b))
-          tied_.push_back(bucket);
-        else
-          reduce(bucket);
+  void compute(const Task& task) {
+    const std::uint32_t first = staging_.first_segment[task.stage],
+                        end = staging_.first_segment[task.stage + 1];
+    if (task.what == What::forward) {
+      for (std::uint32_t segment = first; segment < end; ++segment) {
+        const bool is_recomputed = tables_.segments[segment].recomputed;
+        push({.what = task.what,
+              .item = segment,
+              .micro = task.micro,
+              .flags = is_recomputed ? kNoTape : std::uint16_t{0}});
       }
-      if (!b.full_resident)
-        push({.what = What::free, .item = bucket, .flags = static_cast<std::uint16_t>(CellKind::full)});
+    } else {
+      for (std::uint32_t segment = end; segment-- > first;) {
+        if (tables_.segments[segment].recomputed && task.what != What::backward_weight)
+          push({.what = What::recompute, .item = segment, .micro = task.micro});
+        push({.what = task.what, .item = segment, .micro = task.micro});
+      }
     }
+    last_op_of_.push_back(static_cast<std::uint32_t>(draft_.ops.size() - 1));
   }
 
   const Tables& tables_;
   const Staging& staging_;
-  const GenerateOptions options_;
+  const GenerateOptions& options_;
   const std::vector<Task>& tasks_;
   const std::span<const Crossing> crossings_;
-  std::vector<std::uint32_t> last_use_, first_reader_;  // task and segment, per bucket
-  std::vector<std::uint32_t> last_op_of_;               // per task
-  std::vector<std::uint32_t> tied_;                     // buckets whose reduction comes last
-  std::vector<ExtraWait> extra_;
-  Sequence sequence_;
+  std::vector<std::uint32_t> last_op_of_;  // per task
+  Draft draft_;
 };
 
 // The sends and receives of each position, in the one order in which all must see them.
@@ -214,9 +154,13 @@ Program generate(const Tables& tables, const Order& order, const Staging& stagin
     for (std::size_t rank = 0; rank < class_of_rank.size(); ++rank)
       class_of_rank[rank] = static_cast<std::uint32_t>(stages.coordinate(static_cast<mesh::Rank>(rank)));
   }
-  for (std::size_t position = 0; position < order.ranks.size(); ++position)
-    program.classes.push_back(
-        RankSequence(program.tables, staging, options, order.ranks[position], crossings[position]).run());
+  for (std::size_t position = 0; position < order.ranks.size(); ++position) {
+    Draft draft =
+        RankDraft(program.tables, staging, options, order.ranks[position], crossings[position]).run();
+    add_residency(draft, program.tables, options.residency);
+    add_offload(draft, program.tables, options.offload);
+    program.classes.push_back(draft.finish(program.tables));
+  }
   return program;
 }
 

@@ -6,7 +6,9 @@
 #include <limits>
 #include <vector>
 
+#include "tessera/program/offload.hpp"
 #include "tessera/program/order.hpp"
+#include "tessera/program/residency.hpp"
 #include "tessera/program/types.hpp"
 
 namespace tessera::program {
@@ -19,14 +21,15 @@ struct Staging {
 };
 
 struct GenerateOptions {
-  bool overlap = true;  // reductions on their own lane, beside the backward; false: on the compute lane
+  Residency residency;
+  Offload offload;
   // How many values and gradients a rank may receive before it needs them.
   std::uint32_t receives_ahead = std::numeric_limits<std::uint32_t>::max();
 };
 
 // The program of an order, a class per position on the stage axis (without one: a single class). Tokens are summed first;
-// a value or gradient that crosses to another rank is sent once made and received ahead; each bucket is reduced as soon as
-// its last gradient is made; then numbers and steps. Waits are filled. Throws UserError for an order that gets stuck.
+// a value or gradient that crosses to another rank is sent once made and received ahead; then numbers and steps, and the
+// passes of `options`. Waits are filled. Throws UserError for an order that gets stuck.
 Program generate(const Tables& tables, const Order& order, const Staging& staging,
                  const GenerateOptions& options = {});
 

@@ -34,7 +34,7 @@ TEST(DataParallel, ReducesTiedWeightsOnlyAfterTheEmbedding) {
 TEST(DataParallel, GathersFirstAndFreesAfterTheLastBackwardWhatIsNotResident) {
   const Tables tables = example_tables({.num_blocks = 1, .num_micro = 1, .resident = false});
   EXPECT_EQ(order(data_parallel(tables, {})),
-            "+tokens g0 g1 g2 g3 0F0 1F0 2F0 2B0 r2! dU2 1B0 r1! dU1 r3! dU3 0B0 r0! dU0 +loss +norm +finite "
+            "+tokens g0 g1 g3 g2 0F0 1F0 2F0 2B0 r2! dU2 1B0 r1! dU1 r3! dU3 0B0 r0! dU0 +loss +norm +finite "
             "s0 s1 s2 s3");
 }
 
@@ -46,7 +46,8 @@ TEST(DataParallel, SplitsBackwardsIntoHalves) {
 
 TEST(DataParallel, WithoutOverlapUsesOneLaneAndNeedsNoWaits) {
   const Tables tables = example_tables({});
-  const Program serial = data_parallel(tables, {.overlap = false}), overlapped = data_parallel(tables, {});
+  const Program serial = data_parallel(tables, {.residency = {.overlap = false}}),
+                overlapped = data_parallel(tables, {});
   EXPECT_EQ(order(serial), order(overlapped));
   EXPECT_TRUE(serial.classes[0].waits.empty());
   for (const Op& op : serial.classes[0].ops) EXPECT_EQ(op.lane, kCompute);
@@ -72,7 +73,7 @@ TEST(DataParallel, PassesTheCheckerInEveryVariant) {
           for (const bool split : {false, true}) {
             const Tables tables =
                 example_tables({.num_micro = num_micro, .tied = tied, .resident = resident});
-            EXPECT_EQ(to_text(check(data_parallel(tables, {.overlap = overlap}, split))), "");
+            EXPECT_EQ(to_text(check(data_parallel(tables, {.residency = {.overlap = overlap}}, split))), "");
           }
 }
 

@@ -25,7 +25,7 @@ std::vector<Program> programs() {
               example_tables({.num_micro = num_micro, .tied = num_micro == 1, .resident = resident});
           tables.axes.push_back({"tp", 1});
           tables.axis_sets.push_back({"tp", {1}});
-          out.push_back(data_parallel(tables, {.overlap = overlap}, split));
+          out.push_back(data_parallel(tables, {.residency = {.overlap = overlap}}, split));
         }
   return out;
 }
@@ -37,7 +37,8 @@ std::vector<Program> pipelines() {
     for (const bool resident : {true, false}) {
       const Example example{.tied = tied, .resident = resident};
       out.push_back(example_pipeline(example, one_forward_one_backward({3, 1, 4, {}}), {2, 1, 2}));
-      out.push_back(example_pipeline(example, zero_bubble_h1({2, 1, 3, {}}), {1, 3}, {.overlap = false}));
+      out.push_back(example_pipeline(example, zero_bubble_h1({2, 1, 3, {}}), {1, 3},
+                                     {.residency = {.overlap = false}}));
       out.push_back(
           example_pipeline(example, interleaved({2, 2, 3, {}}), {1, 2, 1, 1}, {.receives_ahead = 1}));
       out.push_back(example_pipeline(example, zero_bubble_v({2, 2, 3, {}}), {1, 1, 1, 1}));

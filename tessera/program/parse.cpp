@@ -105,6 +105,8 @@ class LineParser {
       }
     }
     if (take("!")) op.flags |= kEndsSource;
+    if (take("~")) op.flags |= kOfShard;
+    if (take("=")) op.flags |= kUnchanged;
     if (take("/")) op.part = integer<std::uint16_t>("a part");
     return op;
   }

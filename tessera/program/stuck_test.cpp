@@ -39,7 +39,8 @@ void put(RankState& state, const Program& program, std::size_t rank_class, std::
 class Stuck : public testing::Test {
  protected:
   // Four data-parallel ranks; class 1 is rank 2.
-  Stuck() : program_(data_parallel(example_tables({.num_micro = 1, .dp = 4}), {.overlap = true})) {
+  Stuck()
+      : program_(data_parallel(example_tables({.num_micro = 1, .dp = 4}), {.residency = {.overlap = true}})) {
     program_.tables.class_of_rank = {0, 0, 1, 0};
     program_.classes.push_back(program_.classes[0]);
     for (auto& state : states_) state.beat_seconds = kNow;
@@ -94,7 +95,8 @@ TEST_F(Stuck, ARankThatFinishedIsNotSilent) {
 }
 
 TEST_F(Stuck, ThousandsOfRanksAreJudgedAtOnce) {
-  Program wide = data_parallel(example_tables({.num_micro = 1, .dp = 4096}), {.overlap = true});
+  Program wide =
+      data_parallel(example_tables({.num_micro = 1, .dp = 4096}), {.residency = {.overlap = true}});
   std::vector<RankState> states(4096);
   for (std::size_t rank = 0; rank < states.size(); ++rank)
     put(states[rank], wide, 0, find(wide, 0, rank < 2000 ? "r3!" : "1F0"), 31);
@@ -184,7 +186,7 @@ TEST_F(StuckTransfer, RanksThatWaitForEachOtherAreNamedWithBothOps) {
 }
 
 TEST_F(Stuck, AMeetingThatAllHaveComeToIsTold) {
-  program_ = data_parallel(example_tables({.num_micro = 1, .dp = 4}), {.overlap = false});
+  program_ = data_parallel(example_tables({.num_micro = 1, .dp = 4}), {.residency = {.overlap = false}});
   const auto reduce = find(program_, 0, "r3!");
   for (const int rank : {0, 1, 2, 3}) put(states_[rank], program_, 0, reduce, 5 + rank);
   EXPECT_EQ(verdict().rank, 3);

@@ -32,14 +32,15 @@ void assign_ends(Tables& tables) {
   }
 }
 
-void lay_out(Bucket& bucket) {
+void lay_out(Bucket& bucket, std::int64_t num_shards) {
   std::int64_t offset = 0;
   for (Parameter& parameter : bucket.parameters) {
     CHECK(parameter.elements() > 0, "parameter ", parameter.name, " has no elements");
     parameter.offset = offset;
     offset += parameter.elements();
   }
-  bucket.elements = (offset + kBucketAlignment - 1) / kBucketAlignment * kBucketAlignment;
+  const std::int64_t unit = kBucketAlignment * num_shards;
+  bucket.elements = (offset + unit - 1) / unit * unit;
 }
 
 }  // namespace tessera::program

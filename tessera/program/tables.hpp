@@ -93,7 +93,7 @@ struct AxisPlacement {
 inline constexpr std::int64_t kLossChunkTokens =
     512;  // a loss head holds the logits of this many tokens at a time
 
-inline constexpr std::int64_t kBucketAlignment = 64;  // elements: a bucket's size is a multiple
+inline constexpr std::int64_t kBucketAlignment = 64;  // elements: a shard's size is a multiple
 
 // A flat buffer of parameters with one placement, dtype and optimizer rule. A rank holds those that its segments read:
 // along the stage axis a bucket lies on one rank, or, tied, on two of them with partial gradients.
@@ -183,7 +183,8 @@ struct Tables {
 // Fills Segment::ends: backwards run in reverse, so a value ends with the first segment that reads it.
 void assign_ends(Tables& tables);
 
-// Lays parameters side by side in the order given, pads the end, and sets offsets and elements.
-void lay_out(Bucket& bucket);
+// Lays parameters side by side in the order given, pads the end so that each of num_shards parts is aligned, and sets
+// offsets and elements.
+void lay_out(Bucket& bucket, std::int64_t num_shards = 1);
 
 }  // namespace tessera::program

@@ -71,6 +71,8 @@ std::string word(const Op& op, const Tables& tables) {
     out = cat(letter, op.item);
   }
   if (op.flags & kEndsSource) out += '!';
+  if (op.flags & kOfShard) out += '~';
+  if (op.flags & kUnchanged) out += '=';
   if (op.part != 0) out += cat('/', op.part);
   return out;
 }

@@ -1,5 +1,9 @@
 #include "tessera/spec/spec.hpp"
 
+#include <algorithm>
+
+#include "tessera/spec/words.hpp"
+
 namespace tessera::spec {
 
 std::int64_t required_virtual_stages(Schedule schedule) {
@@ -24,6 +28,22 @@ std::int64_t Layout::num_virtual() const {
   if (virtual_stages > 0) return virtual_stages;
   const std::int64_t required = required_virtual_stages(schedule);
   return required > 0 ? required : 2;
+}
+
+bool offloads(const Layout& layout, Offload what) {
+  const auto names = split_list(layout.offload);
+  return std::find(names.begin(), names.end(), word(what)) != names.end();
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::size_t first = text.find_first_not_of(' ', at), last = text.find_last_not_of(' ', end - 1);
+    if (first < end) out.push_back(text.substr(first, last - first + 1));
+    at = end + 1;
+  }
+  return out;
 }
 
 }  // namespace tessera::spec

@@ -17,6 +17,8 @@ enum class Decay { constant, cosine, linear, wsd };  // the learning rate after 
 enum class Family { llama, gpt2 };
 enum class Transport { gloo, threads, nccl };
 
+enum class Offload { optimizer, parameters, values };
+
 // Model chunks per pipeline rank that a schedule is made for: 2 where they lie in a V; 0: any number, round and round.
 std::int64_t required_virtual_stages(Schedule schedule);
 
@@ -99,6 +101,12 @@ struct Layout {
   std::int64_t ranks() const { return pp * dp() * cp * tp; }
   bool operator==(const Layout&) const = default;
 };
+
+// The names of a list such as "attention, gate".
+std::vector<std::string> split_list(const std::string& text);
+
+// Whether layout.offload names it.
+bool offloads(const Layout& layout, Offload what);
 
 struct Cluster {
   Transport transport = Transport::gloo;

@@ -20,6 +20,11 @@ const Words& words<Recompute>() {
   return list;
 }
 template <>
+const Words& words<Offload>() {
+  static const Words list = {"optimizer", "parameters", "values"};
+  return list;
+}
+template <>
 const Words& words<Schedule>() {
   static const Words list = {"gpipe",      "1f1b", "interleaved", "zb-h1",        "zb-v",
                              "dualpipe-v", "bfs",  "auto",        "pipedream-2bw"};

@@ -28,6 +28,8 @@ const std::vector<std::string>& words<TensorKind>();
 template <>
 const std::vector<std::string>& words<Recompute>();
 template <>
+const std::vector<std::string>& words<Offload>();
+template <>
 const std::vector<std::string>& words<Schedule>();
 template <>
 const std::vector<std::string>& words<Optimizer>();

@@ -37,8 +37,8 @@ double backward_seconds(const program::Program& program, const engine::StepRepor
 TEST(WeightWork, HalvesDoTheSameArithmeticAsTheWholeInTheSameTime) {
   const auto run = middle_run();
   const auto tables = plan::describe(run);
-  const auto whole = program::data_parallel(tables, {.overlap = false});
-  const auto split = program::data_parallel(tables, {.overlap = false}, true);
+  const auto whole = program::data_parallel(tables, {.residency = {.overlap = false}});
+  const auto split = program::data_parallel(tables, {.residency = {.overlap = false}}, true);
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
     Session a(run, alone, random_source(run.model), {.program = &whole}),
         b(run, alone, random_source(run.model), {.program = &split});
