@@ -80,6 +80,8 @@ class ActivityLog {
   static constexpr std::size_t kErrorBytes = 2048;
 
   void beat(double now_seconds, std::int64_t resident_bytes);
+  // The most that tensors of the rank held during the step that has just ended.
+  void held(std::int64_t peak_bytes) { peak_bytes_ = peak_bytes; }
   void name_lane(std::size_t lane, std::int16_t axes, std::uint8_t direction);
   // An op's turn has come on its lane; it starts, it ends.
   void issue(std::size_t lane, Doing doing, std::int32_t op, std::int64_t step, double now_seconds);
@@ -91,6 +93,7 @@ class ActivityLog {
 
   RankState state() const;
   std::int64_t resident_bytes() const { return resident_bytes_; }
+  std::int64_t peak_bytes() const { return peak_bytes_; }
   double beat_seconds() const { return beat_seconds_; }
   // As of its state, without copying that.
   double waiting_since_seconds() const;
@@ -114,7 +117,7 @@ class ActivityLog {
   const Entry& newest(std::size_t lane) const;
 
   std::atomic<double> beat_seconds_;
-  std::atomic<std::int64_t> resident_bytes_;
+  std::atomic<std::int64_t> resident_bytes_, peak_bytes_;
   std::atomic<std::uint32_t> error_bytes_;
   std::atomic<std::int32_t> error_code_;
   std::array<char, kErrorBytes> error_;

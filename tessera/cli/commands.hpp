@@ -76,9 +76,10 @@ spec::Run load_run(const Options& options);
 // What each rank is given.
 struct Rank {
   const collective::Communicator& communicator;
-  ActivityLog* log = nullptr;                                 // where it writes what it is doing
-  StopWord* stop_word = nullptr;                              // asked before each step
-  std::function<std::vector<std::int64_t>()> resident_bytes;  // of the ranks that this one can see
+  ActivityLog* log = nullptr;     // where it writes what it is doing
+  StopWord* stop_word = nullptr;  // asked before each step
+  // Of the ranks that this one can see.
+  std::function<std::vector<std::int64_t>()> resident_bytes, peak_bytes;
 };
 
 // When a request to stop (Ctrl-C) ends the ranks: between_steps if the body asks the stop word.

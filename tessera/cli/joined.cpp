@@ -173,7 +173,8 @@ int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
   Reporter reporter(store.reports(), *log, abort, timeout);
   const launch::Pulse pulse(*log, [&reporter] { reporter.report(); });
   try {
-    body({*communicator, log.get(), nullptr, [&log] { return std::vector{log->resident_bytes()}; }});
+    body({*communicator, log.get(), nullptr, [&log] { return std::vector{log->resident_bytes()}; },
+          [&log] { return std::vector{log->peak_bytes()}; }});
     const During finished(log.get(), Doing::finished);
     reporter.report();
     store.wait_for_others();

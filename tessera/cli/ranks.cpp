@@ -20,6 +20,7 @@
 #include "tessera/plan/compile.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/problems.hpp"
+#include "tessera/tensor/arena.hpp"
 #include "tessera/tensor/tensor.hpp"
 #include "tessera/tensor/told.hpp"
 
@@ -60,7 +61,8 @@ int join_launcher(const spec::Run& run, const Body& body) {
     const auto communicator = connect(
         run, keys, {.rank = rank, .size = size, .local_rank = rank, .prefix = environment("TESSERA_JOB")});
     try {
-      body({*communicator, &log, &board.stop_word(), [&board] { return board.resident_bytes(); }});
+      body({*communicator, &log, &board.stop_word(), [&board] { return board.resident_bytes(); },
+            [&board] { return board.peak_bytes(); }});
     } catch (...) {
       return failed(log);  // before the connections end, or peers would seem to fail first
     }
@@ -80,7 +82,8 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
   if (stops == Stops::between_steps) handler.emplace(board.stop_word());
   const auto run_one = [&](const collective::Communicator& communicator) {
     body({communicator, &board.log(communicator.rank()), &board.stop_word(),
-          [&board] { return std::vector{board.log(0).resident_bytes()}; }});
+          [&board] { return std::vector{board.log(0).resident_bytes()}; },
+          [&board] { return board.peak_bytes(); }});
   };
   if (run.cluster.transport == spec::Transport::nccl) {
     MemoryKeyStore nobody;
@@ -117,7 +120,7 @@ spec::Run load_run(const Options& options) {
 }
 
 int on_ranks(const spec::Run& run, const Options& options, const Body& body, Stops stops) {
-  tensor::keep_freed_memory();
+  tensor::use_arena();
   if (started_by_launcher()) return join_launcher(run, body);
   if (const auto joined = joined_membership())
     return on_joined_rank(run, *joined, body, words_of([run] { return plan::compile(run); }));

@@ -41,6 +41,7 @@ void print_summary(const train::Summary& s, const std::string& folder, bool json
                                     {"step_seconds", s.step_seconds},
                                     {"seconds", s.seconds},
                                     {"steps_not_taken", s.steps_not_taken},
+                                    {"peak_bytes", s.peak_bytes},
                                     {"start_seconds", s.start.total_seconds()},
                                     {"start_parts", start_parts},
                                     {"folder", folder}};
@@ -78,6 +79,7 @@ int train_command(const Options& options) {
                                        .lines = !options.json,
                                        .prometheus_port = options.prometheus_port,
                                        .resident_bytes = rank.resident_bytes,
+                                       .peak_bytes = rank.peak_bytes,
                                        .start = start_of(options),
                                        .log = rank.log,
                                        .stop_word = rank.stop_word});

@@ -6,6 +6,7 @@
 #include "tessera/collective/hub.hpp"
 #include "tessera/collective/link.hpp"
 #include "tessera/collective/threads.hpp"
+#include "tessera/tensor/account.hpp"
 
 #include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
@@ -214,6 +215,7 @@ void run_ranks(int num_ranks, const std::function<void(const Communicator&)>& bo
     if (!all_are_there.get()) return;
     try {
       tensor::set_threads(1);
+      const tensor::AccountScope of_rank{tensor::Account()};
       body(ThreadCommunicator(world, rank, num_ranks));
     } catch (...) {
       std::scoped_lock lock(mutex);

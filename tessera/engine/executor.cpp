@@ -49,6 +49,7 @@ StepReport Executor::step(const StepInput& input) {
         input.micro_batches.size(), " micro-batches, the program ", tables_.num_micro);
   const at::NoGradGuard no_gradient;
   input_ = &input;
+  account_.forget_peak();
   std::fill(loss_sums_.begin(), loss_sums_.end(), 0.0);
   summed_.assign(numbers_.size(), false);
   for (auto& bucket : parts_.buckets) bucket.begin_step();
@@ -62,6 +63,7 @@ StepReport Executor::step(const StepInput& input) {
   report.gradient_norm = std::sqrt(number(Role::norm)) / input.loss_scale;
   report.loss_scale = input.loss_scale;
   report.taken = number(Role::finite) == 0;
+  report.at_peak = account_.at_peak();
   report.times = times_;
   return report;
 }

@@ -13,6 +13,7 @@
 #include "tessera/optim/optimizer.hpp"
 #include "tessera/program/effects.hpp"
 #include "tessera/shard/flat_bucket.hpp"
+#include "tessera/tensor/account.hpp"
 
 namespace tessera::engine {
 
@@ -37,6 +38,7 @@ struct StepReport {
   double gradient_norm = 0;
   double loss_scale = 1;
   bool taken = true;          // false: something was not finite; parameters and moments stayed
+  tensor::Holding at_peak;    // what this rank's tensors held when that was most; zeros without an arena
   std::vector<OpTime> times;  // by op
 };
 
@@ -98,6 +100,7 @@ class Executor {
   // By axis set: ops that sent something in this step. Each set's sends run on one lane; read when all lanes are through.
   std::vector<std::vector<std::uint32_t>> sends_along_;
   std::int64_t num_steps_ = 0;
+  tensor::Account account_ = tensor::Account::current();
   Lanes lanes_;  // last: its threads use everything above
 
  public:

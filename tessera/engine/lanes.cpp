@@ -6,6 +6,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/program/advance.hpp"
+#include "tessera/tensor/account.hpp"
 #include "tessera/tensor/tensor.hpp"
 #include "tessera/tensor/told.hpp"
 
@@ -41,7 +42,8 @@ Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t
     queue_communication();
   }
   for (std::size_t lane = 1; lane < ops_of_lane_.size(); ++lane)
-    threads_.emplace_back([this, lane, device] {
+    threads_.emplace_back([this, lane, device, account = tensor::Account::current()] {
+      const tensor::AccountScope of_rank(account);
       tensor::set_threads(1);
       tensor::use_own_stream(device);
       const at::NoGradGuard no_gradient;

@@ -66,4 +66,10 @@ std::vector<std::int64_t> Board::resident_bytes() const {
   return out;
 }
 
+std::vector<std::int64_t> Board::peak_bytes() const {
+  std::vector<std::int64_t> out;
+  for (int rank = 0; rank < num_ranks_; ++rank) out.push_back(log(rank).peak_bytes());
+  return out;
+}
+
 }  // namespace tessera::launch

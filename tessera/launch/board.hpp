@@ -24,7 +24,9 @@ class Board {
   const ActivityLog& log(int rank) const { return logs_[rank]; }
   StopWord& stop_word() { return *stop_word_; }
   std::vector<RankState> states() const;
+  // By rank.
   std::vector<std::int64_t> resident_bytes() const;
+  std::vector<std::int64_t> peak_bytes() const;
 
  private:
   void map();

@@ -81,7 +81,8 @@ TEST(StepFacts, AreWrittenUnderOneNameEach) {
                   .exposed_seconds = 0.05,
                   .model_flops = 1e9,
                   .hardware_flops = 2e9,
-                  .resident_bytes = {30, 10, 20}};
+                  .resident_bytes = {30, 10, 20},
+                  .peak_bytes = {5, 7, 6}};
   const auto field = [&](const std::string& name) {
     for (const Field& found : record_of(facts))
       if (found.name == name) return std::get<double>(found.value);
@@ -96,6 +97,7 @@ TEST(StepFacts, AreWrittenUnderOneNameEach) {
   EXPECT_EQ(field("resident_bytes_min"), 10);
   EXPECT_EQ(field("resident_bytes_median"), 20);
   EXPECT_EQ(field("resident_bytes_max"), 30);
+  EXPECT_EQ(field("peak_bytes"), 7);
 }
 
 TEST_F(TraceFile, ReadsBackWhatWasWritten) {

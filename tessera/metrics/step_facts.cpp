@@ -1,5 +1,6 @@
 #include "tessera/metrics/step_facts.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "tessera/base/statistics.hpp"
@@ -8,6 +9,10 @@ namespace tessera::metrics {
 
 std::int64_t StepFacts::resident_quantile(double q) const {
   return static_cast<std::int64_t>(quantile({resident_bytes.begin(), resident_bytes.end()}, q));
+}
+
+std::int64_t StepFacts::peak_bytes_of_most() const {
+  return peak_bytes.empty() ? 0 : *std::ranges::max_element(peak_bytes);
 }
 
 std::optional<double> StepFacts::utilisation(double flops) const {
@@ -43,6 +48,9 @@ const std::vector<Measure>& measures() {
        [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.resident_quantile(0.5)); }},
       {"resident_bytes_max", "running", "bytes held by the rank that holds most",
        [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.resident_quantile(1)); }},
+      {"peak_bytes", "running",
+       "most bytes that tensors of a rank held at a time, of the rank that held most",
+       [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.peak_bytes_of_most()); }},
   };
   return list;
 }

@@ -26,6 +26,7 @@ struct StepFacts {
   double hardware_flops = 0;                 // what was done: recomputation too
   double peak_flops_per_second = 0;          // of all ranks together; 0: not known yet
   std::vector<std::int64_t> resident_bytes;  // by rank
+  std::vector<std::int64_t> peak_bytes;      // by rank: the most that its tensors held during its last step
   std::int64_t steps_not_taken = 0;          // so far
   bool taken = true;                         // false: the norm was not finite, so the parameters stayed
 
@@ -35,6 +36,7 @@ struct StepFacts {
   std::optional<double> model_utilisation() const { return utilisation(model_flops); }
   std::optional<double> hardware_utilisation() const { return utilisation(hardware_flops); }
   std::int64_t resident_quantile(double q) const;
+  std::int64_t peak_bytes_of_most() const;  // over the ranks
 
  private:
   std::optional<double> utilisation(double flops) const;

@@ -43,8 +43,6 @@ std::string kernel_level();
 
 // Threads of this calling thread's kernels: one per rank.
 void set_threads(int num_threads);
-// Keeps freed memory of large tensors in the process: page faults cost more than a GEMM's slack.
-void keep_freed_memory();
 
 // The roots of one segment's autograd graph, differentiated once when the program says so. Holds gradient
 // edges only, never the output tensors.

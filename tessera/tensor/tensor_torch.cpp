@@ -9,7 +9,6 @@
 #include <ATen/ops/layer_norm_ops.h>
 #include <ATen/ops/rms_norm_ops.h>
 #include <ATen/ops/scaled_dot_product_attention_ops.h>
-#include <malloc.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/version.h>
@@ -62,12 +61,6 @@ std::string engine_version() { return TORCH_VERSION; }
 std::string kernel_level() { return at::get_cpu_capability(); }
 
 void set_threads(int num_threads) { at::set_num_threads(num_threads); }
-
-void keep_freed_memory() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, -1);
-  mallopt(M_TOP_PAD, 64 << 20);
-}
 
 struct Graph::Edges {
   torch::autograd::edge_list list;

@@ -124,6 +124,7 @@ class FactsOfSteps {
         .hardware_flops = flops_.hardware,
         .peak_flops_per_second = peak_flops_per_second_,
         .resident_bytes = options_.resident_bytes ? options_.resident_bytes() : std::vector{resident_bytes()},
+        .peak_bytes = options_.peak_bytes ? options_.peak_bytes() : std::vector{report.at_peak.total()},
         .steps_not_taken = tally.steps_not_taken(),
         .taken = report.taken};
   }
@@ -157,17 +158,21 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   facts.set_peak(run.cluster.peak_tflops * 1e12 * ranks);
 
   Tally tally;
+  std::int64_t peak_bytes = 0;
   const double begin = now_seconds();
   for (std::int64_t step = 1; step <= run.training.steps; ++step) {
     if (options.stop_word && !options.stop_word->may_begin(step)) break;
     const double start = now_seconds();
     const auto report = session.step();
     const double seconds = now_seconds() - start;
+    if (options.log) options.log->held(report.at_peak.total());
     if (step == 1) start_laps.end("first step");
     const During writing(options.log, Doing::writing, step);
     tally.add(step, report, seconds);
     tracer.add(step, report.times);
-    if (outputs) outputs->add(facts.of(step, report, session.learning_rate(), seconds, tally));
+    const auto told = facts.of(step, report, session.learning_rate(), seconds, tally);
+    if (outputs) outputs->add(told);
+    peak_bytes = std::max(peak_bytes, told.peak_bytes_of_most());
     // On all ranks at once, as they compute at once; after the first step, so that it comes no later.
     if (step == 1 && run.cluster.peak_tflops == 0)
       facts.set_peak(ranks *
@@ -176,6 +181,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   }
   auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
   summary.start = start_laps;
+  summary.peak_bytes = peak_bytes;
   const During closing(options.log, Doing::closing);
   outputs.reset();
   tracer.write([&] { session.meet(); }, communicator.size());

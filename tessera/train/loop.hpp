@@ -22,6 +22,8 @@ struct LoopOptions {
   std::optional<int> prometheus_port = std::nullopt;  // rank 0 answers monitors there
   // Resident bytes of all ranks, asked on rank 0 after each step; empty: those of this process.
   std::function<std::vector<std::int64_t>()> resident_bytes = nullptr;
+  // The most that tensors of each rank held in its last step; empty: of this rank.
+  std::function<std::vector<std::int64_t>()> peak_bytes = nullptr;
   Laps start = Laps();            // parts of the start that are over
   ActivityLog* log = nullptr;     // where this rank writes what it is doing
   StopWord* stop_word = nullptr;  // asked before each step; the run ends when it says so
@@ -34,7 +36,8 @@ struct Summary {
   double step_seconds = 0;       // median likewise
   double seconds = 0;
   std::int64_t steps_not_taken = 0;
-  Laps start = Laps(0);  // to the end of the first step, as this rank saw it
+  std::int64_t peak_bytes = 0;  // the most that tensors of a rank held, of the ranks that this one can see
+  Laps start = Laps(0);         // to the end of the first step, as this rank saw it
 };
 
 // Trains for training.steps on the ranks of the communicator; the result is the same on all but for its times.
