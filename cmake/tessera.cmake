@@ -187,17 +187,23 @@ function(tessera_lean_header target)
   endif()
 endfunction()
 
-# tessera_trial(name arguments...): the program tests/<name>/<name>.cpp, and one short run of it as a test.
+# tessera_trial(name arguments...): the program tests/<name>/<name>.cpp, and one short run of it as a test; said again with
+# other arguments, one more run.
 function(tessera_trial name)
   if(NOT TARGET tessera_cli)
     return()
   endif()
-  add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/${name}/${name}.cpp)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  target_link_libraries(${name} PRIVATE tessera_cli)
-  tessera_lean_header(${name})
-  add_test(NAME ${name}_trial COMMAND ${name} ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name}_trial PROPERTIES LABELS process RUN_SERIAL TRUE TIMEOUT 1200)
+  set(test ${name}_trial)
+  if(TARGET ${name})
+    set(test ${name}_${ARGV1}_trial)
+  else()
+    add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/${name}/${name}.cpp)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    target_link_libraries(${name} PRIVATE tessera_cli)
+    tessera_lean_header(${name})
+  endif()
+  add_test(NAME ${test} COMMAND ${name} ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${test} PROPERTIES LABELS process RUN_SERIAL TRUE TIMEOUT 1200)
 endfunction()
 
 # The binary: cli with a main of its own. Comes after all modules, so that the tests that start it can wait for it.

@@ -54,10 +54,10 @@ TEST_F(Binary, NamesFileLineAndTheNearestKey) {
 }
 
 TEST_F(Binary, RefusesByNameWhatIsNotImplementedYet) {
-  const auto outcome = tessera(cat("train ", path("run.toml"), " layout.tp=2 layout.zero=3"));
+  const auto outcome = tessera(cat("train ", path("run.toml"), " layout.tp=2 layout.ep=2"));
   EXPECT_EQ(outcome.code, 2);
   EXPECT_NE(outcome.out.find("layout.tp = 2"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("layout.zero = 3"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("layout.ep = 2"), std::string::npos) << outcome.out;
 }
 
 TEST_F(Binary, PrintsAConfigurationThatIsItselfInput) {

@@ -12,6 +12,7 @@ struct CellState {
   Life life = Life::absent;
   Life at_start = Life::absent;
   bool is_known = false;          // durable cells: whether at_start is found out
+  bool has_copy = false;          // what was fetched, and nothing has changed it since
   std::uint32_t touched = kNoOp;  // the last op that changed it
   std::uint32_t used_by = kNoOp;  // ShardGrad and Number: the first op that took it as final
 };
@@ -134,6 +135,7 @@ class CellCheck {
       say(cat("makes ", cell_text(op, cell), ", ", why_not_there(s)));
     }
     s.life = Life::present;
+    s.has_copy = false;
     s.touched = at_;
   }
 
@@ -150,6 +152,7 @@ class CellCheck {
       unsummed_[cell.item] = at_;
     }
     s.life = Life::present;
+    s.has_copy = false;
     s.touched = at_;
   }
 
@@ -159,7 +162,10 @@ class CellCheck {
       say(cat(verb, " ", cell_text(op, cell), ", ",
               from == Life::on_host && s.life == Life::present ? "which is not in host memory"
                                                                : why_not_there(s)));
+    if ((op.flags & kUnchanged) && !s.has_copy)
+      say(cat("drops ", cell_text(op, cell), ", of which host memory has no equal copy"));
     s.life = to;
+    s.has_copy = from == Life::on_host;
     s.touched = at_;
   }
 

@@ -42,6 +42,15 @@ TEST(Offload, ValuesOfRecomputedSegmentsAreAwayBetweenForwardAndRecomputation) {
   EXPECT_EQ(to_text(check(program)), "");
 }
 
+TEST(Offload, WhatChangedMustBeWritten) {
+  const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .sharded = true});
+  Program program = data_parallel(tables, {.offload = {.optimizer = true}});
+  for (Op& op : program.classes[0].ops)
+    if (op.what == What::offload) op.flags |= kUnchanged;
+  EXPECT_THAT(to_text(check(program)),
+              HasSubstr("drops State(embedding), of which host memory has no equal copy"));
+}
+
 TEST(Offload, ARankHoldsLessWithEachThingThatLeaves) {
   Tables tables = example_tables({.num_blocks = 6, .num_micro = 1, .sharded = true});
   for (std::uint32_t block = 1; block <= 6; ++block) tables.segments[block].recomputed = true;

@@ -44,10 +44,7 @@ class Pricing {
       case What::gather:
         return gather(op);
       case What::reduce:
-        return ring(op.along, bytes(CellKind::weight_grad, op.item),
-                    tables_.size_of(tables_.buckets[op.item].sharded_over) > 1
-                        ? CollectiveKind::reduce_scatter
-                        : CollectiveKind::all_reduce);
+        return reduce(op);
       case What::step:
         return in_memory(bytes(CellKind::shard_grad, op.item) +
                          2 * (bytes(CellKind::shard, op.item) + bytes(CellKind::state, op.item)));
@@ -60,7 +57,7 @@ class Pricing {
         return ring(op.along, sizeof(double), CollectiveKind::all_reduce);
       case What::offload:
       case What::fetch:
-        return in_memory(named_bytes(op));
+        return op.flags & program::kUnchanged ? Cost{} : in_memory(named_bytes(op));
       case What::free:
         break;
     }
@@ -84,6 +81,14 @@ class Pricing {
     const double full = bytes(CellKind::full, op.item);
     if (tables_.size_of(op.along) > 1) return ring(op.along, full, CollectiveKind::all_gather);
     return in_memory(bytes(CellKind::shard, op.item) + full);
+  }
+
+  Cost reduce(const Op& op) const {
+    if (op.flags & program::kOfShard)
+      return ring(op.along, bytes(CellKind::shard_grad, op.item), CollectiveKind::all_reduce);
+    const bool is_scattered = tables_.size_of(tables_.buckets[op.item].sharded_over) > 1;
+    return ring(op.along, bytes(CellKind::weight_grad, op.item),
+                is_scattered ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce);
   }
 
   double ring_seconds(double n, double whole, CollectiveKind kind) const {

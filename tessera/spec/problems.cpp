@@ -115,6 +115,20 @@ void check_stages(const Run& run, Findings& findings) {
                     run.model.layers, " blocks, head)"));
 }
 
+void check_memory(const Layout& layout, Findings& findings) {
+  const auto& known = words<Offload>();
+  for (const std::string& name : split_list(layout.offload))
+    findings.need(std::find(known.begin(), known.end(), name) != known.end(), "layout.offload",
+                  cat("names '", name, "'; it may name ", join(known, ", ")));
+  findings.need(!offloads(layout, Offload::values) || layout.recompute != Recompute::none, "layout.offload",
+                "names values, which leave only where they are not kept for a backward: write "
+                "layout.recompute = full or selective");
+  findings.need(layout.offload_folder.empty() || !split_list(layout.offload).empty(), "layout.offload_folder",
+                "has nothing to hold: write layout.offload = optimizer or parameters or both");
+  findings.need(layout.recompute != Recompute::budget || layout.memory_limit_mib > 0, "layout.recompute",
+                "needs to know what it must fit in: write layout.memory_limit_mib");
+}
+
 // What is planned counts bytes and tokens in 64 bits. A value takes up to 8 bytes, a parameter up to 32 (with gradient
 // and moments) and a block keeps under 10 values per token and channel: 2^56 of either leave room.
 void check_totals(const Run& run, Findings& findings) {
@@ -132,16 +146,11 @@ void check_totals(const Run& run, Findings& findings) {
                 "training.steps", "with global_batch and model.sequence makes more than 2^62 tokens");
 }
 
-void check_implemented(const Run& run, Findings& findings) {
+void check_implemented(Findings& findings) {
   for (const auto* axis : {"layout.cp", "layout.tp", "layout.ep"}) findings.need_one_of(axis, {"1"});
-  findings.need_one_of("layout.dp_shard", {"1"},
-                       cat("; without sharding (layout.zero = 0) write layout.dp_replicate = ",
-                           run.layout.dp_replicate * run.layout.dp_shard, " instead"));
   findings.need_one_of("layout.tp_kind", {"1d"});
-  findings.need_one_of("layout.zero", {"0"});
   findings.need_one_of("layout.schedule",
                        {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe-v", "bfs", "auto"});
-  findings.need_one_of("layout.recompute", {"none"});
 }
 
 }  // namespace
@@ -156,8 +165,9 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   check_training(run.training, findings);
   check_ranks(run, findings);
   check_stages(run, findings);
+  check_memory(run.layout, findings);
   check_totals(run, findings);
-  check_implemented(run, findings);
+  check_implemented(findings);
   findings.need(run.cluster.transport != Transport::nccl || build.nccl, "cluster.transport",
                 "needs a build with CUDA, which this is not; possible here: gloo, threads");
   return findings.take();

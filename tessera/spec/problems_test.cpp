@@ -154,22 +154,33 @@ TEST(Problems, WhatIsNotImplementedIsRefusedByName) {
       {[](spec::Run& run) { run.layout.cp = 2; }, "layout.cp = 2 is not implemented yet; possible today: 1"},
       {[](spec::Run& run) { run.layout.tp = 2; }, "layout.tp = 2 is not implemented yet; possible today: 1"},
       {[](spec::Run& run) { run.layout.ep = 2; }, "layout.ep = 2 is not implemented yet; possible today: 1"},
-      {[](spec::Run& run) { run.layout.dp_replicate = 2, run.layout.dp_shard = 4; },
-       "layout.dp_shard = 4 is not implemented yet; possible today: 1; without sharding (layout.zero = 0) "
-       "write "
-       "layout.dp_replicate = 8 instead"},
       {[](spec::Run& run) { run.layout.tp_kind = TensorKind::d2; },
        "layout.tp_kind = 2d is not implemented yet; possible today: 1d"},
-      {[](spec::Run& run) { run.layout.zero = 1; },
-       "layout.zero = 1 is not implemented yet; possible today: 0"},
       {[](spec::Run& run) { run.layout.schedule = Schedule::pipedream_2bw; },
        "layout.schedule = pipedream-2bw is not implemented yet; possible today: gpipe, 1f1b, interleaved, "
        "zb-h1, zb-v, "
        "dualpipe-v, bfs, auto"},
-      {[](spec::Run& run) { run.layout.recompute = Recompute::full; },
-       "layout.recompute = full is not implemented yet; possible today: none"},
   };
   for (const auto& [change, message] : cases) EXPECT_THAT(texts(change), ElementsAre(message));
+}
+
+TEST(Problems, OffloadNamesWhatItKnowsAndCanMove) {
+  EXPECT_THAT(texts([](spec::Run& run) { run.layout.offload = "optimizer, parameters"; }), ElementsAre());
+  EXPECT_THAT(
+      texts([](spec::Run& run) { run.layout.offload = "optimizer,tapes"; }),
+      ElementsAre(
+          "layout.offload = \"optimizer,tapes\" names 'tapes'; it may name optimizer, parameters, values"));
+  EXPECT_THAT(
+      texts([](spec::Run& run) { run.layout.offload = "values"; }),
+      ElementsAre("layout.offload = \"values\" names values, which leave only where they are not kept for a "
+                  "backward: write layout.recompute = full or selective"));
+  EXPECT_THAT(
+      texts([](spec::Run& run) { run.layout.offload_folder = "x"; }),
+      ElementsAre("layout.offload_folder = \"x\" has nothing to hold: write layout.offload = optimizer or "
+                  "parameters or both"));
+  EXPECT_THAT(texts([](spec::Run& run) { run.layout.recompute = Recompute::budget; }),
+              ElementsAre("layout.recompute = budget needs to know what it must fit in: write "
+                          "layout.memory_limit_mib"));
 }
 
 TEST(Problems, StagesMustFitTheScheduleAndTheModel) {

@@ -107,6 +107,17 @@ std::vector<Subject> subjects() {
   spec::Run bare = run_of(Schedule::zb_h1, 2, 2, 3, true);
   bare.layout.overlap = false;
   out.push_back(subject(bare));
+  spec::Run sharded = run_of(Schedule::f1b1, 2, 2, 3, true);
+  sharded.layout.dp_shard = 2, sharded.layout.dp_replicate = 1;
+  for (const std::int64_t zero : {1, 2, 3}) {
+    sharded.layout.zero = zero;
+    out.push_back(subject(sharded));
+  }
+  sharded.layout.recompute = spec::Recompute::full;
+  sharded.layout.offload = "optimizer,parameters,values";
+  sharded.layout.dp_replicate = 2;
+  sharded.layout.pp = 1;
+  out.push_back(subject(sharded));
   // With gathers and frees; another order of adds rounds otherwise.
   spec::Run half = run_of(Schedule::zb_h1, 2, 2, 3, true);
   half.layout.precision = spec::Precision::bf16;
