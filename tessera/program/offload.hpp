@@ -9,7 +9,8 @@ namespace tessera::program {
 struct Offload {
   bool optimizer = false;   // State, and with it nothing but the step of its bucket
   bool parameters = false;  // Shard: there for its gather and for its step
-  bool values = false;      // values that only recomputed segments read: from their last forward to their recomputation
+  bool values =
+      false;  // values that only recomputed segments read: from their last forward to their recomputation
   bool any() const { return optimizer || parameters || values; }
 };
 
