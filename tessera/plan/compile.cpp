@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/plan/describe.hpp"
+#include "tessera/plan/segments.hpp"
 #include "tessera/plan/staging.hpp"
 #include "tessera/program/check.hpp"
 #include "tessera/program/generate.hpp"
@@ -38,7 +39,7 @@ program::Program compile(const spec::Run& run, std::string* note) {
   const auto ahead = static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(ahead_bytes / value_bytes, 1, std::numeric_limits<std::uint32_t>::max()));
   program::Program out = program::generate(
-      tables, staged.order, staged.staging,
+      tables, staged.order, in_segments(staged.staging, tables),
       {.residency = residency(run.layout), .offload = offload(run.layout), .receives_ahead = ahead});
   if (note) *note = staged.note;
   const auto problems = program::check(out);

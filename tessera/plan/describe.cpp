@@ -7,6 +7,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/plan/family.hpp"
 #include "tessera/plan/pieces.hpp"
+#include "tessera/plan/segments.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -126,27 +127,13 @@ std::vector<std::uint32_t> add_vectors(const BucketRule& rule, std::span<const s
   return out;
 }
 
-// A chain: each unit is one segment that reads the hidden values of the one before.
-void add_segment(program::Unit unit, std::vector<std::uint32_t> buckets, bool is_last,
-                 std::int64_t value_bytes, Tables& tables) {
-  const auto at = static_cast<std::uint32_t>(tables.segments.size());
-  program::Segment segment{.unit = at, .num_pieces = static_cast<std::uint32_t>(unit.pieces.size())};
-  segment.buckets = std::move(buckets);
-  if (at > 0) segment.reads = {at - 1};
-  if (is_last) {
-    segment.losses = {{.tokens = 0, .loss = 1}};
-  } else {
-    segment.writes = {at};
-    tables.values.push_back({cat("hidden.", at), value_bytes});
-  }
-  tables.units.push_back(std::move(unit));
-  tables.segments.push_back(std::move(segment));
-}
-
 }  // namespace
 
 Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit) {
-  const spec::Model& model = run.model;
+  return describe(run, rank_of_unit, cuts(run.layout, blueprint(run).blocks));
+}
+
+Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit, const Cuts& cuts) {
   const spec::Layout& layout = run.layout;
   CHECK(layout.cp == 1 && layout.tp == 1 && layout.ep == 1,
         "only pipelines and data parallelism are described");
@@ -170,14 +157,12 @@ Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_uni
   parts.block_vectors.push_back(std::move(parts.head_vectors));
   const auto vectors = add_vectors(rule, rank_of_unit, std::move(parts.block_vectors), tables);
 
-  const std::int64_t hidden_bytes =
-      layout.micro_batch * model.sequence * model.hidden * bytes_of(compute_dtype(layout.precision));
-  add_segment(std::move(parts.embedding), {embedding}, false, hidden_bytes, tables);
+  SegmentTable segments(layout.micro_batch * run.model.sequence, compute_dtype(layout.precision), tables);
+  const Cut whole_embedding = uncut(parts.embedding), whole_head = uncut(parts.head);
+  segments.add(std::move(parts.embedding), whole_embedding, {embedding, {}});
   for (std::size_t i = 0; i < parts.blocks.size(); ++i)
-    add_segment(std::move(parts.blocks[i]), {blocks[i], vectors[i]}, false, hidden_bytes, tables);
-  add_segment(std::move(parts.head), {head, vectors.back()}, true, hidden_bytes, tables);
-  for (auto& value : tables.values)
-    value.channels = model.hidden, value.dtype = compute_dtype(layout.precision);
+    segments.add(std::move(parts.blocks[i]), cuts.at(i), {blocks[i], vectors[i]});
+  segments.add(std::move(parts.head), whole_head, {head, vectors.back()}, /*is_last=*/true);
   assign_ends(tables);
   return tables;
 }

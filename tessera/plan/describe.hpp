@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "tessera/plan/cuts.hpp"
 #include "tessera/program/tables.hpp"
 #include "tessera/spec/spec.hpp"
 
@@ -12,8 +13,9 @@ namespace tessera::plan {
 
 // Tables of a model under pipeline and data parallelism. FLOPs are those of matrix products (attention over the full
 // square); elementwise work is priced by the bytes it moves. rank_of_unit: each unit's position on the pipeline axis;
-// empty: all at 0.
+// empty: all at 0. Blocks are cut as layout.recompute has it, or as given.
 program::Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit = {});
+program::Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit, const Cuts& cuts);
 
 // Parameters of the model, without padding.
 std::int64_t num_parameters(const program::Tables& tables);

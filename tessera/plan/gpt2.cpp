@@ -13,22 +13,25 @@ using program::Parameter;
 using program::Piece;
 
 program::Unit block_unit(const Sizes& s, std::int64_t layer) {
-  // q, k and v are views of the fused product, which is kept whole with the output and the row sums.
-  const Piece attention{
+  // q, k and v are views of the fused product, which is kept whole.
+  Piece qkv = norm_and_product("norm+qkv", s, kLayerNorm, 3 * s.h, 1);
+  keep_output(qkv, s);
+  Piece attention{
       .name = "attention",
       .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.sequence) * static_cast<double>(s.h),
       .bytes_read = 3 * s.n * s.h * s.c,
       .bytes_written = s.n * s.h * s.c + s.n * s.heads * s.a,
-      .tape_bytes = 4 * s.n * s.h * s.c + s.n * s.heads * s.a};
+      .tape_bytes = s.n * s.heads * s.a,
+      .saves_output = true,
+      .channels = s.h};
+  keep_output(attention, s);
   Piece up = norm_and_product("norm+up", s, kLayerNorm, s.f, 1);
-  up.tape_bytes += s.n * s.f * s.c;  // what GELU's derivative needs
-  const Piece gelu{.name = "gelu",
-                   .bytes_read = s.n * s.f * s.c,
-                   .bytes_written = s.n * s.f * s.c,
-                   .tape_bytes = s.n * s.f * s.c};
+  keep_output(up, s);  // what GELU's derivative needs
+  Piece gelu{
+      .name = "gelu", .bytes_read = s.n * s.f * s.c, .bytes_written = s.n * s.f * s.c, .channels = s.f};
+  keep_output(gelu, s);
   return {cat("block.", layer),
-          {named(norm_and_product("norm+qkv", s, kLayerNorm, 3 * s.h, 1), {"hidden"}, {"qkv"}),
-           named(attention, {"qkv"}, {"attended"}),
+          {named(qkv, {"hidden"}, {"qkv"}), named(attention, {"qkv"}, {"attended"}),
            named(product_and_residual("out", s, s.h, 1, true), {"attended", "hidden"}, {"middle"}),
            named(up, {"middle"}, {"up"}), named(gelu, {"up"}, {"opened"}),
            named(product_and_residual("down", s, s.f, 1, false), {"opened", "middle"}, {"hidden"})}};

@@ -13,19 +13,24 @@ using program::Piece;
 
 program::Unit block_unit(const Sizes& s, std::int64_t layer) {
   // Rotary positions read and write q and k; the kernel keeps q, k, v, its output and the row sums.
-  const Piece attention{
+  Piece attention{
       .name = "attention",
       .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.sequence) * static_cast<double>(s.h),
       .bytes_read = (s.n * (s.h + s.k) + s.n * (s.h + 2 * s.k)) * s.c,
       .bytes_written = (s.n * (s.h + s.k) + s.n * s.h) * s.c + s.n * s.heads * s.a,
-      .tape_bytes = s.n * (2 * s.h + 2 * s.k) * s.c + s.n * s.heads * s.a};
+      .tape_bytes = s.n * (s.h + 2 * s.k) * s.c + s.n * s.heads * s.a,
+      .saves_output = true,
+      .channels = s.h};
+  keep_output(attention, s);
   Piece up = norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0);
-  up.tape_bytes += 2 * s.n * s.f * s.c;  // the gate's derivative needs both halves
+  keep_output(up, s);  // the gate's derivative needs both halves
   // silu(gate) is written, read again, and kept beside the product that `down` reads.
-  const Piece gate{.name = "gate",
-                   .bytes_read = 3 * s.n * s.f * s.c,
-                   .bytes_written = 2 * s.n * s.f * s.c,
-                   .tape_bytes = 2 * s.n * s.f * s.c};
+  Piece gate{.name = "gate",
+             .bytes_read = 3 * s.n * s.f * s.c,
+             .bytes_written = 2 * s.n * s.f * s.c,
+             .tape_bytes = s.n * s.f * s.c,
+             .channels = s.f};
+  keep_output(gate, s);
   return {cat("block.", layer),
           {named(norm_and_product("norm+qkv", s, kRmsNorm, s.h + 2 * s.k, 0), {"hidden"}, {"qkv"}),
            named(attention, {"qkv"}, {"attended"}),

@@ -59,7 +59,9 @@ Piece lookup(const Sizes& s, std::int64_t tables) {
   Piece piece{.name = "lookup",
               .bytes_read = (tables + 2 * sums) * s.n * s.h * s.c + tables * s.n * kTokenBytes,
               .bytes_written = (tables + sums) * s.n * s.h * s.c,
-              .work_bytes = s.n * s.h * s.c};
+              .work_bytes = s.n * s.h * s.c,
+              .channels = s.h,
+              .has_matrices = true};
   drop(piece, s);
   return piece;
 }
@@ -71,7 +73,10 @@ Piece norm_and_product(const char* name, const Sizes& s, const NormSizes& norm, 
           .bytes_read = (2 * s.n * s.h + norm.vectors * s.h + s.h * out + biases * out) * s.c,
           .bytes_written = (s.n * s.h + s.n * out) * s.c,
           .tape_bytes = s.n * s.h * s.c + norm.statistics * s.n * s.a,
-          .work_bytes = (s.n * s.h + s.n * out) * s.c};
+          .work_bytes = (s.n * s.h + s.n * out) * s.c,
+          .channels = out,
+          .has_matrices = true,
+          .has_vectors = true};
 }
 
 Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, std::int64_t biases,
@@ -81,7 +86,11 @@ Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, st
               .bytes_read = (s.n * in + in * s.h + biases * s.h + 2 * s.n * s.h) * s.c,
               .bytes_written = 2 * s.n * s.h * s.c,
               .tape_bytes = keeps_sum ? s.n * s.h * s.c : 0,
-              .work_bytes = (s.n * in + s.n * s.h) * s.c};
+              .work_bytes = (s.n * in + s.n * s.h) * s.c,
+              .output_tape_bytes = keeps_sum ? s.n * s.h * s.c : 0,
+              .channels = s.h,
+              .has_matrices = true,
+              .has_vectors = biases > 0};
   drop(piece, s);
   return piece;
 }
@@ -90,7 +99,9 @@ Piece norm(const Sizes& s, const NormSizes& norm) {
   return {.name = "norm",
           .bytes_read = (s.n * s.h + norm.vectors * s.h) * s.c,
           .bytes_written = s.n * s.h * s.c,
-          .tape_bytes = norm.statistics * s.n * s.a};
+          .tape_bytes = norm.statistics * s.n * s.a,
+          .channels = s.h,
+          .has_vectors = true};
 }
 
 // Logits, dx and dW are multiplied out chunk by chunk in the forward, dx and dW are kept, and the backward only scales
@@ -113,7 +124,13 @@ Piece loss(const Sizes& s) {
           .bytes_written = (logits + 2 * x) * s.c + passes + dw,
           .tape_bytes = x * s.c + weight * s.a,
           .work_bytes = weight * s.a,
-          .scratch_bytes = std::max(softmax_scratch, product_scratch)};
+          .scratch_bytes = std::max(softmax_scratch, product_scratch),
+          .has_matrices = true};
+}
+
+void keep_output(Piece& piece, const Sizes& s) {
+  piece.output_tape_bytes = s.n * piece.channels * s.c;
+  piece.tape_bytes += piece.output_tape_bytes;
 }
 
 Piece named(Piece piece, std::vector<std::string> reads, std::vector<std::string> writes) {

@@ -41,6 +41,9 @@ program::Piece norm(const Sizes& s, const NormSizes& norm);
 // The vocabulary loss, as Note [Loss gradient in the forward] has it.
 program::Piece loss(const Sizes& s);
 
+// Its output stays on the tape, for the piece that reads it or for its own backward.
+void keep_output(program::Piece& piece, const Sizes& s);
+
 program::Piece named(program::Piece piece, std::vector<std::string> reads, std::vector<std::string> writes);
 
 program::Init normal(double std);

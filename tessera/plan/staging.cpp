@@ -8,6 +8,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/file_text.hpp"
 #include "tessera/base/text.hpp"
+#include "tessera/plan/cuts.hpp"
 #include "tessera/plan/family.hpp"
 #include "tessera/plan/pieces.hpp"
 #include "tessera/plan/schedule.hpp"
@@ -41,10 +42,15 @@ std::vector<std::uint32_t> listed_stages(const std::string& text, std::size_t nu
   return out;
 }
 
-std::vector<StageCost> unit_costs(const Blueprint& parts) {
+// What is recomputed is so in the input half. A budget's choice comes after the stages: until then nothing is.
+std::vector<StageCost> unit_costs(const spec::Layout& layout, const Blueprint& parts) {
   std::vector<StageCost> out = {simulate::cost(parts.embedding, {})};
   for (const program::Unit& block : parts.blocks) out.push_back(simulate::cost(block, {}));
   out.push_back(simulate::cost(parts.head, {}));
+  if (layout.recompute == spec::Recompute::budget) return out;
+  const Cuts chosen = cuts(layout, parts.blocks);
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    out[i + 1].input += recompute_seconds(parts.blocks[i], chosen[i]);
   return out;
 }
 
@@ -58,7 +64,7 @@ std::vector<std::uint32_t> dealt(const spec::Layout& layout, const std::vector<S
 
 // The run's units dealt to stages that lie so.
 program::Staging staging(const spec::Run& run, const std::vector<std::uint32_t>& rank_of_stage) {
-  const auto costs = unit_costs(blueprint(run));
+  const auto costs = unit_costs(run.layout, blueprint(run));
   program::Staging out{{0}, {}};
   for (const std::uint32_t count : dealt(run.layout, costs, rank_of_stage)) {
     StageCost stage{0, 0, 0};

@@ -40,6 +40,12 @@ struct Piece {
   std::int64_t work_bytes = 0;                     // kept from backward_input to backward_weight
   std::int64_t scratch_bytes = 0;                  // held only while its forward runs
   std::int64_t backward_scratch_bytes = 0;         // held only while its backward runs
+  // Of tape_bytes: its output, which the next piece keeps (or its own backward, if saves_output). Where a cut makes the
+  // output a value, the tape counts it no more, but for a recomputed segment that makes an output of its own again.
+  std::int64_t output_tape_bytes = 0;
+  bool saves_output = false;
+  std::int64_t channels = 0;                       // of its output
+  bool has_matrices = false, has_vectors = false;  // parameters that it reads
   std::vector<std::string> reads, writes;          // names of values
   std::optional<Collective> collective;
   bool operator==(const Piece&) const = default;

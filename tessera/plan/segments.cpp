@@ -1,0 +1,78 @@
+#include "tessera/plan/segments.hpp"
+
+#include <algorithm>
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::plan {
+
+using program::Piece;
+using program::Segment;
+
+void SegmentTable::add(program::Unit unit, const Cut& cut, const UnitBuckets& buckets, bool is_last) {
+  tables_.units.push_back(std::move(unit));
+  const auto& pieces = tables_.units.back().pieces;
+  std::uint32_t first = 0;
+  for (const Stretch& stretch : cut) {
+    Segment added = segment(first, stretch, buckets);
+    first += stretch.num_pieces;
+    if (is_last)
+      added.losses = {{.tokens = 0, .loss = 1}};
+    else
+      write(added, first == pieces.size());
+    tables_.segments.push_back(std::move(added));
+  }
+  CHECK(first == pieces.size(), "cuts of unit ", tables_.units.back().name, " cover ", first, " pieces");
+}
+
+Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch,
+                              const UnitBuckets& buckets) const {
+  Segment out{.unit = static_cast<std::uint32_t>(tables_.units.size() - 1),
+              .first_piece = first_piece,
+              .num_pieces = stretch.num_pieces};
+  out.recomputed = stretch.recomputed;
+  bool has_matrices = false, has_vectors = false;
+  std::vector<std::string> written;
+  for (std::uint32_t i = 0; i < stretch.num_pieces; ++i) {
+    const Piece& piece = tables_.units.back().pieces[first_piece + i];
+    has_matrices |= piece.has_matrices;
+    has_vectors |= piece.has_vectors;
+    for (const std::string& name : piece.reads) {
+      const auto found = value_of_.find(name);
+      if (found == value_of_.end() || std::ranges::count(written, name) > 0) continue;
+      if (std::ranges::count(out.reads, found->second) == 0) out.reads.push_back(found->second);
+    }
+    written.insert(written.end(), piece.writes.begin(), piece.writes.end());
+  }
+  if (has_matrices) out.buckets.push_back(buckets.matrices);
+  if (has_vectors) out.buckets.push_back(buckets.vectors.value());
+  return out;
+}
+
+// What its last piece writes is a value from now on, and not on the tape.
+void SegmentTable::write(Segment& segment, bool ends_unit) {
+  program::Unit& unit = tables_.units.back();
+  Piece& last = unit.pieces[segment.first_piece + segment.num_pieces - 1];
+  CHECK(last.writes.size() == 1, "piece ", last.name, " ends a segment and writes ", last.writes.size(),
+        " values");
+  const auto value = static_cast<std::uint32_t>(tables_.values.size());
+  const std::string name =
+      ends_unit ? cat("hidden.", segment.unit) : cat(unit.name, ".", last.writes.front());
+  tables_.values.push_back({.name = name,
+                            .bytes = tokens_ * last.channels * bytes_of(dtype_),
+                            .channels = last.channels,
+                            .dtype = dtype_});
+  segment.writes = {value};
+  value_of_[last.writes.front()] = value;
+  if (!(segment.recomputed && last.saves_output)) last.tape_bytes -= last.output_tape_bytes;
+}
+
+program::Staging in_segments(program::Staging by_unit, const program::Tables& tables) {
+  for (std::uint32_t& first : by_unit.first_segment) {
+    const auto found = std::ranges::find(tables.segments, first, &Segment::unit);
+    first = static_cast<std::uint32_t>(found - tables.segments.begin());
+  }
+  return by_unit;
+}
+
+}  // namespace tessera::plan

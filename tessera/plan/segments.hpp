@@ -1,0 +1,45 @@
+// How do units become segments? Stretches of pieces with the values they read and write, side by side in the tables.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "tessera/plan/cuts.hpp"
+#include "tessera/program/generate.hpp"
+#include "tessera/program/tables.hpp"
+
+namespace tessera::plan {
+
+// The buckets of a unit: its matrices, and its norms and biases.
+struct UnitBuckets {
+  std::uint32_t matrices = 0;
+  std::optional<std::uint32_t> vectors;
+};
+
+// Fills units, segments and values of the tables, unit by unit along the model.
+class SegmentTable {
+ public:
+  // tokens: of a micro-batch.
+  SegmentTable(std::int64_t tokens, program::Dtype dtype, program::Tables& tables)
+      : tokens_(tokens), dtype_(dtype), tables_(tables) {}
+
+  // is_last: it writes no value but ends in the loss.
+  void add(program::Unit unit, const Cut& cut, const UnitBuckets& buckets, bool is_last = false);
+
+ private:
+  program::Segment segment(std::uint32_t first_piece, const Stretch& stretch,
+                           const UnitBuckets& buckets) const;
+  void write(program::Segment& segment, bool ends_unit);
+
+  const std::int64_t tokens_;
+  const program::Dtype dtype_;
+  program::Tables& tables_;
+  std::map<std::string, std::uint32_t>
+      value_of_;  // by the name that pieces call it by; constants are not in it
+};
+
+// Stages in units, as stages in the segments of the tables.
+program::Staging in_segments(program::Staging by_unit, const program::Tables& tables);
+
+}  // namespace tessera::plan
