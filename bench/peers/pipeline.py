@@ -12,15 +12,13 @@ import argparse
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from model import SIZES  # noqa: E402
-from start import free_port  # noqa: E402
-from training import ENVIRONMENT, ROOT, forget_peak, peak_bytes, train  # noqa: E402
+from training import ROOT, Answering, train  # noqa: E402
 
 RANKS, MICRO_BATCHES, WARM_UP = 2, 8, 2
 TEXT = "corpus/kjv.txt"
@@ -46,42 +44,9 @@ ROWS = [Row("gpipe", "ScheduleGPipe", [7, 5]), Row("1f1b", "Schedule1F1B", [7, 5
         Row("zb-v", "ScheduleZBVZeroBubble", [3, 4, 3, 2], vee=True), Row("dualpipe-v", "ScheduleDualPipeV", [3, 4, 3, 2], vee=True)]
 
 
-class PyTorch:
-    """Two processes that answer "step N"; they stay between rounds, for their first step takes ten seconds and more."""
-
-    def __init__(self, row, sizes, blocks):
-        options = {"schedule": row.theirs, "stages": row.stages(blocks), "sizes": sizes, "text": TEXT}
-        command = [sys.executable, ROOT / "bench/peers/torch_pipeline.py", json.dumps(options)]
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(RANKS)}
-        self.ranks = [subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT | place | {"RANK": str(rank)}, text=True,
-                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE) for rank in range(RANKS)]
-        self.parameters = sum(answer["parameters"] for answer in self.answers())
-        self.losses = []
-        self.run(WARM_UP)
-
-    def answers(self):
-        lines = [rank.stdout.readline() for rank in self.ranks]
-        if not all(lines):
-            self.close()
-            sys.exit("a rank of PyTorch's ended without an answer")
-        return [json.loads(line) for line in lines]
-
-    def run(self, steps):
-        for rank in self.ranks:
-            forget_peak(rank.pid)
-        for rank in self.ranks:
-            rank.stdin.write(f"step {steps}\n")
-            rank.stdin.flush()
-        answers = self.answers()
-        self.losses += next(answer["losses"] for answer in answers if answer["losses"][0] is not None)
-        return {"seconds": [max(pair) for pair in zip(*(answer["seconds"] for answer in answers))],
-                "peak_bytes": [peak_bytes(rank.pid) for rank in self.ranks]}
-
-    def close(self):
-        for rank in self.ranks:
-            rank.stdin.close()
-        for rank in self.ranks:
-            rank.wait()
+def pytorch(row, sizes, blocks):
+    options = {"schedule": row.theirs, "stages": row.stages(blocks), "sizes": sizes, "text": TEXT}
+    return Answering([sys.executable, ROOT / "bench/peers/torch_pipeline.py", json.dumps(options)], RANKS, WARM_UP)
 
 
 class Tessera:
@@ -124,7 +89,7 @@ def sizes_for(size, sequence):
 def peaks_of_nothing(options, folder):
     """What each system holds for a model of next to nothing, by rank."""
     row, sizes, blocks = ROWS[1], sizes_for("tiny", 32) | {"vocab": 256}, [1, 1]
-    systems = (Tessera(options.binary, row, sizes, blocks, folder), PyTorch(row, sizes, blocks))
+    systems = (Tessera(options.binary, row, sizes, blocks, folder), pytorch(row, sizes, blocks))
     peaks = [max(system.run(options.steps)["peak_bytes"]) for system in systems]
     for system in systems:
         system.close()
@@ -138,7 +103,7 @@ def measure(options, rows, folder):
     for row in rows:
         place = pathlib.Path(folder, row.schedule)
         place.mkdir()
-        pairs.append((Tessera(options.binary, row, sizes, row.blocks, place), PyTorch(row, sizes, row.blocks)))
+        pairs.append((Tessera(options.binary, row, sizes, row.blocks, place), pytorch(row, sizes, row.blocks)))
     results = [([], []) for _ in rows]
     for number in range(options.rounds):
         for pair, found in zip(pairs, results):

@@ -1,5 +1,5 @@
-"""How long do the steps of `tessera train` take, and how much memory do its ranks hold? Measured from outside, so that the
-same yardstick (VmHWM, reset after the warm-up) can be laid on other programs.
+"""How long do the steps of `tessera train` or of a peer's ranks take, and how much memory do they hold? Measured from outside,
+so that one yardstick (VmHWM, reset after the warm-up) is laid on all.
 """
 import json
 import os
@@ -7,6 +7,9 @@ import pathlib
 import subprocess
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from start import free_port  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -68,3 +71,42 @@ def train(binary, run_file, keys, folder, steps, warm_up=2, more=()):
     rows = steps_of(folder)
     return {"parameters": summary["parameters"], "losses": [row["loss"] for row in rows],
             "seconds": [row["step_seconds"] for row in rows[warm_up:]], "peak_bytes": [peaks[pid] for pid in sorted(peaks)]}
+
+
+class Answering:
+    """Ranks of a peer that answer "step N" with a JSON line; they stay between rounds, for their first step takes ten seconds
+    and more."""
+
+    def __init__(self, command, num_ranks, warm_up=2):
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(num_ranks)}
+        self.ranks = [subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                                       text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for rank in range(num_ranks)]
+        self.parameters = sum(answer["parameters"] for answer in self.answers())
+        self.losses = []
+        self.run(warm_up)
+
+    def answers(self):
+        lines = [rank.stdout.readline() for rank in self.ranks]
+        if not all(lines):
+            self.close()
+            sys.exit(f"{' '.join(map(str, self.ranks[0].args))}: a rank ended without an answer")
+        return [json.loads(line) for line in lines]
+
+    def run(self, steps):
+        """Of these steps the seconds of the slower rank and each rank's peak; the losses of all steps are kept."""
+        for rank in self.ranks:
+            forget_peak(rank.pid)
+        for rank in self.ranks:
+            rank.stdin.write(f"step {steps}\n")
+            rank.stdin.flush()
+        answers = self.answers()
+        told = [answer["losses"] for answer in answers if answer["losses"][0] is not None]
+        self.losses += [sum(losses) / len(told) for losses in zip(*told)]
+        return {"seconds": [max(pair) for pair in zip(*(answer["seconds"] for answer in answers))],
+                "peak_bytes": [peak_bytes(rank.pid) for rank in self.ranks]}
+
+    def close(self):
+        for rank in self.ranks:
+            rank.stdin.close()
+        for rank in self.ranks:
+            rank.wait()

@@ -1,0 +1,127 @@
+"""Sharded data parallelism on two ranks: Tessera's ZeRO 1, 2, 3 beside DeepSpeed's and PyTorch's FSDP2, in turns.
+
+  .venv/bin/python bench/peers/zero.py [--row zero-3] [--precision fp32] [--rounds 3] [--steps 3] [--sequence 256] [--json]
+
+The same 44M-parameter Llama, a batch of 4 samples as 2 micro-batches a rank, AdamW and clipping, two processes over Gloo, one
+thread and one core each; one system runs at a time. A round is a few steps of all systems of a row; the table shows medians of
+the steps, and the median over rounds of the peer's step / Tessera's: above 1 Tessera is faster. Peak memory is VmHWM of a rank
+over the measured steps, the larger of the two ranks; "model" is that less what the same system holds for a tiny model. All
+start from weights drawn alike; if parameters or losses are not alike, the run fails.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from model import SIZES  # noqa: E402
+from training import ROOT, Answering, train  # noqa: E402
+
+RANKS, BATCH, WARM_UP = 2, 4, 2
+TEXT = "corpus/kjv.txt"
+MOST_LOSS_APART = 0.05  # of the loss: other weights and samples, drawn alike
+PEERS = {"zero-1": [("deepspeed", 1)], "zero-2": [("deepspeed", 2), ("fsdp2", 2)], "zero-3": [("deepspeed", 3), ("fsdp2", 3)]}
+
+
+class Tessera:
+    """The binary, started anew each round."""
+
+    def __init__(self, binary, stage, precision, sizes, folder):
+        self.binary, self.folder, self.losses, self.parameters = binary, folder, [], 0
+        self.run_file = pathlib.Path(folder, "run.toml")
+        shape = "".join(f"{key} = {value}\n" for key, value in sizes.items() if key not in ("batch", "micro_batch"))
+        self.run_file.write_text(
+            f'[model]\nfamily = "llama"\n{shape}[data]\npath = "{TEXT}"\n'
+            f'[training]\nglobal_batch = {sizes["batch"]}\nlearning_rate = 3e-4\nwarmup_steps = 0\ndecay = "constant"\n'
+            f'[layout]\nmicro_batch = {sizes["micro_batch"]}\nzero = {stage}\ndp_shard = {RANKS}\nprecision = "{precision}"\n')
+
+    def run(self, steps):
+        answer = train(self.binary, self.run_file, {}, self.folder, steps, WARM_UP)
+        self.losses, self.parameters = answer["losses"], answer["parameters"]
+        return answer
+
+    def close(self):
+        pass
+
+
+def peer(system, stage, precision, sizes):
+    options = {"system": system, "stage": stage, "precision": precision, "sizes": sizes, "text": TEXT}
+    return Answering([sys.executable, ROOT / "bench/peers/zero_rank.py", json.dumps(options)], RANKS, WARM_UP)
+
+
+def systems_of(row, options, sizes, folder):
+    """By name, Tessera first."""
+    place = pathlib.Path(folder, row)
+    place.mkdir(exist_ok=True)
+    ours = Tessera(options.binary, int(row[-1]), options.precision, sizes, place)
+    return {"tessera": ours} | {system: peer(system, stage, options.precision, sizes) for system, stage in PEERS[row]}
+
+
+def check_alike(row, systems):
+    ours = systems["tessera"]
+    for name, theirs in systems.items():
+        apart = max(abs(a / b - 1) for a, b in zip(ours.losses, theirs.losses))
+        if ours.parameters != theirs.parameters or apart > MOST_LOSS_APART:
+            sys.exit(f"{row}: {name} does not compute the same: {theirs.parameters} parameters and losses {theirs.losses}, "
+                     f"Tessera {ours.parameters} and {ours.losses}")
+
+
+def measure(row, options, sizes, folder):
+    """By system the results of its rounds. The order turns, so that nobody always runs in another's wake."""
+    systems = systems_of(row, options, sizes, folder)
+    found = {name: [] for name in systems}
+    for number in range(options.rounds):
+        names = list(systems)
+        for name in names[number % len(names):] + names[:number % len(names)]:
+            found[name].append(systems[name].run(options.steps))
+    for system in systems.values():
+        system.close()
+    if sizes["layers"] > SIZES["tiny"]["layers"]:
+        check_alike(row, systems)
+    return found
+
+
+def report(row, found, nothing, tokens):
+    out = []
+    medians = {name: [statistics.median(r["seconds"]) for r in rounds] for name, rounds in found.items()}
+    for name, rounds in found.items():
+        seconds = statistics.median(s for r in rounds for s in r["seconds"])
+        peak = max(statistics.median(r["peak_bytes"][rank] for r in rounds) for rank in range(RANKS))
+        out.append({"row": row, "system": name, "step_seconds": seconds, "tokens_per_second": tokens / seconds,
+                    "tessera_times_faster": statistics.median(t / o for t, o in zip(medians[name], medians["tessera"])),
+                    "peak_bytes": peak, "peak_bytes_of_model": peak - max(nothing[name][-1]["peak_bytes"])})
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--row", action="append", choices=list(PEERS))
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=3, help="steps of each system in a round, after the warm-up")
+    parser.add_argument("--sequence", type=int, default=256, help="tokens of a sample")
+    parser.add_argument("--build", default="build/release", help="folder of tessera")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    options.binary = ROOT / options.build / "tessera"
+    of_batch = {"batch": BATCH, "micro_batch": 1}
+    small, large = SIZES["tiny"] | {"vocab": 256} | of_batch, SIZES["44M"] | {"sequence": options.sequence} | of_batch
+    once = argparse.Namespace(**vars(options) | {"rounds": 1})
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for row in options.row or PEERS:
+            nothing = measure(row, once, small, folder)
+            rows += report(row, measure(row, options, large, folder), nothing, BATCH * options.sequence)
+    if options.json:
+        print(json.dumps({"precision": options.precision, "rows": rows}))
+        return
+    print(f"{'stage':9}{'system':12}{'tokens/s':>9}{'Tessera faster':>16}{'peak MiB':>10}{'of it the model':>17}")
+    for r in rows:
+        print(f"{r['row']:9}{r['system']:12}{r['tokens_per_second']:9.0f}{r['tessera_times_faster']:16.2f}"
+              f"{r['peak_bytes'] / 2**20:10.0f}{r['peak_bytes_of_model'] / 2**20:17.0f}")
+
+
+if __name__ == "__main__":
+    main()
