@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -41,6 +42,15 @@ std::int64_t reserved_bytes() {
   return 2 * static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 }
 
+// What is not written to takes no memory, and lanes do not meet at the same moments in every step: large steps, so that
+// chance makes none later. A limit on data counts them all the same.
+std::int64_t step_bytes() {
+  constexpr std::int64_t kAmple = std::int64_t{1} << 30;
+  rlimit data{};
+  getrlimit(RLIMIT_DATA, &data);
+  return data.rlim_cur == RLIM_INFINITY ? kAmple : Heap::kLeastStep;
+}
+
 class Arena final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
@@ -62,7 +72,7 @@ class Arena final : public c10::Allocator {
   void* take_large(Entry entry);
   void release(void* block);
 
-  Heap heap_{reserved_bytes()};
+  Heap heap_{reserved_bytes(), step_bytes()};
   std::mutex mutex_;
   std::unordered_map<void*, Entry> large_;
 };

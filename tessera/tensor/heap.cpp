@@ -20,9 +20,9 @@ namespace {
 std::int64_t rounded(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
 }  // namespace
 
-Heap::Heap(std::int64_t reserved_bytes) {
-  for (reserved_ = rounded(reserved_bytes, kStep); reserved_ >= kStep;
-       reserved_ = reserved_ / 2 / kStep * kStep) {
+Heap::Heap(std::int64_t reserved_bytes, std::int64_t step_bytes) : step_(step_bytes) {
+  for (reserved_ = rounded(reserved_bytes, kLeastStep); reserved_ >= kLeastStep;
+       reserved_ = reserved_ / 2 / kLeastStep * kLeastStep) {
     // Without access: neither memory nor a promise of it, and not counted by RLIMIT_DATA.
     void* found = mmap(nullptr, static_cast<std::size_t>(reserved_), PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -94,14 +94,17 @@ bool Heap::grow(std::int64_t bytes) {
   const std::int64_t end = count_.committed;
   const bool joins = !blocks_.empty() && blocks_.rbegin()->second.free;
   const std::int64_t there = joins ? blocks_.rbegin()->second.size : 0;
-  const std::int64_t more = std::min(rounded(bytes - there, kStep), reserved_ - end);
-  if (there + more < bytes) return false;
-  if (mprotect(base_ + end, static_cast<std::size_t>(more), PROT_READ | PROT_WRITE) != 0) return false;
-  count_.committed += more;
-  ++count_.growths;
-  ASAN_POISON_MEMORY_REGION(base_ + end, static_cast<std::size_t>(more));
-  release(end, more);
-  return true;
+  if (end + bytes - there > reserved_) return false;
+  for (const std::int64_t step : {step_, kLeastStep}) {
+    const std::int64_t more = std::min(rounded(bytes - there, step), reserved_ - end);
+    if (mprotect(base_ + end, static_cast<std::size_t>(more), PROT_READ | PROT_WRITE) != 0) continue;
+    count_.committed += more;
+    ++count_.growths;
+    ASAN_POISON_MEMORY_REGION(base_ + end, static_cast<std::size_t>(more));
+    release(end, more);
+    return true;
+  }
+  return false;
 }
 
 Heap::Count Heap::count() const {

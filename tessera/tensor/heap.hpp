@@ -14,10 +14,11 @@ namespace tessera::tensor {
 class Heap {
  public:
   static constexpr std::int64_t kAlignment = 64;
-  static constexpr std::int64_t kStep = std::int64_t{16} << 20;  // of a growth
+  static constexpr std::int64_t kLeastStep = std::int64_t{16} << 20;  // of a growth
 
-  // Reserves addresses, half as many as long as the system refuses. Throws std::bad_alloc when it refuses all.
-  explicit Heap(std::int64_t reserved_bytes);
+  // Reserves addresses, half as many as long as the system refuses; throws std::bad_alloc when it refuses all. Grows by
+  // multiples of the step, or of the least one where the system refuses that.
+  explicit Heap(std::int64_t reserved_bytes, std::int64_t step_bytes = kLeastStep);
   ~Heap();
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
@@ -43,7 +44,7 @@ class Heap {
   void release(std::int64_t offset, std::int64_t size);
 
   char* base_ = nullptr;
-  std::int64_t reserved_ = 0;
+  std::int64_t reserved_ = 0, step_;
   mutable std::mutex mutex_;
   std::map<std::int64_t, Block> blocks_;                  // by offset
   std::set<std::pair<std::int64_t, std::int64_t>> free_;  // (size, offset): the lowest of the best fitting
