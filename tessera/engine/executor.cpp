@@ -23,12 +23,10 @@ struct Executor::Recording {
 Executor::Executor(const Parts& parts)
     : parts_(parts),
       tables_(parts.program.tables),
-      sequence_(parts.program.classes.at(parts.rank_class)),
+      sequence_(parts.program.classes.at(tables_.class_of_rank.at(static_cast<std::size_t>(parts.rank)))),
+      residence_(parts_),
       lanes_(
           sequence_, [this](std::uint32_t op) { run(op); }, parts.log, parts.device) {
-  place_of_bucket_.assign(tables_.buckets.size(), parts.buckets.size());
-  for (std::size_t i = 0; i < parts.buckets.size(); ++i)
-    place_of_bucket_.at(static_cast<std::size_t>(&parts.buckets[i].table() - tables_.buckets.data())) = i;
   const auto micro = static_cast<std::size_t>(tables_.num_micro);
   values_.resize(tables_.values.size() * micro);
   gradients_.resize(tables_.values.size() * micro);
@@ -52,7 +50,6 @@ StepReport Executor::step(const StepInput& input) {
   account_.forget_peak();
   std::fill(loss_sums_.begin(), loss_sums_.end(), 0.0);
   summed_.assign(numbers_.size(), false);
-  for (auto& bucket : parts_.buckets) bucket.begin_step();
   for (auto& sends : sends_along_) sends.clear();
   lanes_.step();
   finish_sends();
@@ -65,6 +62,7 @@ StepReport Executor::step(const StepInput& input) {
   report.taken = number(Role::finite) == 0;
   report.at_peak = account_.at_peak();
   report.times = times_;
+  report.moved = residence_.take_moved();
   return report;
 }
 
@@ -96,13 +94,14 @@ void Executor::run(std::uint32_t index) {
       backward(op, false);
       break;
     case What::backward_weight:
+      residence_.begin_gradients(tables_.segments[op.item]);
       weight_work_[at(op.item, op.micro)].run();
       break;
     case What::gather:
-      bucket(op.item).gather();
+      residence_.gather(op);
       break;
     case What::reduce:
-      reduce(op);
+      residence_.reduce(op);
       break;
     case What::sum:
       sum(op);
@@ -119,9 +118,13 @@ void Executor::run(std::uint32_t index) {
     case What::receive:
       receive(op);
       break;
-    case What::exchange:
     case What::offload:
+      offload(op);
+      break;
     case What::fetch:
+      fetch(op);
+      break;
+    case What::exchange:
       throw Bug("no layout that is accepted today compiles to this op");
   }
   for (const Cell& cell : ends_[index]) end(cell);
@@ -130,6 +133,7 @@ void Executor::run(std::uint32_t index) {
 
 model::Outcome Executor::compute(const Op& op, const std::vector<Tensor>& inputs, model::Tape& tape) {
   const auto& segment = tables_.segments[op.item];
+  residence_.read_weights(segment);
   auto outcome =
       parts_.model[segment.unit]->forward(segment.first_piece, segment.num_pieces, inputs,
                                           input_->micro_batches[static_cast<std::size_t>(op.micro)], tape);
@@ -178,7 +182,9 @@ void Executor::recompute(const Op& op) {
 
 void Executor::backward(const Op& op, bool with_weights) {
   const auto& segment = tables_.segments[op.item];
+  if (with_weights) residence_.begin_gradients(segment);
   if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
+  residence_.read_weights(segment);
   Recording& recording = *tapes_[at(op.item, op.micro)];
   std::vector<Tensor> root_gradients;
   for (const auto value : segment.writes)
@@ -202,19 +208,6 @@ void Executor::backward(const Op& op, bool with_weights) {
   if (!with_weights) weight_work_[at(op.item, op.micro)] = std::move(recording.tape.work);
 }
 
-void Executor::reduce(const Op& op) {
-  auto& reduced = bucket(op.item);
-  reduced.end_gradient();
-  if (op.along < 0) return;
-  Tensor gradient = reduced.gradient();
-  parts_.groups[static_cast<std::size_t>(op.along)].all_reduce_sum(gradient);
-}
-
-// Each element enters the norm on the one rank with coordinate 0 on every axis where it is replicated.
-bool Executor::owns(const program::Bucket& bucket) const {
-  return bucket.reduced_over < 0 || parts_.groups[static_cast<std::size_t>(bucket.reduced_over)].rank() == 0;
-}
-
 double Executor::partial(Role role) const {
   switch (role) {
     case Role::tokens:
@@ -224,12 +217,8 @@ double Executor::partial(Role role) const {
       for (const double loss : loss_sums_) total += loss;
       return total;
     }
-    case Role::norm: {
-      double total = 0;
-      for (const auto& bucket : parts_.buckets)
-        if (bucket.table().trainable && owns(bucket.table())) total += optim::squared_norm(bucket.gradient());
-      return total;
-    }
+    case Role::norm:
+      return residence_.squared_norm();
     case Role::finite:
       return std::isfinite(number(Role::norm)) ? 0.0 : 1.0;
   }
@@ -321,8 +310,24 @@ void Executor::finish_sends() {
 void Executor::update(const Op& op) {
   if (number(Role::finite) != 0) return;
   const double norm = std::sqrt(number(Role::norm)) / input_->loss_scale;
-  parts_.optimizers[place_of_bucket_[op.item]].step(
-      input_->learning_rate, input_->count, optim::clip_scale(norm, parts_.clip_norm) / input_->loss_scale);
+  residence_.step(op, {input_->learning_rate, input_->count,
+                       optim::clip_scale(norm, parts_.clip_norm) / input_->loss_scale});
+}
+
+// An empty micro-batch has no values.
+void Executor::offload(const Op& op) {
+  const Cell cell = program::named_cell(op);
+  if (cell.kind != CellKind::value) return residence_.offload(op);
+  Tensor& value = held(cell);
+  if (value.defined() && !(op.flags & program::kUnchanged)) residence_.put({cell}, value);
+  value = Tensor();
+}
+
+void Executor::fetch(const Op& op) {
+  const Cell cell = program::named_cell(op);
+  if (cell.kind != CellKind::value) return residence_.fetch(op);
+  if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples > 0)
+    held(cell) = residence_.get({cell});
 }
 
 void Executor::end(const Cell& cell) {
@@ -339,9 +344,11 @@ void Executor::end(const Cell& cell) {
     case CellKind::weight_work:
       weight_work_[at(cell.item, cell.micro)] = {};
       break;
-    case CellKind::full:         // flat buffers
-    case CellKind::weight_grad:  // stay allocated
-    case CellKind::shard_grad:   // from step to step
+    case CellKind::full:
+    case CellKind::weight_grad:
+    case CellKind::shard_grad:
+      residence_.end(cell);
+      break;
     case CellKind::shard:
     case CellKind::state:
     case CellKind::number:

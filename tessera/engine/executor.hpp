@@ -7,12 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "tessera/collective/group.hpp"
 #include "tessera/engine/lanes.hpp"
-#include "tessera/model/unit.hpp"
-#include "tessera/optim/optimizer.hpp"
+#include "tessera/engine/parts.hpp"
+#include "tessera/engine/residence.hpp"
 #include "tessera/program/effects.hpp"
-#include "tessera/shard/flat_bucket.hpp"
 #include "tessera/tensor/account.hpp"
 
 namespace tessera::engine {
@@ -40,26 +38,15 @@ struct StepReport {
   bool taken = true;          // false: something was not finite; parameters and moments stayed
   tensor::Holding at_peak;    // what this rank's tensors held when that was most; zeros without an arena
   std::vector<OpTime> times;  // by op
-};
-
-// Everything is handed in and outlives the executor. groups[i] is the group of axis set i; model, buckets and optimizers
-// are what this rank holds (a bucket's table is the program's; an optimizer per bucket).
-struct Parts {
-  const program::Program& program;
-  std::uint32_t rank_class = 0;
-  std::span<const collective::Group> groups;
-  model::Model& model;
-  std::span<shard::FlatBucket> buckets;
-  std::span<optim::BucketOptimizer> optimizers;
-  double clip_norm = 0;
-  ActivityLog* log = nullptr;    // where this rank writes what it is doing
-  at::Device device = at::kCPU;  // of buckets and batches
+  BytesMoved moved;           // by this rank
 };
 
 class Executor {
  public:
   explicit Executor(const Parts& parts);
   StepReport step(const StepInput& input);
+  // For what is done with buckets between steps.
+  Residence& residence() { return residence_; }
 
  private:
   struct Recording;  // a tape with its graph
@@ -71,7 +58,6 @@ class Executor {
   void forward(const program::Op& op);
   void recompute(const program::Op& op);
   void backward(const program::Op& op, bool with_weights);
-  void reduce(const program::Op& op);
   void sum(const program::Op& op);
   void send(std::uint32_t index);
   void receive(const program::Op& op);
@@ -79,16 +65,16 @@ class Executor {
   tensor::Tensor& held(const program::Cell& cell);
   double partial(program::Role role) const;
   void update(const program::Op& op);
+  void offload(const program::Op& op);
+  void fetch(const program::Op& op);
   void end(const program::Cell& cell);
-  bool owns(const program::Bucket& bucket) const;
-  shard::FlatBucket& bucket(std::uint32_t item) { return parts_.buckets[place_of_bucket_.at(item)]; }
   std::size_t at(std::uint32_t item, std::int32_t micro) const;
   double number(program::Role role) const;
 
   Parts parts_;
   const program::Tables& tables_;
   const program::Sequence& sequence_;
-  std::vector<std::size_t> place_of_bucket_;      // by bucket of the tables: place among those held
+  Residence residence_;
   std::vector<std::vector<program::Cell>> ends_;  // by op
   std::vector<tensor::Tensor> values_, gradients_;
   std::vector<std::unique_ptr<Recording>> tapes_;

@@ -16,9 +16,11 @@ namespace {
 constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
 
-// Ops of other lanes that a step is not over without: they use what the step was given.
+// Ops of other lanes that a step is not over without: they use what the step was given, or move what others look at
+// between steps.
 bool ends_step(program::What what) {
-  return what == program::What::sum || what == program::What::send || what == program::What::receive;
+  return what == program::What::sum || what == program::What::send || what == program::What::receive ||
+         what == program::What::offload || what == program::What::fetch;
 }
 
 }  // namespace

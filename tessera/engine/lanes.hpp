@@ -30,7 +30,7 @@ class Lanes {
         c10::Device device = c10::kCPU);
   ~Lanes();
 
-  // Runs one step: returns when the compute lane is through and all sums and transfers are made. Rethrows the first error
+  // Runs one step: returns when the compute lane is through and all sums, transfers, offloads and fetches are made. Rethrows the first error
   // of any lane; after that the object is unusable.
   void step();
 

@@ -128,8 +128,8 @@ class HeadUnit final : public Head {
 Model make_llama(const spec::Run& run, const program::Tables& tables, const Held& held) {
   const spec::Model& spec = run.model;
   const auto dtype = shard::to_torch(tables.buckets.front().compute);
-  const Rotary rotary = parallel::rotary(spec.sequence, spec.head_dim(), spec.rope_theta, dtype,
-                                         held.buckets.front().shard().device());
+  const Rotary rotary =
+      parallel::rotary(spec.sequence, spec.head_dim(), spec.rope_theta, dtype, held.buckets.front().device());
   Model model(tables.units.size());
   if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held.buckets);
   for (std::int64_t layer = 0; layer < spec.layers; ++layer)

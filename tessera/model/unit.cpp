@@ -2,14 +2,22 @@
 
 namespace tessera::model {
 
+namespace {
+
+// A copy: the tape would otherwise hold all of the bucket's weights from forward to backward.
+Tensor copied(const Tensor& value, at::ScalarType dtype) {
+  return value.detach().to(dtype, /*non_blocking=*/false, /*copy=*/true).requires_grad_(true);
+}
+
+}  // namespace
+
 Tensor Tape::leaf(shard::Weight& weight) {
-  leaves.emplace_back(weight.value().detach().requires_grad_(true), &weight);
+  leaves.emplace_back(copied(weight.value(), weight.value().scalar_type()), &weight);
   return leaves.back().first;
 }
 
 Tensor Tape::wide_leaf(shard::Weight& weight) {
-  const Tensor& value = weight.value();
-  leaves.emplace_back(value.detach().to(tensor::wide(value.scalar_type())).requires_grad_(true), &weight);
+  leaves.emplace_back(copied(weight.value(), tensor::wide(weight.value().scalar_type())), &weight);
   return leaves.back().first;
 }
 

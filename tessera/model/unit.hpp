@@ -31,9 +31,9 @@ struct Batch {
 // What one forward of a segment leaves behind for its backward, besides the graph.
 class Tape {
  public:
-  // A vector weight, differentiated by autograd: a leaf over its value.
+  // A vector weight, differentiated by autograd: a leaf over a copy of its value.
   Tensor leaf(shard::Weight& weight);
-  // The same over a copy of at least 32 bits, for layers that keep statistics in the dtype of their weights.
+  // The same in at least 32 bits, for layers that keep statistics in the dtype of their weights.
   Tensor wide_leaf(shard::Weight& weight);
   // Any tensor that requires a gradient, for layers whose inputs are constants.
   Tensor anchor();

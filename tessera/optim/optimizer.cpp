@@ -10,11 +10,6 @@ namespace tessera::optim {
 using tensor::Tensor;
 
 namespace {
-std::size_t num_states(const spec::Training& rule) {
-  if (rule.optimizer == spec::Optimizer::adamw) return 2;
-  return rule.momentum > 0 ? 1 : 0;
-}
-
 // Independent sums, so that additions need not wait for each other and fill vector registers.
 template <typename T>
 [[gnu::always_inline]] inline double squares_of(const T* x, std::int64_t n) {
@@ -40,35 +35,45 @@ template <typename T>
 }  // namespace
 
 BucketOptimizer::BucketOptimizer(const spec::Training& rule, shard::FlatBucket& bucket)
-    : rule_(rule), bucket_(&bucket) {
-  for (std::size_t i = 0; i < num_states(rule); ++i)
-    flat_.push_back(
-        tensor::zeros(bucket.shard().sizes(), bucket.shard().scalar_type(), bucket.shard().device()));
-  const Tensor count = tensor::zeros({}, at::kFloat, bucket.shard().device());
-  for (const auto& parameter : bucket.table().parameters) {
-    const auto piece = [&](const Tensor& flat) {
-      return flat.narrow(0, parameter.offset, parameter.elements());
-    };
-    values_.push_back(piece(bucket.shard()));
-    gradients_.push_back(piece(bucket.gradient()));
-    if (flat_.size() > 0) first_.push_back(piece(flat_[0]));
-    if (flat_.size() > 1) second_.push_back(piece(flat_[1]));
-    counts_.push_back(count);
-  }
+    : rule_(rule), bucket_(&bucket), count_(tensor::zeros({}, at::kFloat, bucket.device())) {}
+
+std::size_t BucketOptimizer::num_states() const {
+  if (rule_.optimizer == spec::Optimizer::adamw) return 2;
+  return rule_.momentum > 0 ? 1 : 0;
 }
 
+void BucketOptimizer::make_state() {
+  for (std::size_t i = 0; i < num_states(); ++i)
+    state_.push_back(tensor::zeros({bucket_->shard_elements()}, shard::to_torch(bucket_->table().storage),
+                                   bucket_->device()));
+}
+
+void BucketOptimizer::set_state(std::vector<Tensor> state) {
+  CHECK(state.empty() || state.size() == num_states(), "an optimizer's state of ", state.size(), " parts");
+  state_ = std::move(state);
+}
+
+// Note [Slices are multiples of 64 elements]
+// The kernels below treat what is left beside whole vector registers by scalar code, which rounds differently. A bucket in
+// one piece, padded so that any slice of it fills whole registers, gets the same bits from every slicing.
 void BucketOptimizer::step(double learning_rate, std::int64_t count, double gradient_scale) {
-  if (gradient_scale != 1.0) bucket_->gradient().mul_(gradient_scale);
+  CHECK(state_.size() == num_states(), "bucket ", bucket_->table().name,
+        " is stepped while its state lies outside");
+  if (gradient_scale != 1.0) bucket_->shard_gradient().mul_(gradient_scale);
   const double decay = bucket_->table().weight_decay ? rule_.weight_decay : 0.0;
+  const std::vector<Tensor> values = {bucket_->shard()}, gradients = {bucket_->shard_gradient()};
+  const auto state = [&](std::size_t i) {
+    return i < state_.size() ? std::vector<Tensor>{state_[i]} : std::vector<Tensor>();
+  };
   switch (rule_.optimizer) {
     case spec::Optimizer::adamw:
-      counts_.front().fill_(count);
-      at::_ops::_fused_adamw_::call(values_, gradients_, first_, second_, {}, counts_, learning_rate,
+      count_.fill_(count);
+      at::_ops::_fused_adamw_::call(values, gradients, state(0), state(1), {}, {count_}, learning_rate,
                                     rule_.beta1, rule_.beta2, decay, rule_.epsilon, false, false,
                                     std::nullopt, std::nullopt);
       break;
     case spec::Optimizer::sgd:
-      at::_ops::_fused_sgd_::call(values_, gradients_, first_, decay, rule_.momentum, learning_rate, 0.0,
+      at::_ops::_fused_sgd_::call(values, gradients, state(0), decay, rule_.momentum, learning_rate, 0.0,
                                   false, false, count == 1, std::nullopt, std::nullopt);
       break;
   }

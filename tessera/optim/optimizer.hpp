@@ -1,5 +1,4 @@
-// How do gradients change parameters? AdamW and SGD over the named pieces of a bucket, by ATen's fused
-// kernels.
+// How do gradients change parameters? AdamW and SGD over a rank's slice of a bucket, by ATen's fused kernels.
 #pragma once
 
 #include "tessera/shard/flat_bucket.hpp"
@@ -7,21 +6,26 @@
 
 namespace tessera::optim {
 
-// The optimizer's state of one bucket: flat buffers, viewed piece by piece.
+// The optimizer's state of one bucket, as its slice lies. It comes and goes as the program says.
 class BucketOptimizer {
  public:
+  // Without a state: make_state(), or set_state().
   BucketOptimizer(const spec::Training& rule, shard::FlatBucket& bucket);
-  // One update from the bucket's (reduced) gradient times `gradient_scale`; `count` is 1 for the first step
-  // taken.
+  // One update of the bucket's Shard from its ShardGrad times `gradient_scale`; `count` is 1 for the first step taken.
   void step(double learning_rate, std::int64_t count, double gradient_scale);
-  // adamw: first and second moment; sgd: the velocity, if any. Flat, as the bucket lies.
-  std::span<const tensor::Tensor> state() const { return flat_; }
+  // adamw: first and second moment; sgd: the velocity, if any.
+  std::size_t num_states() const;
+  std::span<const tensor::Tensor> state() const { return state_; }
+  // All zeros, as before the first step.
+  void make_state();
+  // State leaves memory (no tensors) and comes back.
+  void set_state(std::vector<tensor::Tensor> state);
 
  private:
   spec::Training rule_;
   shard::FlatBucket* bucket_;
-  std::vector<tensor::Tensor> flat_;
-  std::vector<tensor::Tensor> values_, gradients_, first_, second_, counts_;
+  std::vector<tensor::Tensor> state_;
+  tensor::Tensor count_;
 };
 
 // Learning rate of the update number `step` (0 for the first): warm-up, then the curve of training.decay.

@@ -19,8 +19,11 @@ program::Bucket bucket_of_two(bool weight_decay) {
 }
 
 void set_gradient(shard::FlatBucket& bucket, double first, double second) {
-  bucket.gradient().select(0, 0).fill_(first);
-  bucket.gradient().select(0, 1).fill_(second);
+  Tensor gradient = tensor::zeros({bucket.shard_elements()}, at::kDouble);
+  gradient.select(0, 0).fill_(first);
+  gradient.select(0, 1).fill_(second);
+  bucket.end_shard_gradient(false);
+  bucket.add_to_shard_gradient(gradient);
 }
 
 TEST(AdamW, FollowsTheTextbookWithAndWithoutDecay) {
@@ -30,6 +33,7 @@ TEST(AdamW, FollowsTheTextbookWithAndWithoutDecay) {
     const spec::Training rule{
         .learning_rate = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 0.5};
     BucketOptimizer optimizer(rule, bucket);
+    optimizer.make_state();
     double w = 1, m = 0, v = 0;
     for (int t = 1; t <= 5; ++t) {
       const double g = 0.3 * t - 1;
@@ -50,6 +54,7 @@ TEST(Sgd, FollowsTheTextbookWithMomentum) {
   shard::FlatBucket bucket(table, 1);
   const spec::Training rule{.optimizer = spec::Optimizer::sgd, .weight_decay = 0.1, .momentum = 0.9};
   BucketOptimizer optimizer(rule, bucket);
+  optimizer.make_state();
   double w = 1, momentum = 0;
   for (int t = 1; t <= 4; ++t) {
     set_gradient(bucket, 0.7 * t, 0);
@@ -58,6 +63,35 @@ TEST(Sgd, FollowsTheTextbookWithMomentum) {
     w -= 0.01 * momentum;
   }
   EXPECT_NEAR(bucket.shard().select(0, 0).item<double>(), w, 1e-14);
+}
+
+// See Note [Slices are multiples of 64 elements].
+TEST(BucketOptimizer, GivesTheSameBitsInEverySlicing) {
+  program::Bucket table{.name = "b",
+                        .parameters = {{"w", {37, 11}, 0, {program::Init::Kind::normal, 1}},
+                                       {"v", {13}, 0, {program::Init::Kind::normal, 1}}}};
+  program::lay_out(table);
+  table.elements = 8 * 64;
+  for (const auto kind : {spec::Optimizer::adamw, spec::Optimizer::sgd}) {
+    const spec::Training rule{.optimizer = kind, .momentum = 0.9};
+    const auto trained = [&](shard::Slice slice) {
+      shard::FlatBucket bucket(table, 5, slice);
+      BucketOptimizer optimizer(rule, bucket);
+      optimizer.make_state();
+      for (int t = 1; t <= 3; ++t) {
+        bucket.add_to_shard_gradient(bucket.shard().mul(0.1 * t));
+        optimizer.step(1e-2, t, 0.7);
+        bucket.end_shard_gradient(false);
+      }
+      return bucket.shard();
+    };
+    const Tensor whole = trained({});
+    for (const std::int64_t count : {2, 4, 8}) {
+      std::vector<Tensor> slices;
+      for (std::int64_t i = 0; i < count; ++i) slices.push_back(trained({i, count}));
+      EXPECT_TRUE(tensor::bit_equal(tensor::concatenate(slices, 0), whole)) << count << " slices";
+    }
+  }
 }
 
 TEST(LearningRate, WarmsUpThenFollowsItsCurve) {

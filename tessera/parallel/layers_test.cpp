@@ -84,7 +84,7 @@ TEST(Weight, AddsUpTermsAfterTheFirstOverwritesWhatWasLeft) {
   weight.add(term, 2.0);
   weight.add(term, 0.5);
   EXPECT_LT(distance(weight.gradient(), term.mul(2.5)), 1e-14);
-  weight.begin_step();
+  weight.restart_gradient();
   weight.end_gradient();
   EXPECT_EQ(weight.gradient().abs().max().item<double>(), 0.0);
 }

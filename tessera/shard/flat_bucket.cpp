@@ -27,90 +27,173 @@ at::ScalarType to_torch(Dtype dtype) {
   throw Bug("a dtype outside its enumeration");
 }
 
-namespace {
-template <typename T>
-void draw(T* out, const Parameter& parameter, std::uint64_t seed) {
-  const std::uint64_t stream = stream_of(parameter.name);
-  for (std::int64_t i = 0; i < parameter.elements(); ++i)
-    out[i] = static_cast<T>(parameter.init.std * random_normal(seed, stream, static_cast<std::uint64_t>(i)));
+Tensor parameter_in(const Tensor& flat, const Parameter& parameter) {
+  return flat.narrow(0, parameter.offset, parameter.elements()).view(parameter.shape);
 }
+
+namespace {
+
+// Elements [first, first + count) of a parameter that lie in a slice, and where they lie there.
+struct Overlap {
+  std::int64_t first = 0, count = 0, place = 0;
+};
+
+Overlap overlap(const Parameter& parameter, std::int64_t slice_first, std::int64_t slice_elements) {
+  const std::int64_t first = std::max(parameter.offset, slice_first);
+  const std::int64_t end = std::min(parameter.offset + parameter.elements(), slice_first + slice_elements);
+  return {first - parameter.offset, std::max<std::int64_t>(end - first, 0), first - slice_first};
+}
+
+template <typename T>
+void draw_normal(T* out, const Parameter& parameter, const Overlap& where, std::uint64_t seed) {
+  const std::uint64_t stream = stream_of(parameter.name);
+  for (std::int64_t i = 0; i < where.count; ++i)
+    out[i] = static_cast<T>(parameter.init.std *
+                            random_normal(seed, stream, static_cast<std::uint64_t>(where.first + i)));
+}
+
 }  // namespace
 
-FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, at::Device device)
-    : table_(&table), has_weight_(table.parameters.size(), false) {
-  shard_ = tensor::zeros({table.elements}, to_torch(table.storage));
-  gradient_ = tensor::zeros({table.elements}, to_torch(table.gradient), device);
+FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, Slice slice, at::Device device)
+    : table_(&table), slice_(slice), device_(device), has_weight_(table.parameters.size(), false) {
+  CHECK(table.elements % slice.count == 0, "bucket ", table.name, " of ", table.elements,
+        " elements is cut into ", slice.count);
   CHECK(table.storage == Dtype::fp32 || table.storage == Dtype::fp64, "bucket ", table.name,
         " is stored in 16 bits");
-  for (const Parameter& parameter : table.parameters) {
+  CHECK(!table.full_resident || slice.count == 1, "bucket ", table.name, " is whole and cut at once");
+  draw(seed);
+}
+
+// On the CPU whatever the device: the values are part of the contract.
+void FlatBucket::draw(std::uint64_t seed) {
+  Tensor shard = tensor::zeros({shard_elements()}, to_torch(table_->storage));
+  for (const Parameter& parameter : table_->parameters) {
+    const Overlap where = overlap(parameter, slice_.position * shard_elements(), shard_elements());
+    if (where.count == 0) continue;
     switch (parameter.init.kind) {
       case Init::Kind::zeros:
         break;
       case Init::Kind::ones:
-        value_of(parameter).fill_(1);
+        shard.narrow(0, where.place, where.count).fill_(1);
         break;
-      case Init::Kind::normal:  // on the CPU whatever the device: the values are part of the contract
-        if (table.storage == Dtype::fp64)
-          draw(shard_.mutable_data_ptr<double>() + parameter.offset, parameter, seed);
+      case Init::Kind::normal:
+        if (table_->storage == Dtype::fp64)
+          draw_normal(shard.mutable_data_ptr<double>() + where.place, parameter, where, seed);
         else
-          draw(shard_.mutable_data_ptr<float>() + parameter.offset, parameter, seed);
+          draw_normal(shard.mutable_data_ptr<float>() + where.place, parameter, where, seed);
         break;
     }
   }
-  shard_ = shard_.to(device);
-  full_ = table.full_resident ? shard_ : tensor::zeros({table.elements}, to_torch(table.compute), device);
+  set_shard(shard.to(device_));
 }
 
-Tensor FlatBucket::value_of(const Parameter& parameter) const {
-  return shard_.narrow(0, parameter.offset, parameter.elements()).view(parameter.shape);
-}
-
-Tensor FlatBucket::gradient_of(const Parameter& parameter) const {
-  return gradient_.narrow(0, parameter.offset, parameter.elements()).view(parameter.shape);
-}
-
-Tensor FlatBucket::run_of(const Tensor& flat, const Parameter& first, std::int64_t rows) const {
-  tensor::Shape shape = first.shape;
-  shape[0] = rows;
-  std::int64_t elements = 1;
-  for (const auto size : shape) elements *= size;
-  return flat.narrow(0, first.offset, elements).view(shape);
+void FlatBucket::fill(const Parameter& parameter, const Tensor& values) {
+  CHECK(values.sizes() == parameter.shape, "values of ", parameter.name, " in another shape");
+  const Overlap where = overlap(parameter, slice_.position * shard_elements(), shard_elements());
+  if (where.count == 0) return;
+  shard_.narrow(0, where.place, where.count).copy_(values.reshape({-1}).narrow(0, where.first, where.count));
 }
 
 Weight& FlatBucket::weight(std::span<const std::string> names) {
-  for (auto& [first_name, weight] : weights_)
-    if (first_name == names.front()) return weight;
+  for (Run& run : runs_)
+    if (run.first_name == names.front()) return run.weight;
   const auto& parameters = table_->parameters;
   const auto first = std::find_if(parameters.begin(), parameters.end(),
                                   [&](const Parameter& p) { return p.name == names.front(); });
   CHECK(static_cast<std::size_t>(parameters.end() - first) >= names.size(), "bucket ", table_->name,
         " has no ", names.front());
-  std::int64_t rows = 0, offset = first->offset;
+  Run run{names.front(), first->offset, 0, first->shape, Weight(Tensor(), Tensor())};
+  run.shape[0] = 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const Parameter& parameter = *(first + static_cast<std::ptrdiff_t>(i));
-    CHECK(parameter.name == names[i] && parameter.offset == offset, names[i], " does not follow ",
-          names.front(), " in bucket ", table_->name);
-    rows += parameter.shape[0];
-    offset += parameter.elements();
+    CHECK(parameter.name == names[i] && parameter.offset == run.offset + run.elements, names[i],
+          " does not follow ", names.front(), " in bucket ", table_->name);
+    run.shape[0] += parameter.shape[0];
+    run.elements += parameter.elements();
     has_weight_[static_cast<std::size_t>(first - parameters.begin()) + i] = true;
   }
-  weights_.emplace_back(names.front(), Weight(run_of(full_, *first, rows), run_of(gradient_, *first, rows)));
-  return weights_.back().second;
+  runs_.push_back(std::move(run));
+  point_values();
+  point_gradients();
+  return runs_.back().weight;
 }
 
-void FlatBucket::gather() {
-  if (!table_->full_resident) full_.copy_(shard_);
+void FlatBucket::point_values() {
+  for (Run& run : runs_)
+    run.weight.set_value(full_.defined() ? full_.narrow(0, run.offset, run.elements).view(run.shape)
+                                         : Tensor());
 }
 
-void FlatBucket::begin_step() {
-  for (auto& [name, weight] : weights_) weight.begin_step();
+void FlatBucket::point_gradients() {
+  for (Run& run : runs_)
+    run.weight.set_gradient(weight_gradient_.defined()
+                                ? weight_gradient_.narrow(0, run.offset, run.elements).view(run.shape)
+                                : Tensor());
 }
 
-void FlatBucket::end_gradient() {
-  for (auto& [name, weight] : weights_) weight.end_gradient();
+void FlatBucket::set_shard(Tensor shard) {
+  shard_ = std::move(shard);
+  if (!table_->full_resident) return;
+  full_ = shard_;
+  point_values();
+}
+
+void FlatBucket::begin_full() {
+  CHECK(!table_->full_resident && !full_.defined(), "Full of bucket ", table_->name, " is made twice");
+  CHECK(shard_.defined(), "bucket ", table_->name, " is gathered while its shard lies outside");
+  full_ = tensor::empty({table_->elements}, to_torch(table_->compute), device_);
+  slice_of(full_).copy_(shard_);
+  point_values();
+}
+
+void FlatBucket::end_full() {
+  if (table_->full_resident) return;
+  full_ = Tensor();
+  point_values();
+}
+
+Tensor FlatBucket::slice_of(const Tensor& whole) const {
+  return whole.narrow(0, slice_.position * shard_elements(), shard_elements());
+}
+
+void FlatBucket::begin_weight_gradient() {
+  if (weight_gradient_.defined()) return;
+  weight_gradient_ = tensor::empty({table_->elements}, to_torch(table_->gradient), device_);
+  point_gradients();
+}
+
+void FlatBucket::close_weight_gradient() {
+  CHECK(weight_gradient_.defined(), "bucket ", table_->name, " has no gradient to reduce");
+  for (Run& run : runs_) run.weight.end_gradient();
   // What no unit of this rank computes with, but one of another rank: positions beside a table that the head is tied to.
-  for (std::size_t i = 0; i < has_weight_.size(); ++i)
-    if (!has_weight_[i]) gradient_of(table_->parameters[i]).zero_();
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < has_weight_.size(); ++i) {
+    const Parameter& parameter = table_->parameters[i];
+    end = parameter.offset + parameter.elements();
+    if (!has_weight_[i]) parameter_in(weight_gradient_, parameter).zero_();
+  }
+  weight_gradient_.narrow(0, end, table_->elements - end).zero_();
+}
+
+void FlatBucket::restart_weight_gradient() {
+  for (Run& run : runs_) run.weight.restart_gradient();
+}
+
+void FlatBucket::end_weight_gradient() {
+  weight_gradient_ = Tensor();
+  point_gradients();
+}
+
+void FlatBucket::add_to_shard_gradient(const Tensor& part) {
+  if (shard_gradient_.defined())
+    shard_gradient_.add_(part);
+  else
+    shard_gradient_ = part.to(to_torch(table_->storage));
+}
+
+void FlatBucket::end_shard_gradient(bool keep) {
+  if (keep) kept_gradient_ = shard_gradient_;
+  shard_gradient_ = Tensor();
 }
 
 Weight& find_weight(std::span<FlatBucket> buckets, std::span<const std::string> names) {

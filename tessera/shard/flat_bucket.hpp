@@ -1,5 +1,5 @@
-// What does a rank hold of a bucket? Its flat buffers: master values, the copy to compute with, and the
-// gradient.
+// What does a rank hold of a bucket? Flat buffers that come and go as the program says: its slice of the master values and
+// of their gradient, the whole of the values to compute with, and the whole of the gradient while it is added up.
 #pragma once
 
 #include <deque>
@@ -15,40 +15,83 @@ namespace tessera::shard {
 
 at::ScalarType to_torch(program::Dtype dtype);
 
-// Invariants: parameters lie at the offsets of the table; `full` is `shard` itself when the bucket is
-// resident in its storage dtype; the padding at the end stays zero in every buffer.
+// One parameter in the whole flat of its bucket.
+tensor::Tensor parameter_in(const tensor::Tensor& flat, const program::Parameter& parameter);
+
+// Of `count` equal slices, the one at `position`.
+struct Slice {
+  std::int64_t position = 0, count = 1;
+  bool operator==(const Slice&) const = default;
+};
+
+// Invariants: parameters lie at the offsets of the table; Full is Shard itself when the bucket is resident in its storage
+// dtype; the padding at the end stays zero in every buffer; a buffer that is not there is an undefined tensor and holds no
+// memory.
 class FlatBucket {
  public:
-  // Draws initial values as a function of (seed, parameter name, global index), the same on every device.
-  FlatBucket(const program::Bucket& table, std::uint64_t seed, at::Device device = at::kCPU);
+  // Draws this rank's slice of the initial values: a function of (seed, parameter name, global index), the same on every
+  // device and for every slicing.
+  FlatBucket(const program::Bucket& table, std::uint64_t seed, Slice slice = {},
+             at::Device device = at::kCPU);
   FlatBucket(FlatBucket&&) = default;
 
   const program::Bucket& table() const { return *table_; }
+  const Slice& slice() const { return slice_; }
+  at::Device device() const { return device_; }
+  std::int64_t shard_elements() const { return table_->elements / slice_.count; }
+
   const tensor::Tensor& shard() const { return shard_; }
-  const tensor::Tensor& gradient() const { return gradient_; }
+  const tensor::Tensor& full() const { return full_; }
+  const tensor::Tensor& weight_gradient() const { return weight_gradient_; }
+  const tensor::Tensor& shard_gradient() const { return shard_gradient_; }
+  // ShardGrad of the last step, if it was kept.
+  const tensor::Tensor& kept_gradient() const { return kept_gradient_; }
 
   // Parameters that lie side by side, as one [sum of rows, columns] weight; the same names give the same
   // weight, so a tied table is one. Throws Bug when they don't lie side by side.
   Weight& weight(std::span<const std::string> names);
   Weight& weight(const std::string& name) { return weight(std::span(&name, 1)); }
 
-  // Views of one parameter: its master values and its gradient.
-  tensor::Tensor value_of(const program::Parameter& parameter) const;
-  tensor::Tensor gradient_of(const program::Parameter& parameter) const;
+  // Takes over the part of a parameter's values that lies in this rank's slice.
+  void fill(const program::Parameter& parameter, const tensor::Tensor& values);
+  // Shard leaves memory (an undefined tensor) and comes back.
+  void set_shard(tensor::Tensor shard);
 
-  // Makes Full of the current Shard (a cast while nothing is sharded).
-  void gather();
-  // Before a step's first backward, and before its reduction.
-  void begin_step();
-  void end_gradient();
+  // Makes Full, with this rank's slice in its place; the rest is the caller's to gather.
+  void begin_full();
+  void end_full();
+  // This rank's slice of a whole flat.
+  tensor::Tensor slice_of(const tensor::Tensor& whole) const;
+
+  // Makes WeightGrad if it is not there.
+  void begin_weight_gradient();
+  // Zero where no micro-batch has added, so that it can be reduced.
+  void close_weight_gradient();
+  // What was added is taken: the next add overwrites.
+  void restart_weight_gradient();
+  void end_weight_gradient();
+
+  // ShardGrad += part; the first part becomes ShardGrad, without a copy if it has the storage dtype.
+  void add_to_shard_gradient(const tensor::Tensor& part);
+  void end_shard_gradient(bool keep);
 
  private:
-  tensor::Tensor run_of(const tensor::Tensor& flat, const program::Parameter& first, std::int64_t rows) const;
+  struct Run {  // a weight, and where it lies
+    std::string first_name;
+    std::int64_t offset = 0, elements = 0;
+    tensor::Shape shape;
+    Weight weight;
+  };
+  void draw(std::uint64_t seed);
+  void point_values();
+  void point_gradients();
 
   const program::Bucket* table_;
-  tensor::Tensor shard_, full_, gradient_;
-  std::vector<bool> has_weight_;                        // by parameter
-  std::deque<std::pair<std::string, Weight>> weights_;  // by the first name; a deque keeps addresses
+  Slice slice_;
+  at::Device device_;
+  tensor::Tensor shard_, full_, weight_gradient_, shard_gradient_, kept_gradient_;
+  std::vector<bool> has_weight_;  // by parameter
+  std::deque<Run> runs_;          // a deque keeps addresses
 };
 
 // The weight of these parameters, wherever the tables put them.

@@ -7,7 +7,13 @@ namespace tessera::shard {
 using tensor::Tensor;
 
 Weight::Weight(Tensor value, Tensor gradient) : value_(std::move(value)), gradient_(std::move(gradient)) {
-  CHECK(value_.sizes() == gradient_.sizes(), "a weight and its gradient differ in shape");
+  CHECK(!value_.defined() || !gradient_.defined() || value_.sizes() == gradient_.sizes(),
+        "a weight and its gradient differ in shape");
+}
+
+void Weight::set_gradient(Tensor gradient) {
+  gradient_ = std::move(gradient);
+  written_ = false;
 }
 
 void Weight::add_product(const Tensor& dy_TO, const Tensor& x_TI) {

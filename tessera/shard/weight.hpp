@@ -5,9 +5,8 @@
 
 namespace tessera::shard {
 
-// Invariants: `value` and `gradient` are views of the bucket's flat buffers with one shape; after
-// begin_step() the gradient's content is undefined until the first add, which overwrites instead of adding
-// (no zero fill).
+// Invariants: `value` and `gradient` are views of the bucket's flat buffers with one shape, undefined while the buffer is
+// not there; a gradient's content is undefined until the first add, which overwrites instead of adding (no zero fill).
 class Weight {
  public:
   Weight(tensor::Tensor value, tensor::Tensor gradient);
@@ -26,7 +25,11 @@ class Weight {
   // gradient += the sum of dy's rows, the weight half of adding a bias.
   void add_column_sums(const tensor::Tensor& dy_TO);
 
-  void begin_step() { written_ = false; }
+  // Buffers come and go; the weight stays where it is.
+  void set_value(tensor::Tensor value) { value_ = std::move(value); }
+  void set_gradient(tensor::Tensor gradient);
+  // Forgets what was added.
+  void restart_gradient() { written_ = false; }
   // What no micro-batch wrote is zero.
   void end_gradient();
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <set>
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
@@ -9,9 +11,9 @@
 #include "tessera/data/byte_corpus.hpp"
 #include "tessera/model/family.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/program/holdings.hpp"
 #include "tessera/program/ranks.hpp"
 #include "tessera/spec/words.hpp"
+#include "tessera/train/weights.hpp"
 
 namespace tessera::train {
 
@@ -40,6 +42,18 @@ double head_gradient_factor(const spec::Run& run, double loss_scale) {
   if (run.layout.precision != spec::Precision::fp16) return 1;
   const double tokens = static_cast<double>(run.training.global_batch * run.model.sequence);
   return std::exp2(std::round(std::log2(loss_scale / tokens)));
+}
+
+// What lies outside before a step: what is fetched there before it is offloaded.
+std::set<program::Cell> outside_at_start(const program::Sequence& sequence) {
+  std::set<program::Cell> met, out;
+  for (const auto& op : sequence.ops)
+    if (op.what == program::What::fetch || op.what == program::What::offload) {
+      const program::Cell cell = program::named_cell(op);
+      if (met.insert(cell).second && op.what == program::What::fetch && program::is_durable(cell.kind))
+        out.insert(cell);
+    }
+  return out;
 }
 
 std::int64_t data_rank(int rank, const program::Tables& tables) {
@@ -82,22 +96,51 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       source_(std::move(source)),
       device_(communicator.device()),
       groups_(make_groups(communicator, program_.tables, log, laps)),
+      depot_(run.layout.offload_folder),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       loss_scale_(run) {
   const During preparing(log, Doing::preparing);
   const auto& tables = program_.tables;
   if (variation.muted)
     for (auto& group : groups_) group = group.muted();
-  const auto rank_class = tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()));
-  const program::Holdings held = program::holdings(program_.classes[rank_class], tables);
-  for (std::size_t i = 0; i < tables.buckets.size(); ++i)
-    if (held.buckets[i]) buckets_.emplace_back(tables.buckets[i], run.training.seed, device_);
-  if (!run.model.weights.empty()) read_weights(run.model.weights, tables, buckets_);
+  const auto& sequence =
+      program_.classes[tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()))];
+  const program::Holdings held = program::holdings(sequence, tables);
+  make_buckets(sequence, held);
   model_ = model::make(run_, tables, {held.units, buckets_});
-  for (auto& bucket : buckets_) optimizers_.emplace_back(run.training, bucket);
-  executor_ = std::make_unique<engine::Executor>(engine::Parts{
-      program_, rank_class, groups_, model_, buckets_, optimizers_, run.training.clip_norm, log_, device_});
+  executor_ = std::make_unique<engine::Executor>(
+      engine::Parts{program_, communicator.rank(), groups_, model_, buckets_, optimizers_, depot_,
+                    run.training.clip_norm, log_, device_, variation.keep_gradients});
   if (laps) laps->end("weights");
+}
+
+// One after the other: what lies outside between steps leaves before the next bucket is made, so that a model may start
+// that is larger than memory.
+void Session::make_buckets(const program::Sequence& sequence, const program::Holdings& held) {
+  const auto outside = outside_at_start(sequence);
+  std::optional<WeightsFile> weights;
+  if (!run_.model.weights.empty()) weights.emplace(run_.model.weights, program_.tables);
+  const auto& tables = program_.tables.buckets;
+  buckets_.reserve(tables.size());  // the optimizers point at them
+  for (std::uint32_t item = 0; item < tables.size(); ++item) {
+    if (!held.buckets[item]) continue;
+    shard::Slice slice;
+    if (const auto set = tables[item].sharded_over; set >= 0)
+      slice = {groups_[static_cast<std::size_t>(set)].rank(), groups_[static_cast<std::size_t>(set)].size()};
+    auto& bucket = buckets_.emplace_back(tables[item], run_.training.seed, slice, device_);
+    if (weights) weights->fill(bucket);
+    auto& optimizer = optimizers_.emplace_back(run_.training, bucket);
+    const program::Cell shard{program::CellKind::shard, item}, state{program::CellKind::state, item};
+    if (outside.contains(shard)) {
+      depot_.put({shard}, bucket.shard());
+      bucket.set_shard(tensor::Tensor());
+    }
+    if (!outside.contains(state))
+      optimizer.make_state();
+    else
+      for (std::size_t part = 0; part < optimizer.num_states(); ++part)
+        depot_.put_zeros({state, part}, {bucket.shard_elements()}, shard::to_torch(tables[item].storage));
+  }
 }
 
 engine::StepInput Session::next_input() {
@@ -165,8 +208,22 @@ double Session::sum(double value) const {
 }
 
 tensor::Tensor Session::logits(const model::Batch& batch) {
-  for (auto& bucket : buckets_) bucket.gather();
-  return model::logits(model_, program_.tables, batch);
+  auto& residence = executor_->residence();
+  residence.gather_all();
+  const auto out = model::logits(model_, program_.tables, batch);
+  residence.free_all();
+  return out;
+}
+
+tensor::Tensor Session::shard_of(const shard::FlatBucket& bucket) {
+  return executor_->residence().shard_between_steps(bucket);
+}
+
+tensor::Tensor Session::whole_of(const shard::FlatBucket& bucket, const tensor::Tensor& slice) const {
+  if (bucket.slice().count == 1) return slice;
+  tensor::Tensor whole = tensor::empty({bucket.table().elements}, slice.scalar_type(), slice.device());
+  group(bucket.table().sharded_over).all_gather(whole, slice);
+  return whole;
 }
 
 engine::StepReport Session::step() {

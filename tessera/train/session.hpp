@@ -12,6 +12,7 @@
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
 #include "tessera/optim/loss_scale.hpp"
+#include "tessera/program/holdings.hpp"
 #include "tessera/program/types.hpp"
 #include "tessera/spec/spec.hpp"
 
@@ -32,6 +33,7 @@ Source random_source(const spec::Model& model);
 struct Variation {
   const program::Program* program = nullptr;  // instead of the compiled one
   bool muted = false;                         // this rank's part is missing from every sum
+  bool keep_gradients = false;                // FlatBucket::kept_gradient() has those of the last step
 };
 
 class Session {
@@ -53,7 +55,11 @@ class Session {
   // Those that this rank holds.
   std::span<shard::FlatBucket> buckets() { return buckets_; }
   std::span<const optim::BucketOptimizer> optimizers() const { return optimizers_; }
-  // All logits of a micro-batch with the current weights.
+  // Master values of a bucket's slice, wherever they lie.
+  tensor::Tensor shard_of(const shard::FlatBucket& bucket);
+  // The whole flat of which the ranks hold such slices; all of them call it.
+  tensor::Tensor whole_of(const shard::FlatBucket& bucket, const tensor::Tensor& slice) const;
+  // All logits of a micro-batch with the current weights; all ranks call it.
   tensor::Tensor logits(const model::Batch& batch);
   // Along an axis set of the program.
   const collective::Group& group(std::int16_t axis_set) const {
@@ -70,6 +76,7 @@ class Session {
 
  private:
   engine::StepInput next_input();
+  void make_buckets(const program::Sequence& sequence, const program::Holdings& held);
 
   spec::Run run_;
   ActivityLog* log_;
@@ -78,6 +85,7 @@ class Session {
   Source source_;
   at::Device device_;
   std::vector<collective::Group> groups_;  // by axis set
+  shard::Depot depot_;
   std::vector<shard::FlatBucket> buckets_;
   std::vector<optim::BucketOptimizer> optimizers_;
   model::Model model_;
@@ -88,11 +96,5 @@ class Session {
   double learning_rate_ = 0;
   optim::LossScale loss_scale_;
 };
-
-// Copies the tensors of a safetensors file into the parameters that this rank holds: of the same names, or as
-// `transformers` stores them (checkpoint/foreign.hpp). Throws UserError naming what is missing, surplus or has another
-// shape.
-void read_weights(const std::string& path, const program::Tables& tables,
-                  std::span<shard::FlatBucket> buckets);
 
 }  // namespace tessera::train

@@ -45,6 +45,7 @@ std::uint32_t index_of(const shard::FlatBucket& bucket, const program::Tables& t
   return static_cast<std::uint32_t>(&bucket.table() - tables.buckets.data());
 }
 
+// Whole buckets, whichever ranks hold slices of them.
 Snapshot run_steps(Session& session) {
   Snapshot snapshot;
   const auto& tables = session.program().tables;
@@ -54,10 +55,12 @@ Snapshot run_steps(Session& session) {
     snapshot.norms.push_back(report.gradient_norm);
     if (i > 0) continue;
     for (auto& bucket : session.buckets())
-      snapshot.gradients[index_of(bucket, tables)] = bucket.gradient().cpu().clone();
+      snapshot.gradients[index_of(bucket, tables)] =
+          session.whole_of(bucket, bucket.kept_gradient()).cpu().clone();
   }
   for (auto& bucket : session.buckets())
-    snapshot.parameters[index_of(bucket, tables)] = bucket.shard().cpu().clone();
+    snapshot.parameters[index_of(bucket, tables)] =
+        session.whole_of(bucket, session.shard_of(bucket)).cpu().clone();
   return snapshot;
 }
 
@@ -95,15 +98,19 @@ void collect(Snapshot& snapshot, Session& session, int rank) {
   }
 }
 
-// Bitwise the same parameters and gradients on all replicas of this rank.
+// Bitwise the same parameters and gradients on all replicas of this rank's slices.
 bool replicas_equal(Session& session) {
   double differing = 0;
   for (auto& bucket : session.buckets()) {
-    const auto& group = session.group(bucket.table().reduced_over);
-    for (const Tensor& mine : {bucket.shard(), bucket.gradient()}) {
-      Tensor first = mine.clone();
-      group.broadcast(first, 0);
-      differing += tensor::bit_equal(first, mine) ? 0 : 1;
+    const auto& table = bucket.table();
+    for (const std::int16_t set : {table.reduced_over, table.shared_over}) {
+      const bool holds_slices = set == table.reduced_over && table.sharded_over >= 0;
+      if (set < 0 || holds_slices) continue;
+      for (const Tensor& mine : {session.shard_of(bucket), bucket.kept_gradient()}) {
+        Tensor first = mine.clone();
+        session.group(set).broadcast(first, 0);
+        differing += tensor::bit_equal(first, mine) ? 0 : 1;
+      }
     }
   }
   return session.sum(differing) == 0;
@@ -214,7 +221,7 @@ Verification verify(const spec::Run& run, const collective::Communicator& commun
   Verification out;
   const spec::Run small = shrunk_for_verification(run, out.shrunk);
   Session session(small, communicator, uneven_source(small.model),
-                  {.muted = communicator.rank() == muted_rank});
+                  {.muted = communicator.rank() == muted_rank, .keep_gradients = true});
   Snapshot found = run_steps(session);
   collect(found, session, communicator.rank());
   out.num_ranks = communicator.size();
@@ -223,7 +230,7 @@ Verification verify(const spec::Run& run, const collective::Communicator& commun
   out.replicas_equal = replicas_equal(session);
   if (communicator.rank() != 0) return out;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session reference(one_device(small), alone, uneven_source(small.model));
+    Session reference(one_device(small), alone, uneven_source(small.model), {.keep_gradients = true});
     compare(out, found, session.program().tables, run_steps(reference), reference.program().tables);
   });
   return out;

@@ -1,9 +1,10 @@
+#include "tessera/train/weights.hpp"
+
 #include <set>
 
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/foreign.hpp"
 #include "tessera/checkpoint/safetensors.hpp"
-#include "tessera/train/session.hpp"
 
 namespace tessera::train {
 
@@ -78,9 +79,11 @@ void check_tied_head(const Safetensors& file, const std::string& table) {
 
 }  // namespace
 
-void read_weights(const std::string& path, const program::Tables& tables,
-                  std::span<shard::FlatBucket> buckets) {
-  const Safetensors file(path);
+WeightsFile::~WeightsFile() = default;
+
+WeightsFile::WeightsFile(const std::string& path, const program::Tables& tables)
+    : file_(std::make_unique<Safetensors>(path)) {
+  const Safetensors& file = *file_;
   std::set<std::string> used;
   for (const auto& bucket : tables.buckets)
     for (const auto& parameter : bucket.parameters) used.insert(place_of(parameter.name, file).tensor);
@@ -93,9 +96,11 @@ void read_weights(const std::string& path, const program::Tables& tables,
     if (!used.contains(name) && name != kHead && !checkpoint::is_derived(name))
       throw UserError(
           cat(path, " holds ", name, ", which the model of this run has not. Make [model] match the file."));
-  for (auto& bucket : buckets)
-    for (const auto& parameter : bucket.table().parameters)
-      bucket.value_of(parameter).copy_(value_in(file, parameter, place_of(parameter.name, file)));
+}
+
+void WeightsFile::fill(shard::FlatBucket& bucket) const {
+  for (const auto& parameter : bucket.table().parameters)
+    bucket.fill(parameter, value_in(*file_, parameter, place_of(parameter.name, *file_)));
 }
 
 }  // namespace tessera::train

@@ -111,7 +111,8 @@ TEST_F(Weights, OfPublishedGpt2FilesAreReadWithTheirMasksAndSurplusPositions) {
     const auto element = [&](const std::string& name, std::int64_t row, std::int64_t column) {
       for (auto& bucket : session.buckets())
         for (const auto& parameter : bucket.table().parameters)
-          if (parameter.name == name) return bucket.value_of(parameter)[row][column].item<double>();
+          if (parameter.name == name)
+            return shard::parameter_in(bucket.shard(), parameter)[row][column].item<double>();
       throw Bug(name);
     };
     // Row r (an output) of v, column c (an input): in the file row c, column 2 hidden + r.

@@ -59,7 +59,7 @@ std::vector<double> numbers_of(const spec::Run& run, const program::Program& pro
           if (rank != communicator.rank()) continue;
           for (auto& bucket : session.buckets())
             for (const auto& parameter : bucket.table().parameters) {
-              const auto value = bucket.value_of(parameter);
+              const auto value = shard::parameter_in(bucket.shard(), parameter);
               sums[cat(parameter.name, " on ", rank)] =
                   value.square().sum().item<double>() + value.sum().item<double>();
             }

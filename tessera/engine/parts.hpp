@@ -1,0 +1,33 @@
+// What is an executor made of? Everything is handed in by whoever joins the parts, and outlives it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tessera/base/activity.hpp"
+#include "tessera/collective/group.hpp"
+#include "tessera/model/unit.hpp"
+#include "tessera/optim/optimizer.hpp"
+#include "tessera/program/types.hpp"
+#include "tessera/shard/depot.hpp"
+#include "tessera/shard/flat_bucket.hpp"
+
+namespace tessera::engine {
+
+// groups[i] is the group of axis set i; model, buckets and optimizers are what this rank holds (a bucket's table is the
+// program's; an optimizer per bucket). What lies outside between steps is in the depot.
+struct Parts {
+  const program::Program& program;
+  std::int64_t rank = 0;
+  std::span<const collective::Group> groups;
+  model::Model& model;
+  std::span<shard::FlatBucket> buckets;
+  std::span<optim::BucketOptimizer> optimizers;
+  shard::Depot& depot;
+  double clip_norm = 0;
+  ActivityLog* log = nullptr;    // where this rank writes what it is doing
+  at::Device device = at::kCPU;  // of buckets and batches
+  bool keep_gradients = false;   // each step's ShardGrad stays until the next, for whoever compares it
+};
+
+}  // namespace tessera::engine

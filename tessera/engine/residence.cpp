@@ -1,0 +1,207 @@
+#include "tessera/engine/residence.hpp"
+
+#include <algorithm>
+
+#include "tessera/base/error.hpp"
+#include "tessera/program/effects.hpp"
+#include "tessera/program/ranks.hpp"
+#include "tessera/tensor/device.hpp"
+
+namespace tessera::engine {
+
+using program::Cell;
+using program::CellKind;
+using program::Op;
+using tensor::read_here;
+using tensor::Tensor;
+
+namespace {
+
+// Of `bytes` that end on all members of a group, what each of them sends.
+std::int64_t ring_bytes(std::size_t bytes, int members) {
+  return static_cast<std::int64_t>(bytes) / members * (members - 1);
+}
+
+}  // namespace
+
+Residence::Residence(const Parts& parts) : parts_(parts), tables_(parts.program.tables) {
+  place_.assign(tables_.buckets.size(), parts.buckets.size());
+  for (std::size_t i = 0; i < parts.buckets.size(); ++i) place_.at(item_of(parts.buckets[i])) = i;
+  coordinates_ = program::mesh_of(tables_).coordinates(parts.rank);
+  for (std::size_t axis = 0; axis < tables_.axes.size(); ++axis)
+    if (tables_.axes[axis].name == "dp_shard")
+      norm_slice_ = coordinates_[axis], norm_slices_ = tables_.axes[axis].size;
+}
+
+const collective::Group& Residence::group(std::int16_t axis_set) const {
+  static const collective::Group kAlone;
+  return axis_set < 0 ? kAlone : parts_.groups[static_cast<std::size_t>(axis_set)];
+}
+
+std::uint32_t Residence::item_of(const shard::FlatBucket& bucket) const {
+  return static_cast<std::uint32_t>(&bucket.table() - tables_.buckets.data());
+}
+
+void Residence::make_full(shard::FlatBucket& bucket, const collective::Group& members) {
+  read_here(bucket.shard());
+  bucket.begin_full();
+  if (members.size() == 1) return;
+  Tensor full = bucket.full();
+  members.all_gather(full, bucket.slice_of(full));
+  moved_.gathered += ring_bytes(full.nbytes(), members.size());
+}
+
+void Residence::gather(const Op& op) { make_full(bucket(op.item), group(op.along)); }
+
+void Residence::reduce(const Op& op) {
+  auto& reduced = bucket(op.item);
+  const auto& members = group(op.along);
+  if (op.flags & program::kOfShard) {
+    Tensor part = read_here(reduced.shard_gradient());
+    members.all_reduce_sum(part);
+    moved_.reduced += 2 * ring_bytes(part.nbytes(), members.size());
+    return;
+  }
+  reduced.close_weight_gradient();
+  Tensor whole = read_here(reduced.weight_gradient());
+  if (reduced.slice().count > 1) {
+    Tensor part = tensor::empty({reduced.shard_elements()}, whole.scalar_type(), whole.device());
+    members.reduce_scatter_sum(part, whole);
+    reduced.add_to_shard_gradient(part);
+    moved_.reduced += ring_bytes(whole.nbytes(), members.size());
+  } else {
+    members.all_reduce_sum(whole);
+    // The memory is handed on, not copied, when nobody adds to it any more.
+    reduced.add_to_shard_gradient(op.flags & program::kEndsSource ? whole : whole.clone());
+    moved_.reduced += 2 * ring_bytes(whole.nbytes(), members.size());
+  }
+  reduced.restart_weight_gradient();
+}
+
+void Residence::step(const Op& op, const Update& update) {
+  auto& stepped = bucket(op.item);
+  auto& optimizer = parts_.optimizers[place_[op.item]];
+  read_here(stepped.shard());
+  read_here(stepped.shard_gradient());
+  for (const Tensor& state : optimizer.state()) read_here(state);
+  optimizer.step(update.learning_rate, update.count, update.gradient_scale);
+}
+
+void Residence::put(const shard::DepotKey& key, const Tensor& t) {
+  parts_.depot.put(key, read_here(t));
+  moved_.offloaded += static_cast<std::int64_t>(t.nbytes());
+}
+
+Tensor Residence::get(const shard::DepotKey& key) {
+  Tensor out = parts_.depot.get(key, parts_.device);
+  moved_.fetched += static_cast<std::int64_t>(out.nbytes());
+  return out;
+}
+
+void Residence::offload(const Op& op) {
+  const Cell cell = program::named_cell(op);
+  const bool writes = !(op.flags & program::kUnchanged);
+  if (cell.kind == CellKind::shard) {
+    if (writes) put({cell}, bucket(cell.item).shard());
+    bucket(cell.item).set_shard(Tensor());
+    return;
+  }
+  CHECK(cell.kind == CellKind::state, program::to_text(cell, tables_), " is not offloaded");
+  auto& optimizer = parts_.optimizers[place_.at(cell.item)];
+  for (std::size_t part = 0; writes && part < optimizer.state().size(); ++part)
+    put({cell, part}, optimizer.state()[part]);
+  optimizer.set_state({});
+}
+
+void Residence::fetch(const Op& op) {
+  const Cell cell = program::named_cell(op);
+  if (cell.kind == CellKind::shard) return bucket(cell.item).set_shard(get({cell}));
+  CHECK(cell.kind == CellKind::state, program::to_text(cell, tables_), " is not fetched");
+  auto& optimizer = parts_.optimizers[place_.at(cell.item)];
+  std::vector<Tensor> state;
+  for (std::size_t part = 0; part < optimizer.num_states(); ++part) state.push_back(get({cell, part}));
+  optimizer.set_state(std::move(state));
+}
+
+void Residence::end(const Cell& cell) {
+  auto& held = bucket(cell.item);
+  switch (cell.kind) {
+    case CellKind::full:
+      return held.end_full();
+    case CellKind::weight_grad:
+      return held.end_weight_gradient();
+    case CellKind::shard_grad:
+      return held.end_shard_gradient(parts_.keep_gradients);
+    default:
+      throw Bug(cat(program::to_text(cell, tables_), " does not end"));
+  }
+}
+
+void Residence::read_weights(const program::Segment& segment) {
+  for (const std::uint32_t item : segment.buckets) read_here(bucket(item).full());
+}
+
+void Residence::begin_gradients(const program::Segment& segment) {
+  for (const std::uint32_t item : segment.buckets)
+    if (tables_.buckets[item].trainable) bucket(item).begin_weight_gradient();
+}
+
+// Note [Who brings an element to the norm]
+// The ranks of dp_shard bring a slice each, whether they hold the gradient in slices or whole: so the sum has the same bits
+// at every stage of ZeRO. Along every other axis on which ranks hold equal values the first of them brings it.
+bool Residence::is_first_of_equals(const program::Bucket& bucket) const {
+  for (const auto& [axis, placement] : bucket.placement) {
+    const auto at = static_cast<std::size_t>(axis);
+    if (placement == program::Placement::sharded || tables_.axes[at].name == "dp_shard") continue;
+    std::int64_t first = 0;
+    for (const std::int16_t set : {bucket.reduced_over, bucket.shared_over})
+      if (set >= 0 && tables_.axis_sets[set].axes.front() == axis && !tables_.axis_sets[set].only.empty())
+        first = tables_.axis_sets[set].only.front();
+    if (coordinates_[at] != first) return false;
+  }
+  return true;
+}
+
+double Residence::squared_norm() const {
+  double total = 0;
+  for (const auto& bucket : parts_.buckets) {
+    if (!bucket.table().trainable || !is_first_of_equals(bucket.table())) continue;
+    Tensor mine = read_here(bucket.shard_gradient());
+    if (bucket.slice().count == 1) {
+      const std::int64_t first = mine.numel() * norm_slice_ / norm_slices_,
+                         end = mine.numel() * (norm_slice_ + 1) / norm_slices_;
+      mine = mine.narrow(0, first, end - first);
+    }
+    total += optim::squared_norm(mine);
+  }
+  return total;
+}
+
+Tensor Residence::shard_between_steps(const shard::FlatBucket& bucket) {
+  const Cell cell{CellKind::shard, item_of(bucket)};
+  return bucket.shard().defined() ? bucket.shard() : parts_.depot.get({cell}, parts_.device);
+}
+
+void Residence::gather_all() {
+  for (auto& bucket : parts_.buckets) {
+    const bool was_outside = !bucket.shard().defined();
+    if (was_outside) bucket.set_shard(shard_between_steps(bucket));
+    if (bucket.table().full_resident) continue;
+    make_full(bucket, group(bucket.table().sharded_over));
+    if (was_outside) bucket.set_shard(Tensor());
+  }
+}
+
+void Residence::free_all() {
+  for (auto& bucket : parts_.buckets) {
+    bucket.end_full();
+    if (parts_.depot.has({{CellKind::shard, item_of(bucket)}})) bucket.set_shard(Tensor());
+  }
+}
+
+BytesMoved Residence::take_moved() {
+  return {moved_.gathered.exchange(0), moved_.reduced.exchange(0), moved_.offloaded.exchange(0),
+          moved_.fetched.exchange(0)};
+}
+
+}  // namespace tessera::engine

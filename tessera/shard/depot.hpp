@@ -1,0 +1,53 @@
+// Where do a rank's cells lie while they are not in its memory? In host memory or in files.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tessera/program/types.hpp"
+#include "tessera/tensor/tensor.hpp"
+
+namespace tessera::shard {
+
+// A part of a cell: an optimizer's state has several.
+struct DepotKey {
+  program::Cell cell;
+  std::size_t part = 0;
+  auto operator<=>(const DepotKey&) const = default;
+};
+
+// One caller at a time. A place that was once taken stays taken: what is moved out in each step finds it again.
+class Depot {
+ public:
+  // Into files of that folder, which have no names and end with the process; empty: into host memory. Throws UserError
+  // when a file can't be made.
+  explicit Depot(std::string folder = "");
+  ~Depot();
+
+  // Copies the tensor out, over what lay there.
+  void put(const DepotKey& key, const tensor::Tensor& t);
+  // Zeros without writing them.
+  void put_zeros(const DepotKey& key, at::IntArrayRef shape, at::ScalarType dtype);
+  // A copy, on the device, of what was put last.
+  tensor::Tensor get(const DepotKey& key, at::Device device);
+  bool has(const DepotKey& key) const { return places_.contains(key); }
+
+ private:
+  class Place;
+  class Memory;
+  class File;
+  struct Stored {
+    std::unique_ptr<Place> place;
+    tensor::Shape shape;
+    at::ScalarType dtype = at::kFloat;
+  };
+  Stored& stored(const DepotKey& key, at::IntArrayRef shape, at::ScalarType dtype);
+
+  std::string folder_;
+  std::map<DepotKey, Stored> places_;
+};
+
+}  // namespace tessera::shard

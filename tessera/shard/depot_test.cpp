@@ -1,0 +1,83 @@
+#include "tessera/shard/depot.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::shard {
+namespace {
+
+using tensor::Tensor;
+
+DepotKey key(std::uint32_t item, std::size_t part = 0) { return {{program::CellKind::state, item}, part}; }
+
+Tensor counted(std::int64_t elements, double first) {
+  Tensor out = tensor::empty({elements}, at::kFloat);
+  for (std::int64_t i = 0; i < elements; ++i)
+    out.mutable_data_ptr<float>()[i] = static_cast<float>(first) + static_cast<float>(i);
+  return out;
+}
+
+class Depots : public testing::TestWithParam<bool> {
+ protected:
+  Depots() {
+    if (!GetParam()) return;
+    folder_ = testing::TempDir() + "/tessera-depot";
+    std::filesystem::create_directories(folder_);
+  }
+  std::string folder_;
+};
+
+TEST_P(Depots, GiveBackWhatWasPutLast) {
+  Depot depot(folder_);
+  const Tensor big = counted(3'000'017, 0.5), small = counted(10, 7);
+  depot.put(key(1), big);
+  depot.put(key(1, 1), small);
+  depot.put(key(2), small.to(at::kBFloat16).view({2, 5}));
+  EXPECT_TRUE(tensor::bit_equal(depot.get(key(1), at::kCPU), big));
+  EXPECT_TRUE(tensor::bit_equal(depot.get(key(1, 1), at::kCPU), small));
+  EXPECT_TRUE(tensor::bit_equal(depot.get(key(2), at::kCPU), small.to(at::kBFloat16).view({2, 5})));
+  depot.put(key(1), small);  // a short micro-batch
+  EXPECT_TRUE(tensor::bit_equal(depot.get(key(1), at::kCPU), small));
+  depot.put(key(1, 1), big);
+  EXPECT_TRUE(tensor::bit_equal(depot.get(key(1, 1), at::kCPU), big));
+}
+
+TEST_P(Depots, KnowZerosThatWereNeverWritten) {
+  Depot depot(folder_);
+  depot.put_zeros(key(1), {1'000'000}, at::kDouble);
+  EXPECT_TRUE(depot.has(key(1)));
+  const Tensor zeros = depot.get(key(1), at::kCPU);
+  EXPECT_EQ(zeros.scalar_type(), at::kDouble);
+  EXPECT_EQ(zeros.numel(), 1'000'000);
+  EXPECT_EQ(zeros.abs().max().item<double>(), 0);
+  EXPECT_FALSE(depot.has(key(2)));
+  EXPECT_THROW(depot.get(key(2), at::kCPU), Bug);
+}
+
+INSTANTIATE_TEST_SUITE_P(, Depots, testing::Bool(),
+                         [](const auto& info) { return info.param ? "InFiles" : "InHostMemory"; });
+
+TEST(Depot, LeavesNoNamesBehind) {
+  const std::string folder = testing::TempDir() + "/tessera-depot-names";
+  std::filesystem::create_directories(folder);
+  Depot depot(folder);
+  depot.put(key(1), counted(10, 1));
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+}
+
+TEST(Depot, NamesTheFolderThatItCannotWriteTo) {
+  Depot depot("/nonexistent/folder");
+  try {
+    depot.put(key(1), counted(10, 1));
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("/nonexistent/folder"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("layout.offload_folder"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tessera::shard

@@ -1,0 +1,29 @@
+// Which values does a run start from, if it doesn't draw them? Those of a safetensors file.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tessera/program/tables.hpp"
+#include "tessera/shard/flat_bucket.hpp"
+
+namespace tessera::checkpoint {
+class Safetensors;
+}
+
+namespace tessera::train {
+
+// Tensors of the parameters' names, or as `transformers` stores them (checkpoint/foreign.hpp).
+class WeightsFile {
+ public:
+  // Throws UserError naming what is surplus.
+  WeightsFile(const std::string& path, const program::Tables& tables);
+  ~WeightsFile();
+  // Copies what this rank's slice of the bucket holds. Throws UserError naming what is missing or has another shape.
+  void fill(shard::FlatBucket& bucket) const;
+
+ private:
+  std::unique_ptr<checkpoint::Safetensors> file_;
+};
+
+}  // namespace tessera::train
