@@ -22,15 +22,20 @@ std::int64_t ring_bytes(std::size_t bytes, int members) {
   return static_cast<std::int64_t>(bytes) / members * (members - 1);
 }
 
+// Whether ZeRO cuts buckets along it.
+bool cuts_shards(const program::Axis& axis) { return axis.name == "dp_shard" || axis.name == "cp"; }
+
 }  // namespace
 
 Residence::Residence(const Parts& parts) : parts_(parts), tables_(parts.program.tables) {
   place_.assign(tables_.buckets.size(), parts.buckets.size());
   for (std::size_t i = 0; i < parts.buckets.size(); ++i) place_.at(item_of(parts.buckets[i])) = i;
   coordinates_ = program::mesh_of(tables_).coordinates(parts.rank);
-  for (std::size_t axis = 0; axis < tables_.axes.size(); ++axis)
-    if (tables_.axes[axis].name == "dp_shard")
-      norm_slice_ = coordinates_[axis], norm_slices_ = tables_.axes[axis].size;
+  for (std::size_t axis = 0; axis < tables_.axes.size(); ++axis) {
+    if (!cuts_shards(tables_.axes[axis])) continue;
+    norm_slice_ = norm_slice_ * tables_.axes[axis].size + coordinates_[axis];
+    norm_slices_ *= tables_.axes[axis].size;
+  }
 }
 
 const collective::Group& Residence::group(std::int16_t axis_set) const {
@@ -147,12 +152,12 @@ void Residence::begin_gradients(const program::Segment& segment) {
 }
 
 // Note [Who brings an element to the norm]
-// The ranks of dp_shard bring a slice each, whether they hold the gradient in slices or whole: so the sum has the same bits
-// at every stage of ZeRO. Along every other axis on which ranks hold equal values the first of them brings it.
+// The ranks along which ZeRO may cut bring a slice each, whether they hold the gradient in slices or whole: so the sum has
+// the same bits at every stage of ZeRO. Along every other axis on which ranks hold equal values the first of them brings it.
 bool Residence::is_first_of_equals(const program::Bucket& bucket) const {
   for (const auto& [axis, placement] : bucket.placement) {
     const auto at = static_cast<std::size_t>(axis);
-    if (placement == program::Placement::sharded || tables_.axes[at].name == "dp_shard") continue;
+    if (placement == program::Placement::sharded || cuts_shards(tables_.axes[at])) continue;
     std::int64_t first = 0;
     for (const std::int16_t set : {bucket.reduced_over, bucket.shared_over})
       if (set >= 0 && tables_.axis_sets[set].axes.front() == axis && !tables_.axis_sets[set].only.empty())

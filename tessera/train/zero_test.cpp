@@ -1,0 +1,160 @@
+// Does ZeRO change where numbers lie, and nothing else?
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tessera/base/text.hpp"
+#include "tessera/plan/compile.hpp"
+#include "tessera/train/small_runs.hpp"
+#include "tessera/train/verify.hpp"
+
+namespace tessera::train {
+namespace {
+
+using tensor::Tensor;
+
+spec::Run zero_run(std::int64_t zero, std::int64_t dp_shard, std::int64_t dp_replicate = 1) {
+  spec::Run run = small_run(dp_replicate);
+  run.layout.dp_shard = dp_shard;
+  run.layout.zero = zero;
+  run.layout.micro_batch = 1;
+  return run;
+}
+
+void expect_equal(const spec::Run& run, const std::string& what) {
+  const auto found = verify_on_threads(run);
+  EXPECT_TRUE(found.passed()) << what << "\n" << to_text(found);
+}
+
+TEST(Zero, EveryStageIsEqualToOneDevice) {
+  for (const std::int64_t zero : {0, 1, 2, 3})
+    for (const std::int64_t shard : {1, 2, 3})
+      expect_equal(zero_run(zero, shard), cat("zero ", zero, " dp ", shard));
+}
+
+TEST(Zero, AndReplicasOfShardsAreEqualToOneDevice) {
+  for (const std::int64_t zero : {1, 2, 3}) expect_equal(zero_run(zero, 2, 2), cat("zero ", zero));
+}
+
+TEST(Zero, AndPipelinesWithTiedTablesAreEqualToOneDevice) {
+  for (const std::int64_t zero : {1, 3})
+    for (const bool hybrid : {false, true}) {
+      auto run = zero_run(zero, 2, hybrid ? 2 : 1);
+      run.model.family = spec::Family::gpt2;
+      run.model.kv_heads = run.model.heads;
+      run.model.tied_embeddings = true;
+      run.layout.pp = 2;
+      expect_equal(run, cat("zero ", zero, hybrid ? " hybrid" : ""));
+    }
+}
+
+TEST(Zero, WithFewReductionsKeptWeightsAndEmptyMicroBatchesIsEqualToOneDevice) {
+  auto run = zero_run(3, 2);
+  run.training.global_batch = 7;
+  for (const std::int64_t every : {0, 1, 2}) {
+    run.layout.reduce_every = every;
+    run.layout.keep_mib = every;
+    run.layout.prefetch = 2 * every;
+    expect_equal(run, cat("reduced every ", every));
+  }
+}
+
+TEST(Zero, ALostContributionIsNoticed) {
+  for (const std::int64_t zero : {1, 3}) EXPECT_FALSE(verify_on_threads(zero_run(zero, 2), 1).passed());
+}
+
+// Of three steps, as rank 0 reports and holds them.
+struct Trained {
+  std::vector<double> losses, norms;
+  std::vector<Tensor> parameters;
+  engine::BytesMoved moved;  // in the last step
+};
+
+Trained trained(const spec::Run& run) {
+  Trained out;
+  collective::run_ranks(
+      static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
+        Session session(run, communicator, random_source(run.model));
+        Trained mine;
+        for (int step = 0; step < 3; ++step) {
+          const auto report = session.step();
+          mine.losses.push_back(report.loss);
+          mine.norms.push_back(report.gradient_norm);
+          mine.moved = report.moved;
+        }
+        for (const auto& bucket : session.buckets())
+          mine.parameters.push_back(session.whole_of(bucket, session.shard_of(bucket)).clone());
+        if (communicator.rank() == 0) out = std::move(mine);
+      });
+  return out;
+}
+
+void expect_same_bits(const Trained& a, const Trained& b, const std::string& what) {
+  EXPECT_EQ(a.losses, b.losses) << what;
+  EXPECT_EQ(a.norms, b.norms) << what;
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  for (std::size_t i = 0; i < a.parameters.size(); ++i)
+    EXPECT_TRUE(tensor::bit_equal(a.parameters[i], b.parameters[i])) << what << ", bucket " << i;
+}
+
+TEST(Zero, StagesHaveTheSameBitsWhenGradientsAreReducedAlike) {
+  for (const auto precision : {spec::Precision::fp32, spec::Precision::bf16})
+    for (const std::int64_t shard : {2, 4}) {
+      const auto run_of = [&](std::int64_t zero) {
+        auto run = zero_run(zero, shard);
+        run.layout.precision = precision;
+        run.layout.reduce_every = 0;
+        return run;
+      };
+      const auto plain = trained(run_of(0));
+      for (const std::int64_t zero : {1, 2, 3})
+        expect_same_bits(trained(run_of(zero)), plain, cat("zero ", zero, ", ", shard, " ranks"));
+      // And so do the two that reduce each micro-batch.
+      auto second = run_of(2), third = run_of(3);
+      second.layout.reduce_every = third.layout.reduce_every = 1;
+      expect_same_bits(trained(second), trained(third), cat("each micro-batch, ", shard, " ranks"));
+    }
+}
+
+class Offloaded : public testing::TestWithParam<std::string> {};  // the folder; empty: host memory
+
+TEST_P(Offloaded, StateShardsAndValuesHaveTheSameBitsAsInMemory) {
+  if (!GetParam().empty()) std::filesystem::create_directories(GetParam());
+  for (const auto precision : {spec::Precision::fp32, spec::Precision::bf16})
+    for (const std::int64_t zero : {0, 1, 3}) {
+      auto run = zero_run(zero, 2);
+      run.layout.precision = precision;
+      run.layout.recompute = spec::Recompute::full;
+      const auto plain = trained(run);
+      EXPECT_EQ(plain.moved.offloaded, 0);
+      run.layout.offload = "optimizer,parameters,values";
+      run.layout.offload_folder = GetParam();
+      const auto outside = trained(run);
+      expect_same_bits(outside, plain, cat("zero ", zero));
+      EXPECT_GT(outside.moved.offloaded, 0);
+      EXPECT_GE(outside.moved.fetched, outside.moved.offloaded) << "unchanged shards are not written";
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Offloaded, testing::Values("", testing::TempDir() + "/tessera-offloaded"),
+                         [](const auto& info) { return info.param.empty() ? "ToHostMemory" : "ToFiles"; });
+
+// Per step, in multiples of what the parameters weigh, of two ranks: what a ring sends.
+TEST(Zero, MovesWhatTheStagesAreKnownFor) {
+  const std::int64_t micro_batches = 4;
+  std::int64_t bytes = 0;
+  for (const auto& bucket : plan::compile(zero_run(0, 2)).tables.buckets) bytes += bucket.elements * 4;
+  const auto moved = [&](std::int64_t zero, std::int64_t every) {
+    auto run = zero_run(zero, 2);
+    run.layout.reduce_every = every;
+    return trained(run).moved;
+  };
+  EXPECT_EQ(moved(0, 0), (engine::BytesMoved{0, bytes, 0, 0})) << "a sum goes round twice";
+  EXPECT_EQ(moved(1, 0), (engine::BytesMoved{bytes / 2, bytes / 2, 0, 0}));
+  EXPECT_EQ(moved(2, 0), (engine::BytesMoved{bytes / 2, bytes / 2, 0, 0}));
+  EXPECT_EQ(moved(2, 1), (engine::BytesMoved{bytes / 2, micro_batches * bytes / 2, 0, 0}));
+  EXPECT_GT(moved(3, 0).gathered, bytes / 2);
+}
+
+}  // namespace
+}  // namespace tessera::train
