@@ -3,11 +3,14 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
+#include "tessera/plan/budget.hpp"
 #include "tessera/plan/describe.hpp"
+#include "tessera/plan/family.hpp"
 #include "tessera/plan/segments.hpp"
 #include "tessera/plan/staging.hpp"
 #include "tessera/program/check.hpp"
 #include "tessera/program/generate.hpp"
+#include "tessera/program/memory.hpp"
 
 namespace tessera::plan {
 
@@ -27,20 +30,48 @@ program::Offload offload(const spec::Layout& layout) {
           .values = spec::offloads(layout, spec::Offload::values)};
 }
 
-}  // namespace
+// Stages were dealt before a budget's choice was made: what it recomputes takes time too.
+program::Staging timed(program::Staging staging, const spec::Run& run, const Cuts& cuts) {
+  if (run.layout.recompute != spec::Recompute::budget) return staging;
+  const auto blocks = blueprint(run).blocks;
+  for (std::size_t stage = 0; stage < staging.costs.stages.size(); ++stage)
+    for (std::size_t block = 0; block < blocks.size(); ++block)
+      if (block + 1 >= staging.first_segment[stage] && block + 1 < staging.first_segment[stage + 1])
+        staging.costs.stages[stage].input += recompute_seconds(blocks[block], cuts[block]);
+  return staging;
+}
 
-program::Program compile(const spec::Run& run, std::string* note) {
-  const Staged staged = stage(run);
+program::Program generated(const spec::Run& run, const Staged& staged, const Cuts& cuts) {
   const bool is_pipeline = run.layout.pp > 1;
   const auto tables =
-      describe(run, is_pipeline ? std::span(staged.rank_of_unit) : std::span<const std::uint32_t>());
+      describe(run, is_pipeline ? std::span(staged.rank_of_unit) : std::span<const std::uint32_t>(), cuts);
   const std::int64_t ahead_bytes = run.layout.receive_ahead_mib << 20;
   const std::int64_t value_bytes = std::max<std::int64_t>(tables.values.front().bytes, 1);
   const auto ahead = static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(ahead_bytes / value_bytes, 1, std::numeric_limits<std::uint32_t>::max()));
-  program::Program out = program::generate(
-      tables, staged.order, in_segments(staged.staging, tables),
+  return program::generate(
+      tables, staged.order, in_segments(timed(staged.staging, run, cuts), tables),
       {.residency = residency(run.layout), .offload = offload(run.layout), .receives_ahead = ahead});
+}
+
+Cuts chosen_cuts(const spec::Run& run, const Staged& staged) {
+  const auto blocks = blueprint(run).blocks;
+  if (run.layout.recompute != spec::Recompute::budget) return cuts(run.layout, blocks);
+  const auto peaks_of = [&](const Cuts& cuts) {
+    const program::Program program = generated(run, staged, cuts);
+    std::vector<std::int64_t> peaks;
+    for (const program::Sequence& sequence : program.classes)
+      peaks.push_back(program::replay_memory(sequence, program.tables).peak_bytes);
+    return peaks;
+  };
+  return cuts_within({run.layout.memory_limit_mib << 20, staged, peaks_of}, run);
+}
+
+}  // namespace
+
+program::Program compile(const spec::Run& run, std::string* note) {
+  const Staged staged = stage(run);
+  program::Program out = generated(run, staged, chosen_cuts(run, staged));
   if (note) *note = staged.note;
   const auto problems = program::check(out);
   CHECK(problems.empty(), "the compiled program is wrong:\n", program::to_text(problems));
