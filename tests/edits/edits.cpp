@@ -43,7 +43,7 @@ struct Subject {
   double tolerance = kTolerance;
 };
 
-// Losses and norms of two steps, and every parameter after them, in an order that the layout does not change.
+// Losses and norms of two steps, and sums of every bucket's values after them, in an order that the layout does not change.
 std::vector<double> numbers_of(const spec::Run& run, const program::Program& program) {
   std::vector<double> out;
   std::map<std::string, double> sums;
@@ -57,12 +57,11 @@ std::vector<double> numbers_of(const spec::Run& run, const program::Program& pro
         for (int rank = 0; rank < communicator.size(); ++rank) {
           session.meet();
           if (rank != communicator.rank()) continue;
-          for (auto& bucket : session.buckets())
-            for (const auto& parameter : bucket.table().parameters) {
-              const auto value = shard::parameter_in(bucket.shard(), parameter);
-              sums[cat(parameter.name, " on ", rank)] =
-                  value.square().sum().item<double>() + value.sum().item<double>();
-            }
+          for (auto& bucket : session.buckets()) {
+            const auto values = session.shard_of(bucket);
+            sums[cat(bucket.table().name, " on ", rank)] = values.sum().item<double>();
+            sums[cat(bucket.table().name, " squared on ", rank)] = values.square().sum().item<double>();
+          }
         }
         session.meet();
       });
