@@ -6,6 +6,7 @@
 #include "tessera/plan/describe.hpp"
 #include "tessera/plan/family.hpp"
 #include "tessera/program/generate.hpp"
+#include "tessera/program/memory.hpp"
 #include "tessera/program/work.hpp"
 #include "tessera/spec/words.hpp"
 #include "tessera/tensor/flop_count.hpp"
@@ -116,6 +117,33 @@ TEST(Recompute, IsBitEqualToKeepingInEveryPrecisionWithDropout) {
       expect_bit_equal(trained(run, plan::cuts(with(run, kFull).layout, blocks)),
                        trained(run, plan::cuts(run.layout, blocks)), name(run));
     }
+}
+
+TEST(Recompute, WithinABudgetTheNumbersAreThoseOfKeeping) {
+  auto run = small_run(1);
+  run.model = {
+      .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 4, .ffn = 256, .vocab = 61, .sequence = 256};
+  run.layout.precision = spec::Precision::fp64;
+  run.layout.micro_batch = 4;
+  const auto held = [](const spec::Run& r) {
+    const auto program = plan::compile(r);
+    return program::replay_memory(program.classes[0], program.tables).peak_bytes;
+  };
+  auto tight = run;
+  tight.layout.recompute = Recompute::budget;
+  tight.layout.memory_limit_mib = (held(run) + held(with(run, kFull))) / 2 >> 20;
+  EXPECT_LE(held(tight), tight.layout.memory_limit_mib << 20);
+  const auto expected = losses(run, 2), found = losses(tight, 2);
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i] / expected[i], 1.0, 1e-13);
+}
+
+TEST(Recompute, ABudgetIsVerifiedAsFullRecomputation) {
+  auto run = small_run(2);
+  run.layout.recompute = Recompute::budget;
+  run.layout.memory_limit_mib = 1 << 20;
+  const auto verification = verify_on_threads(run);
+  EXPECT_TRUE(verification.passed()) << to_text(verification);
+  EXPECT_NE(verification.shrunk.find("recompute budget -> full"), std::string::npos) << verification.shrunk;
 }
 
 // Kernel FLOPs of one step, all ranks together.

@@ -193,6 +193,12 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note) {
   small.layout.precision = spec::Precision::fp64;
   small.training.warmup_steps = 0;
   std::vector<std::string> changes;
+  // What a budget makes of the large model says nothing about the small one.
+  if (small.layout.recompute == spec::Recompute::budget) {
+    small.layout.recompute = spec::Recompute::full;
+    changes.push_back("recompute budget -> full");
+  }
+  small.layout.memory_limit_mib = 0;
   const auto cut = [&](const char* name, std::int64_t& value, std::int64_t most) {
     if (value <= most) return;
     changes.push_back(cat(name, " ", value, " -> ", most));
