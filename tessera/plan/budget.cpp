@@ -1,6 +1,7 @@
 #include "tessera/plan/budget.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <optional>
 
@@ -40,7 +41,7 @@ bool beats(const Option& a, const Option& b) {
 }
 
 constexpr int kHalvings = 12;
-constexpr std::size_t kMostTries = 256;  // of single blocks, on all ranks together
+constexpr std::size_t kMostWork = 300'000;  // ops that may be compiled to better what was found
 
 // The blocks of one position on the stage axis, and what was found for them.
 struct RankChoice {
@@ -65,6 +66,9 @@ class Search {
           1.0, static_cast<double>(held[r]) / static_cast<double>(std::ranges::count(rank_of_stage, r)));
     for (std::size_t block = 0; block < num_blocks_; ++block)
       ranks_[budget.staged.rank_of_unit[block + 1]].blocks.push_back(block);
+    std::size_t num_tasks = 0;
+    for (const auto& tasks : budget.staged.order.ranks) num_tasks += tasks.size();
+    most_tries_ = kMostWork / (num_tasks * (num_blocks_ / rank_of_stage.size() + 1));
   }
 
   Cuts run() {
@@ -73,7 +77,11 @@ class Search {
     start();
     for (int i = 0; i < kHalvings; ++i) halve();
     join();
-    use_up();
+    for (RankChoice& rank : ranks_) {
+      use_up(rank);
+      while (exchange(rank)) {
+      }
+    }
     return cuts();
   }
 
@@ -170,24 +178,53 @@ class Search {
       }
   }
 
+  // Takes what is tried if all ranks fit; tells whether they do.
+  bool take(RankChoice& rank) {
+    ++tries_;
+    const bool does_fit = too_high(peaks()).empty();
+    (does_fit ? rank.best : rank.chosen) = does_fit ? rank.chosen : rank.best;
+    return does_fit;
+  }
+
   // Late blocks first: their tapes are held for the shortest time.
-  void use_up() {
-    std::size_t tries = 0;
-    for (RankChoice& rank : ranks_)
-      for (std::size_t i = rank.blocks.size(); i-- > 0;)
-        for (std::size_t cheaper = 0; cheaper < rank.best[i] && tries < kMostTries; ++cheaper, ++tries) {
-          rank.chosen[i] = cheaper;
-          const bool does_fit = too_high(peaks()).empty();
-          if (does_fit) rank.best[i] = cheaper;
-          rank.chosen[i] = rank.best[i];
-          if (does_fit) break;
-        }
+  void use_up(RankChoice& rank) {
+    for (std::size_t i = rank.blocks.size(); i-- > 0;)
+      for (std::size_t cheaper = 0; cheaper < rank.best[i] && tries_ < most_tries_; ++cheaper) {
+        rank.chosen[i] = cheaper;
+        if (take(rank)) break;
+      }
+  }
+
+  // One block computes less again, another more, for fewer seconds together; the largest gains first.
+  bool exchange(RankChoice& rank) {
+    struct Exchange {
+      double gain;
+      std::size_t less, less_option, more, more_option;
+    };
+    std::vector<Exchange> all;
+    for (std::size_t less = 0; less < rank.best.size(); ++less)
+      for (std::size_t more = 0; more < rank.best.size(); ++more)
+        for (std::size_t a = 0; a < rank.best[less]; ++a)
+          for (std::size_t b = rank.best[more] + 1; less != more && b < options_.size(); ++b)
+            if (const double gain = options_[rank.best[less]].seconds - options_[a].seconds +
+                                    options_[rank.best[more]].seconds - options_[b].seconds;
+                gain > 0)
+              all.push_back({gain, less, a, more, b});
+    std::ranges::sort(all, std::greater(), &Exchange::gain);
+    for (const Exchange& e : all) {
+      if (tries_ >= most_tries_) return false;
+      rank.chosen[e.less] = e.less_option;
+      rank.chosen[e.more] = e.more_option;
+      if (take(rank)) return true;
+    }
+    return false;
   }
 
   const Budget& budget_;
   const std::vector<Option> options_;
   const std::size_t num_blocks_;
   std::vector<RankChoice> ranks_;
+  std::size_t tries_ = 0, most_tries_ = 0;
 };
 
 }  // namespace

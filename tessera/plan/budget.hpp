@@ -33,7 +33,8 @@ struct Budget {
 // Per rank a dynamic program over its blocks, first to last: the bytes kept so far against the least seconds. While block j
 // runs backward, the blocks before it are held for this micro-batch, all of them for the others under way, and block j as
 // its option says. That is a model of the peak; the judge replays the program. So the bytes given to the dynamic program
-// are searched for by halving, until the judge finds the most that fit, and what is left then is used up block by block.
+// are searched for by halving, until the judge finds the most that fit; what is left then is used up block by block, and two
+// blocks change places while that saves time, as long as few enough programs are compiled for it.
 // Throws UserError, with the least that is possible, if nothing fits.
 Cuts cuts_within(const Budget& budget, const spec::Run& run);
 

@@ -41,7 +41,9 @@ program::Staging timed(program::Staging staging, const spec::Run& run, const Cut
   return staging;
 }
 
-program::Program generated(const spec::Run& run, const Staged& staged, const Cuts& cuts) {
+}  // namespace
+
+program::Program compile_cut(const spec::Run& run, const Staged& staged, const Cuts& cuts) {
   const bool is_pipeline = run.layout.pp > 1;
   const auto tables =
       describe(run, is_pipeline ? std::span(staged.rank_of_unit) : std::span<const std::uint32_t>(), cuts);
@@ -54,11 +56,13 @@ program::Program generated(const spec::Run& run, const Staged& staged, const Cut
       {.residency = residency(run.layout), .offload = offload(run.layout), .receives_ahead = ahead});
 }
 
+namespace {
+
 Cuts chosen_cuts(const spec::Run& run, const Staged& staged) {
   const auto blocks = blueprint(run).blocks;
   if (run.layout.recompute != spec::Recompute::budget) return cuts(run.layout, blocks);
   const auto peaks_of = [&](const Cuts& cuts) {
-    const program::Program program = generated(run, staged, cuts);
+    const program::Program program = compile_cut(run, staged, cuts);
     std::vector<std::int64_t> peaks;
     for (const program::Sequence& sequence : program.classes)
       peaks.push_back(program::replay_memory(sequence, program.tables).peak_bytes);
@@ -71,7 +75,7 @@ Cuts chosen_cuts(const spec::Run& run, const Staged& staged) {
 
 program::Program compile(const spec::Run& run, std::string* note) {
   const Staged staged = stage(run);
-  program::Program out = generated(run, staged, chosen_cuts(run, staged));
+  program::Program out = compile_cut(run, staged, chosen_cuts(run, staged));
   if (note) *note = staged.note;
   const auto problems = program::check(out);
   CHECK(problems.empty(), "the compiled program is wrong:\n", program::to_text(problems));

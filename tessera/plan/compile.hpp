@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "tessera/plan/cuts.hpp"
+#include "tessera/plan/staging.hpp"
 #include "tessera/program/types.hpp"
 #include "tessera/spec/spec.hpp"
 
@@ -11,5 +13,8 @@ namespace tessera::plan {
 // Describes, deals, orders, generates and checks; throws Bug if the checker finds anything. `note` is told what the
 // schedule had to do otherwise than asked for, if anything.
 program::Program compile(const spec::Run& run, std::string* note = nullptr);
+
+// The program of these stages with blocks cut so, not checked.
+program::Program compile_cut(const spec::Run& run, const Staged& staged, const Cuts& cuts);
 
 }  // namespace tessera::plan
