@@ -54,6 +54,15 @@ TEST(Random, PhiloxGivesThePublishedAnswers) {
             (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
+TEST(Random, ManyNormalsAreThoseOfTheirIndices) {
+  for (const std::uint64_t first : {0u, 1u, 6u, 7u})
+    for (const std::size_t size : {0u, 1u, 2u, 5u, 100u}) {
+      std::vector<double> found(size);
+      random_normals(7, 9, first, found);
+      for (std::size_t i = 0; i < size; ++i) EXPECT_EQ(found[i], random_normal(7, 9, first + i));
+    }
+}
+
 TEST(Random, HalvesAreThoseOfThePhiloxBlocks) {
   const std::uint64_t key = 0x0123456789abcdef;
   for (const std::size_t size : {1u, 127u, 128u, 300u}) {

@@ -58,6 +58,19 @@ double random_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t ind
   return radius * (index % 2 ? std::sin(angle) : std::cos(angle));
 }
 
+void random_normals(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, std::span<double> out) {
+  std::size_t i = 0;
+  if (first % 2 && !out.empty()) out[i++] = random_normal(seed, stream, first);
+  for (; i + 1 < out.size(); i += 2) {
+    const auto b = block(seed, stream, (first + i) / 2);
+    const double radius = std::sqrt(-2.0 * std::log(1.0 - unit(b[0], b[1])));
+    const double angle = 2.0 * std::numbers::pi * unit(b[2], b[3]);
+    out[i] = radius * std::cos(angle);
+    out[i + 1] = radius * std::sin(angle);
+  }
+  if (i < out.size()) out[i] = random_normal(seed, stream, first + i);
+}
+
 namespace {
 constexpr std::size_t kLanes = 16, kHalves = 8 * kLanes;
 

@@ -19,6 +19,8 @@ std::uint64_t stream_of(std::string_view name);
 std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 double random_uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 double random_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
+// Elements first, first + 1, ... of random_normal, at half the price.
+void random_normals(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, std::span<double> out);
 
 // Sixteen random bits per element, vectorised. Element 128 g + 64 h + 16 w + i is half h (0: the low one) of word w of
 // philox({16 g + i, counter}, key).

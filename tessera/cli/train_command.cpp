@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "tessera/base/bytes_moved.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/cli/commands.hpp"
@@ -26,6 +27,18 @@ Laps start_of(const Options& options) {
   return laps;
 }
 
+// What was moved in a step, where anything was.
+std::string moved_text(const BytesMoved& moved) {
+  const std::pair<const char*, std::int64_t> kinds[] = {{"gathered", moved.gathered},
+                                                        {"reduced", moved.reduced},
+                                                        {"offloaded", moved.offloaded},
+                                                        {"fetched", moved.fetched}};
+  std::vector<std::string> parts;
+  for (const auto& [word, bytes] : kinds)
+    if (bytes > 0) parts.push_back(cat(bytes_text(static_cast<double>(bytes)), " ", word));
+  return parts.empty() ? "" : cat("a step moves ", join(parts, ", "), " (rank 0)\n");
+}
+
 void print_summary(const train::Summary& s, const std::string& folder, bool json) {
   if (json) {
     std::vector<metrics::Record> start_parts;
@@ -42,6 +55,10 @@ void print_summary(const train::Summary& s, const std::string& folder, bool json
                                     {"seconds", s.seconds},
                                     {"steps_not_taken", s.steps_not_taken},
                                     {"peak_bytes", s.peak_bytes},
+                                    {"gathered_bytes", s.moved.gathered},
+                                    {"reduced_bytes", s.moved.reduced},
+                                    {"offloaded_bytes", s.moved.offloaded},
+                                    {"fetched_bytes", s.moved.fetched},
                                     {"start_seconds", s.start.total_seconds()},
                                     {"start_parts", start_parts},
                                     {"folder", folder}};
@@ -50,8 +67,8 @@ void print_summary(const train::Summary& s, const std::string& folder, bool json
   }
   std::puts(cat("trained ", s.steps, " steps in ", duration_text(s.seconds), ": loss ",
                 fixed(s.first_loss, 4), " -> ", fixed(s.mean_loss_of_last_ten, 4),
-                " (mean of the last ten), ", count_text(s.tokens_per_second), " tokens/s\nmetrics in ",
-                folder, "/metrics.jsonl")
+                " (mean of the last ten), ", count_text(s.tokens_per_second), " tokens/s\n",
+                moved_text(s.moved), "metrics in ", folder, "/metrics.jsonl")
                 .c_str());
 }
 

@@ -9,11 +9,7 @@
 namespace tessera::collective {
 
 Hub::Hub(std::vector<int> ranks)
-    : inputs(ranks.size()),
-      parts(ranks.size()),
-      rows(ranks.size()),
-      ranks_(std::move(ranks)),
-      has_left_(ranks_.size()) {}
+    : inputs(ranks.size()), rows(ranks.size()), ranks_(std::move(ranks)), has_left_(ranks_.size()) {}
 
 void Hub::throw_lost(int position, const char* what, double since_seconds) const {
   throw PeerLost(cat("rank ", lost_rank_.load(), " left while rank ",

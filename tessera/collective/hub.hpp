@@ -32,7 +32,7 @@ class Hub {
 
   // Slots by position. A member writes its own before a meeting and reads the others' after it. They own what
   // they hold, so that a member that leaves takes nothing away from those who still read.
-  std::vector<at::Tensor> inputs, parts;
+  std::vector<at::Tensor> inputs;
   std::vector<std::vector<std::int64_t>> rows;
 
  private:

@@ -42,21 +42,25 @@ class ThreadBackend final : public c10d::Backend {
     Tensor flat = tensors[0].view({-1});
     hub_->inputs[self_] = flat;
     hub_->meet(rank_, what);
+    // Only this member reads its share of all inputs, so the sum may lie in its own.
     const auto [first, count] = share(flat.numel(), rank_);
-    hub_->parts[self_] = reduced(first, count, options.reduceOp);
-    finish(what);
+    reduce(flat.narrow(0, first, count), first, options.reduceOp);
+    hub_->meet(rank_, what);
     for (int member = 0; member < size_; ++member) {
+      if (member == rank_) continue;
       const auto [begin, length] = share(flat.numel(), member);
-      flat.narrow(0, begin, length).copy_(hub_->parts[static_cast<std::size_t>(member)]);
+      flat.narrow(0, begin, length)
+          .copy_(hub_->inputs[static_cast<std::size_t>(member)].narrow(0, begin, length));
     }
-    return done();  // no third meeting: parts are written again only after the next operation's first
+    finish(what);
+    return done();
   }
 
   WorkPtr _reduce_scatter_base(Tensor& out, Tensor& in, const c10d::ReduceScatterOptions& options) override {
     const char* what = "reduce_scatter";
     hub_->inputs[self_] = in.view({-1});
     hub_->meet(rank_, what);
-    out.view({-1}).copy_(reduced(rank_ * out.numel(), out.numel(), options.reduceOp));
+    reduce(out.view({-1}), rank_ * out.numel(), options.reduceOp);
     finish(what);
     return done();
   }
@@ -66,8 +70,11 @@ class ThreadBackend final : public c10d::Backend {
     hub_->inputs[self_] = in.view({-1});
     hub_->meet(rank_, what);
     Tensor flat = out.view({-1});
-    for (int member = 0; member < size_; ++member)
-      flat.narrow(0, member * in.numel(), in.numel()).copy_(hub_->inputs[static_cast<std::size_t>(member)]);
+    for (int member = 0; member < size_; ++member) {
+      Tensor place = flat.narrow(0, member * in.numel(), in.numel());
+      const Tensor& theirs = hub_->inputs[static_cast<std::size_t>(member)];
+      if (place.const_data_ptr() != theirs.const_data_ptr()) place.copy_(theirs);  // its own may be in place
+    }
     finish(what);
     return done();
   }
@@ -134,6 +141,16 @@ class ThreadBackend final : public c10d::Backend {
   Share share(std::int64_t total, std::int64_t member) const {
     const std::int64_t first = total * member / size_;
     return {first, total * (member + 1) / size_ - first};
+  }
+
+  // out = the members' elements from `first` on, combined in rank order: by pieces, which stay in the cache and need
+  // little memory.
+  void reduce(const Tensor& out, std::int64_t first, const c10d::ReduceOp& op) const {
+    constexpr std::int64_t kPiece = 1 << 14;
+    for (std::int64_t at = 0; at < out.numel(); at += kPiece) {
+      const std::int64_t count = std::min(kPiece, out.numel() - at);
+      out.narrow(0, at, count).copy_(reduced(first + at, count, op));
+    }
   }
 
   // The members' elements [first, first + count), combined in rank order.

@@ -6,16 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "tessera/base/bytes_moved.hpp"
 #include "tessera/engine/parts.hpp"
 
 namespace tessera::engine {
-
-// Bytes that this rank sent: of gathers and reductions what a ring sends ((n-1)/n of the whole, twice that for a sum that
-// all get), of offloads and fetches what was copied.
-struct BytesMoved {
-  std::int64_t gathered = 0, reduced = 0, offloaded = 0, fetched = 0;
-  bool operator==(const BytesMoved&) const = default;
-};
 
 // What `step` needs besides its bucket.
 struct Update {

@@ -82,7 +82,8 @@ TEST(StepFacts, AreWrittenUnderOneNameEach) {
                   .model_flops = 1e9,
                   .hardware_flops = 2e9,
                   .resident_bytes = {30, 10, 20},
-                  .peak_bytes = {5, 7, 6}};
+                  .peak_bytes = {5, 7, 6},
+                  .moved = {1, 2, 3, 4}};
   const auto field = [&](const std::string& name) {
     for (const Field& found : record_of(facts))
       if (found.name == name) return std::get<double>(found.value);
@@ -98,6 +99,10 @@ TEST(StepFacts, AreWrittenUnderOneNameEach) {
   EXPECT_EQ(field("resident_bytes_median"), 20);
   EXPECT_EQ(field("resident_bytes_max"), 30);
   EXPECT_EQ(field("peak_bytes"), 7);
+  EXPECT_EQ(field("gathered_bytes"), 1);
+  EXPECT_EQ(field("reduced_bytes"), 2);
+  EXPECT_EQ(field("offloaded_bytes"), 3);
+  EXPECT_EQ(field("fetched_bytes"), 4);
 }
 
 TEST_F(TraceFile, ReadsBackWhatWasWritten) {

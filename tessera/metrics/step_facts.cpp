@@ -51,6 +51,14 @@ const std::vector<Measure>& measures() {
       {"peak_bytes", "running",
        "most bytes that tensors of a rank held at a time, of the rank that held most",
        [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.peak_bytes_of_most()); }},
+      {"gathered_bytes", "running", "bytes of weights that rank 0 sent for gathers",
+       [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.moved.gathered); }},
+      {"reduced_bytes", "running", "bytes of gradients that rank 0 sent for reductions",
+       [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.moved.reduced); }},
+      {"offloaded_bytes", "running", "bytes that rank 0 copied out of its memory",
+       [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.moved.offloaded); }},
+      {"fetched_bytes", "running", "bytes that rank 0 copied back into its memory",
+       [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.moved.fetched); }},
   };
   return list;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/bytes_moved.hpp"
 #include "tessera/metrics/field.hpp"
 
 namespace tessera::metrics {
@@ -27,6 +28,7 @@ struct StepFacts {
   double peak_flops_per_second = 0;          // of all ranks together; 0: not known yet
   std::vector<std::int64_t> resident_bytes;  // by rank
   std::vector<std::int64_t> peak_bytes;      // by rank: the most that its tensors held during its last step
+  BytesMoved moved;                          // by rank 0
   std::int64_t steps_not_taken = 0;          // so far
   bool taken = true;                         // false: the norm was not finite, so the parameters stayed
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tessera/base/error.hpp"
+#include "tessera/tensor/account.hpp"
 
 namespace tessera::shard {
 
@@ -31,8 +32,12 @@ class Depot::Memory final : public Depot::Place {
     if (pages_ == MAP_FAILED)
       throw UserError(cat("no host memory for ", bytes_, " bytes of offloaded tensors: ",
                           std::strerror(errno), ". Name a folder for files by layout.offload_folder."));
+    account_.add(tensor::Category::host, static_cast<std::int64_t>(bytes_));
   }
-  ~Memory() override { ::munmap(pages_, bytes_); }
+  ~Memory() override {
+    ::munmap(pages_, bytes_);
+    account_.add(tensor::Category::host, -static_cast<std::int64_t>(bytes_));
+  }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   std::size_t capacity() const override { return bytes_; }
@@ -44,6 +49,7 @@ class Depot::Memory final : public Depot::Place {
 
   std::size_t bytes_;
   void* pages_;
+  tensor::Account account_ = tensor::Account::current();
 };
 
 // A file without a name.

@@ -1,9 +1,11 @@
 #include "tessera/shard/flat_bucket.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
+#include "tessera/tensor/account.hpp"
 
 namespace tessera::shard {
 
@@ -47,9 +49,13 @@ Overlap overlap(const Parameter& parameter, std::int64_t slice_first, std::int64
 template <typename T>
 void draw_normal(T* out, const Parameter& parameter, const Overlap& where, std::uint64_t seed) {
   const std::uint64_t stream = stream_of(parameter.name);
-  for (std::int64_t i = 0; i < where.count; ++i)
-    out[i] = static_cast<T>(parameter.init.std *
-                            random_normal(seed, stream, static_cast<std::uint64_t>(where.first + i)));
+  std::array<double, 1024> normals;
+  for (std::int64_t done = 0; done < where.count;) {
+    const auto some =
+        std::span(normals).first(static_cast<std::size_t>(std::min<std::int64_t>(1024, where.count - done)));
+    random_normals(seed, stream, static_cast<std::uint64_t>(where.first + done), some);
+    for (const double normal : some) out[done++] = static_cast<T>(parameter.init.std * normal);
+  }
 }
 
 }  // namespace
@@ -66,6 +72,7 @@ FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, Slice slice, at:
 
 // On the CPU whatever the device: the values are part of the contract.
 void FlatBucket::draw(std::uint64_t seed) {
+  const tensor::CategoryScope as(tensor::Category::parameters);
   Tensor shard = tensor::zeros({shard_elements()}, to_torch(table_->storage));
   for (const Parameter& parameter : table_->parameters) {
     const Overlap where = overlap(parameter, slice_.position * shard_elements(), shard_elements());
@@ -141,6 +148,7 @@ void FlatBucket::set_shard(Tensor shard) {
 void FlatBucket::begin_full() {
   CHECK(!table_->full_resident && !full_.defined(), "Full of bucket ", table_->name, " is made twice");
   CHECK(shard_.defined(), "bucket ", table_->name, " is gathered while its shard lies outside");
+  const tensor::CategoryScope as(tensor::Category::parameters);
   full_ = tensor::empty({table_->elements}, to_torch(table_->compute), device_);
   slice_of(full_).copy_(shard_);
   point_values();
@@ -158,6 +166,7 @@ Tensor FlatBucket::slice_of(const Tensor& whole) const {
 
 void FlatBucket::begin_weight_gradient() {
   if (weight_gradient_.defined()) return;
+  const tensor::CategoryScope as(tensor::Category::gradients);
   weight_gradient_ = tensor::empty({table_->elements}, to_torch(table_->gradient), device_);
   point_gradients();
 }

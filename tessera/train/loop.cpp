@@ -61,6 +61,7 @@ class Tally {
     counted_seconds_ += seconds;
     token_rates_.push_back(report.tokens / seconds);
     losses_.push_back(report.loss);
+    summary_.moved = report.moved;
     summary_.steps_not_taken += report.taken ? 0 : 1;
   }
 
@@ -125,6 +126,7 @@ class FactsOfSteps {
         .peak_flops_per_second = peak_flops_per_second_,
         .resident_bytes = options_.resident_bytes ? options_.resident_bytes() : std::vector{resident_bytes()},
         .peak_bytes = options_.peak_bytes ? options_.peak_bytes() : std::vector{report.at_peak.total()},
+        .moved = report.moved,
         .steps_not_taken = tally.steps_not_taken(),
         .taken = report.taken};
   }

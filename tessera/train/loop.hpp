@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/base/activity.hpp"
+#include "tessera/base/bytes_moved.hpp"
 #include "tessera/base/laps.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/spec/spec.hpp"
@@ -36,6 +37,7 @@ struct Summary {
   double step_seconds = 0;       // median likewise
   double seconds = 0;
   std::int64_t steps_not_taken = 0;
+  BytesMoved moved;             // by this rank in the last step
   std::int64_t peak_bytes = 0;  // the most that tensors of a rank held, of the ranks that this one can see
   Laps start = Laps(0);         // to the end of the first step, as this rank saw it
 };

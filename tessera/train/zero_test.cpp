@@ -67,7 +67,7 @@ TEST(Zero, ALostContributionIsNoticed) {
 struct Trained {
   std::vector<double> losses, norms;
   std::vector<Tensor> parameters;
-  engine::BytesMoved moved;  // in the last step
+  BytesMoved moved;  // in the last step
 };
 
 Trained trained(const spec::Run& run) {
@@ -149,10 +149,10 @@ TEST(Zero, MovesWhatTheStagesAreKnownFor) {
     run.layout.reduce_every = every;
     return trained(run).moved;
   };
-  EXPECT_EQ(moved(0, 0), (engine::BytesMoved{0, bytes, 0, 0})) << "a sum goes round twice";
-  EXPECT_EQ(moved(1, 0), (engine::BytesMoved{bytes / 2, bytes / 2, 0, 0}));
-  EXPECT_EQ(moved(2, 0), (engine::BytesMoved{bytes / 2, bytes / 2, 0, 0}));
-  EXPECT_EQ(moved(2, 1), (engine::BytesMoved{bytes / 2, micro_batches * bytes / 2, 0, 0}));
+  EXPECT_EQ(moved(0, 0), (BytesMoved{0, bytes, 0, 0})) << "a sum goes round twice";
+  EXPECT_EQ(moved(1, 0), (BytesMoved{bytes / 2, bytes / 2, 0, 0}));
+  EXPECT_EQ(moved(2, 0), (BytesMoved{bytes / 2, bytes / 2, 0, 0}));
+  EXPECT_EQ(moved(2, 1), (BytesMoved{bytes / 2, micro_batches * bytes / 2, 0, 0}));
   EXPECT_GT(moved(3, 0).gathered, bytes / 2);
 }
 
