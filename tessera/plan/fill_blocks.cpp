@@ -6,8 +6,8 @@
 namespace tessera::plan {
 namespace {
 
-constexpr std::size_t kMostStates = 256;  // of a block; more are thinned out
-constexpr int kTotals = 24;               // guesses of what all blocks hold for one micro-batch
+constexpr std::size_t kMostStates = 128;  // of a block; more are thinned out
+constexpr int kTotals = 16;               // guesses of what all blocks hold for one micro-batch
 
 struct State {
   double kept = 0, seconds = 0;
