@@ -1,6 +1,7 @@
 // Does every family and precision compute what the plan says, whole or in halves, training or generating?
 #include <gtest/gtest.h>
 
+#include "tessera/model/family.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/program/generate.hpp"
 #include "tessera/tensor/flop_count.hpp"
@@ -8,6 +9,8 @@
 
 namespace tessera::train {
 namespace {
+
+using tensor::Tensor;
 
 // The plan's description of a model can't drift from what the kernels do.
 TEST(Families, KernelsDoTheProductsThatThePlanCounts) {
@@ -29,6 +32,38 @@ TEST(Families, KernelsDoTheProductsThatThePlanCounts) {
       // Forward: two products. Backward: five of the same size, since the kernel makes the scores once more.
       EXPECT_EQ(static_cast<double>(count.attention()), attention * 3.5);
     });
+  }
+}
+
+// Weights are gathered again for a backward only if nothing holds those of the forward.
+TEST(Families, TapesHoldNoGatheredWeights) {
+  for (auto run : {small_run(1), small_gpt2_run(1)}) {
+    auto tables = plan::describe(run);
+    std::vector<shard::FlatBucket> buckets;
+    buckets.reserve(tables.buckets.size());
+    for (auto& table : tables.buckets) {
+      table.full_resident = false;
+      buckets.emplace_back(table, 1).begin_full();
+    }
+    const std::vector<bool> all_units(tables.units.size(), true);
+    const auto model = model::make(run, tables, {all_units, buckets});
+    const Tensor tokens = tensor::zeros({run.model.sequence}, at::kLong);
+    const model::Batch batch{.samples = 1, .tokens_T = tokens, .targets_T = tokens};
+    std::vector<model::Tape> tapes(model.size());
+    std::vector<model::Outcome> outcomes;  // with their graphs
+    for (std::size_t unit = 0; unit < model.size(); ++unit) {
+      std::vector<Tensor> inputs;
+      if (unit > 0)
+        for (const Tensor& value : outcomes.back().values)
+          inputs.push_back(value.detach().requires_grad_(true));
+      outcomes.push_back(
+          model[unit]->forward(0, tables.units[unit].pieces.size(), inputs, batch, tapes[unit]));
+    }
+    for (auto& bucket : buckets) {
+      const Tensor full = bucket.full();
+      bucket.end_full();
+      EXPECT_EQ(full.storage().use_count(), 1U) << "something else holds " << bucket.table().name;
+    }
   }
 }
 
