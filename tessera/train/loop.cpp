@@ -93,11 +93,14 @@ class Tally {
   double counted_seconds_ = 0;  // sum of step_seconds_
 };
 
-// What rank 0 knows of a step when it has ended.
+// What a rank knows of a step when it has ended.
 class FactsOfSteps {
  public:
-  FactsOfSteps(const spec::Run& run, const program::Program& program, const LoopOptions& options)
-      : program_(program), options_(options), steps_(run.training.steps) {
+  FactsOfSteps(const spec::Run& run, const program::Program& program, int rank, const LoopOptions& options)
+      : tables_(program.tables),
+        sequence_(program.classes.at(tables_.class_of_rank.at(static_cast<std::size_t>(rank)))),
+        options_(options),
+        steps_(run.training.steps) {
     // A last micro-batch that is short or empty does less than the program says.
     const double samples =
         static_cast<double>(run.layout.dp() * run.layout.micro_batch * program.tables.num_micro);
@@ -119,8 +122,7 @@ class FactsOfSteps {
         .loss_scale = report.loss_scale,
         .step_seconds = seconds,
         .left_seconds = tally.left_seconds(steps_ - step),
-        .exposed_seconds = exposed_seconds(
-            report.times, program_.classes.at(program_.tables.class_of_rank.at(0)), program_.tables),
+        .exposed_seconds = exposed_seconds(report.times, sequence_, tables_),
         .model_flops = flops_.model,
         .hardware_flops = flops_.hardware,
         .peak_flops_per_second = peak_flops_per_second_,
@@ -132,7 +134,8 @@ class FactsOfSteps {
   }
 
  private:
-  const program::Program& program_;
+  const program::Tables& tables_;
+  const program::Sequence& sequence_;
   const LoopOptions& options_;
   std::int64_t steps_;
   program::StepFlops flops_;
@@ -156,7 +159,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                                            .lines = options.lines,
                                            .prometheus_port = options.prometheus_port,
                                            .title = title_of(run, session, options)});
-  FactsOfSteps facts(run, session.program(), options);
+  FactsOfSteps facts(run, session.program(), communicator.rank(), options);
   facts.set_peak(run.cluster.peak_tflops * 1e12 * ranks);
 
   Tally tally;
