@@ -156,6 +156,34 @@ TEST_P(Gloo, MovesAndSumsEveryTypeBetweenProcesses) {
   });
 }
 
+// Several slices long, with shares of unequal length: bit by bit what adding in the order of ranks gives.
+TEST_P(Gloo, SumsLargeTensorsInTheOrderOfRanks) {
+  const int size = GetParam();
+  in_processes(size, [size](KeyStore& store, int rank) {
+    const GlooCommunicator me(store, rank, size);
+    const Group group = make_groups(me, {all_ranks(size)})[0];
+    constexpr std::int64_t kElements = 1'000'003;
+    const auto values = [](int member, std::int64_t elements) {
+      Tensor t = tensor::empty({elements}, at::kFloat);
+      for (std::int64_t i = 0; i < elements; ++i)
+        t.data_ptr<float>()[i] = static_cast<float>((i * 7919 + member * 104729) % 1000003) * 1e-3f;
+      return t;
+    };
+    const auto sum_of = [&](std::int64_t elements) {
+      Tensor total = values(0, elements);
+      for (int member = 1; member < size; ++member) total = total.add(values(member, elements));
+      return total;
+    };
+    Tensor all = values(rank, kElements);
+    group.all_reduce_sum(all);
+    EXPECT_TRUE(tensor::bit_equal(all, sum_of(kElements)));
+    const std::int64_t part = kElements / size;
+    Tensor share = tensor::empty({part}, at::kFloat);
+    group.reduce_scatter_sum(share, values(rank, size * part));
+    EXPECT_TRUE(tensor::bit_equal(share, sum_of(size * part).narrow(0, rank * part, part)));
+  });
+}
+
 TEST_P(Gloo, AllToAllTakesUnevenAndEmptyRows) {
   const int size = GetParam();
   in_processes(size, [size](KeyStore& store, int rank) {

@@ -43,7 +43,8 @@ class Group {
                   std::span<const std::int64_t> in_rows) const;
   // In place: everyone gets the root's values.
   void broadcast(at::Tensor& t, int root) const;
-  // Returns at once with the values copied: never waits for the receiver. Equal tags arrive in order.
+  // Returns at once with the values copied: never waits for the receiver. Equal tags arrive in order. Tags are at least 0 and
+  // below kExchangeTag (exchange.hpp).
   void send(const at::Tensor& t, int to, int tag) const;
   // The same without a copy, unless t is not dense: nobody may change these values any more. They are held until received.
   void hand_over(const at::Tensor& t, int to, int tag) const;

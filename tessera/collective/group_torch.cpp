@@ -4,6 +4,7 @@
 #include <numeric>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "tessera/collective/exchange.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/collective/link.hpp"
 
@@ -63,6 +64,10 @@ void all_reduce(const Link& link, Tensor& t, bool muted, c10d::ReduceOp::RedOpTy
   if (t.numel() == 0) return;
   in_place(t, [&](std::vector<Tensor>& tensors) {
     if (muted) tensors[0].zero_();
+    if (link.sums_by_exchange && op == c10d::ReduceOp::SUM) {
+      link.outbox.check();
+      return guarded(link, what, [&] { all_reduce_by_exchange(link, tensors[0]); });
+    }
     c10d::AllreduceOptions options;
     options.reduceOp = op;
     finish(link, what, [&] { return link.backend->allreduce(tensors, options); });
@@ -119,8 +124,12 @@ void Group::reduce_scatter_sum(Tensor& out, const Tensor& in) const {
   if (in.numel() == 0) return;
   Tensor input = muted_ ? dense(in).clone().zero_() : dense(in);
   in_place(out, [&](std::vector<Tensor>& tensors) {
-    finish(*link_, "reduce_scatter_sum",
-           [&] { return link_->backend->_reduce_scatter_base(tensors[0], input); });
+    constexpr char kWhat[] = "reduce_scatter_sum";
+    if (link_->sums_by_exchange) {
+      link_->outbox.check();
+      return guarded(*link_, kWhat, [&] { reduce_scatter_by_exchange(*link_, tensors[0], input); });
+    }
+    finish(*link_, kWhat, [&] { return link_->backend->_reduce_scatter_base(tensors[0], input); });
   });
 }
 
