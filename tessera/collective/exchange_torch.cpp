@@ -124,6 +124,10 @@ class Exchange {
   std::array<Slot, 2> slots_;
 };
 
+Share own_share(const Link& link, const Tensor& flat) {
+  return share_of(flat.numel(), link.rank, static_cast<int>(link.ranks.size()));
+}
+
 }  // namespace
 
 void reduce_scatter_by_exchange(const Link& link, Tensor& out, const Tensor& in) {
@@ -133,8 +137,14 @@ void reduce_scatter_by_exchange(const Link& link, Tensor& out, const Tensor& in)
 void all_reduce_by_exchange(const Link& link, Tensor& t) {
   const Tensor flat = t.view({-1});
   Exchange exchange(link, flat);
-  exchange.reduce(share_of(flat.numel(), link.rank, static_cast<int>(link.ranks.size())).of(flat));
+  exchange.reduce(own_share(link, flat).of(flat));
   exchange.gather(flat);
+}
+
+void all_gather_by_exchange(const Link& link, Tensor& out, const Tensor& in) {
+  const Tensor flat = out.view({-1}), own = own_share(link, flat).of(flat);
+  if (own.const_data_ptr() != in.const_data_ptr()) own.copy_(in.view({-1}));
+  Exchange(link, flat).gather(flat);
 }
 
 }  // namespace tessera::collective

@@ -123,7 +123,7 @@ std::vector<std::shared_ptr<Link>> GlooCommunicator::connect(
     auto link = std::make_shared<Link>();
     link->ranks = ranks;
     link->rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
-    link->sums_by_exchange = true;
+    link->by_exchange = true;
     links.push_back(link);
     threads.emplace_back([&, i, link, prefix] {
       try {

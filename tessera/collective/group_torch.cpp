@@ -64,7 +64,7 @@ void all_reduce(const Link& link, Tensor& t, bool muted, c10d::ReduceOp::RedOpTy
   if (t.numel() == 0) return;
   in_place(t, [&](std::vector<Tensor>& tensors) {
     if (muted) tensors[0].zero_();
-    if (link.sums_by_exchange && op == c10d::ReduceOp::SUM) {
+    if (link.by_exchange && op == c10d::ReduceOp::SUM) {
       link.outbox.check();
       return guarded(link, what, [&] { all_reduce_by_exchange(link, tensors[0]); });
     }
@@ -111,6 +111,10 @@ void Group::all_gather(Tensor& out, const Tensor& in) const {
   if (in.numel() == 0) return;
   Tensor input = dense(in);
   in_place(out, [&](std::vector<Tensor>& tensors) {
+    if (link_->by_exchange) {
+      link_->outbox.check();
+      return guarded(*link_, "all_gather", [&] { all_gather_by_exchange(*link_, tensors[0], input); });
+    }
     finish(*link_, "all_gather", [&] { return link_->backend->_allgather_base(tensors[0], input); });
   });
 }
@@ -125,7 +129,7 @@ void Group::reduce_scatter_sum(Tensor& out, const Tensor& in) const {
   Tensor input = muted_ ? dense(in).clone().zero_() : dense(in);
   in_place(out, [&](std::vector<Tensor>& tensors) {
     constexpr char kWhat[] = "reduce_scatter_sum";
-    if (link_->sums_by_exchange) {
+    if (link_->by_exchange) {
       link_->outbox.check();
       return guarded(*link_, kWhat, [&] { reduce_scatter_by_exchange(*link_, tensors[0], input); });
     }
