@@ -24,8 +24,12 @@ class AxisCheck {
         expect(at, tables_.buckets[op.item].shared_over, "the reduced gradient of", "is still partial over");
       else if (op.what == What::reduce)
         expect(at, tables_.buckets[op.item].reduced_over, "the gradient of", "is partial over");
-      if (op.what == What::gather)
+      if (op.what == What::gather) {
         expect(at, tables_.buckets[op.item].sharded_over, "the shard of", "is cut over");
+        if (tables_.buckets[op.item].full_resident)
+          say(at,
+              cat("gathers bucket ", tables_.buckets[op.item].name, ", which is computed with as it lies"));
+      }
       if (op.what == What::sum) take_sum(at);
     }
     for (std::uint32_t number = 0; number < last_sum_.size(); ++number)

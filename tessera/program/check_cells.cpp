@@ -33,6 +33,7 @@ class CellCheck {
         has_step_(tables_.buckets.size(), false),
         is_summed_(tables_.numbers.size(), false),
         forwards_(tables_.segments.size() * static_cast<std::size_t>(tables_.num_micro), false),
+        backwards_(forwards_.size(), false),
         num_forwards_(tables_.segments.size(), 0) {
     for (const Op& op : sequence_.ops)
       if (op.what == What::step) has_step_[op.item] = true;
@@ -42,6 +43,7 @@ class CellCheck {
     for (at_ = 0; at_ < sequence_.ops.size() && out_.size() < kEnoughProblems; ++at_) {
       const Op& op = sequence_.ops[at_];
       if (op.what == What::forward) count_forward(op);
+      if (op.what == What::backward || op.what == What::backward_input) backwards_[place_of(op)] = true;
       if (op.what == What::reduce) take_gradient(op);
       if (op.what == What::sum) take_number(op);
       for (const Touch& touch : touches_.of(at_)) apply(op, touch);
@@ -169,9 +171,12 @@ class CellCheck {
     s.touched = at_;
   }
 
+  std::size_t place_of(const Op& op) const {
+    return op.item * static_cast<std::size_t>(tables_.num_micro) + static_cast<std::size_t>(op.micro);
+  }
+
   void count_forward(const Op& op) {
-    const std::size_t at =
-        op.item * static_cast<std::size_t>(tables_.num_micro) + static_cast<std::size_t>(op.micro);
+    const std::size_t at = place_of(op);
     if (op.part != 0) return;
     if (forwards_[at]) say("runs a second time in this step");
     num_forwards_[op.item] += forwards_[at] ? 0 : 1;
@@ -213,6 +218,14 @@ class CellCheck {
         out_.push_back({class_, static_cast<std::uint32_t>(sequence_.ops.size()),
                         cat("segment ", segment, " runs forward for ", num_forwards_[segment], " of ",
                             tables_.num_micro, " micro-batches")});
+    for (std::size_t at = 0; at < forwards_.size(); ++at)
+      if (forwards_[at] && !backwards_[at]) {
+        const auto num_micro = static_cast<std::size_t>(tables_.num_micro);
+        out_.push_back({class_, static_cast<std::uint32_t>(sequence_.ops.size()),
+                        cat("segment ", at / num_micro, " runs forward for micro-batch ", at % num_micro,
+                            ", but never backward")});
+        break;
+      }
     for (std::uint32_t cell = 0; cell < cells_.size(); ++cell) leftovers(cell, cells_[cell]);
   }
 
@@ -242,7 +255,7 @@ class CellCheck {
   std::vector<std::uint32_t> unsummed_;     // per number: the same for its sum
   std::vector<bool> has_step_;              // per bucket
   std::vector<bool> is_summed_;             // per number: summed over some axes
-  std::vector<bool> forwards_;              // per segment and micro-batch
+  std::vector<bool> forwards_, backwards_;  // per segment and micro-batch
   std::vector<std::int32_t> num_forwards_;  // per segment
 };
 

@@ -108,12 +108,12 @@ Program both_send_first() {
   tables.values = {{"up", 10}, {"down", 10}};
   return program_of(R"(
     class 0
-      0: fN0 @copy
+      0: +tokens @copy
       1: >0.0! @pp over pp hop 1
       2: <1.0 @pp over pp hop 1
       3: d1.0 @compute
     class 1
-      0: fN0 @copy
+      0: +tokens @copy
       1: >1.0! @pp over pp hop -1
       2: <0.0 @pp over pp hop -1
       3: d0.0 @compute

@@ -14,6 +14,7 @@ class RangeCheck {
       at_ = at;
       const Op& op = sequence_.ops[at];
       item(op);
+      lane(op);
       axes(op);
       waits(op);
       if (op.cost != 0 && op.cost >= tables_.costs.size())
@@ -65,6 +66,21 @@ class RangeCheck {
       below(op.item, tables_.buckets.size(), "bucket");
     }
     micro(op, is_of_micro(k));
+    if (!may_name(op.what, k)) say("names a cell of another kind than such an op can move or end");
+  }
+
+  // Whatever else ends or moves does so by the op that uses it up: a gradient of weights that is freed would be missing.
+  static bool may_name(What what, CellKind kind) {
+    const bool is_value = kind == CellKind::value;
+    if (what == What::offload || what == What::fetch) return is_value || is_durable(kind);
+    return is_value || kind == CellKind::gradient || (what == What::free && kind == CellKind::full);
+  }
+
+  // Units keep what they compute with, and what lies outside is found, by one thread at a time.
+  void lane(const Op& op) {
+    if (is_compute(op.what) && op.lane != kCompute) say("computes on another lane than compute");
+    if ((op.what == What::offload || op.what == What::fetch) && op.lane != kCopy)
+      say("moves a cell on another lane than copy");
   }
 
   void axes(const Op& op) {

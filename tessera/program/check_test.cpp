@@ -50,6 +50,50 @@ TEST(Check, RefusesIndicesOutsideTheTables) {
   EXPECT_THAT(with([](Sequence& s) { s.waits[0] = 29; }), HasSubstr("which is not issued before it"));
 }
 
+// Each of these would run, or end in a Bug, with all cells in their places.
+TEST(Check, RefusesOpsThatTheirCellsCannotTake) {
+  const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true});
+  const auto with = [&](auto edit, const GenerateOptions& options = {}) {
+    Program program = data_parallel(tables, options);
+    edit(program.classes[0]);
+    build_waits(program.classes[0], tables);
+    return found(program);
+  };
+  const auto flags = [](CellKind kind) { return static_cast<std::uint16_t>(kind); };
+  EXPECT_THAT(with([&](Sequence& s) {
+                ASSERT_EQ(word(s.ops.back(), tables), "s1");
+                s.ops.back() = {.what = What::free, .item = 1, .flags = flags(CellKind::shard_grad)};
+              }),
+              HasSubstr("(dZ1) names a cell of another kind"))
+      << "a bucket that is never stepped";
+  EXPECT_THAT(with([&](Sequence& s) {
+                ASSERT_EQ(word(s.ops[4], tables), "r1!");
+                s.ops.insert(
+                    s.ops.begin() + 4,
+                    {.what = What::offload, .lane = kCopy, .item = 1, .flags = flags(CellKind::weight_grad)});
+                s.ops.insert(
+                    s.ops.begin() + 5,
+                    {.what = What::fetch, .lane = kCopy, .item = 1, .flags = flags(CellKind::weight_grad)});
+              }),
+              HasSubstr("op 4 (oW1) names a cell of another kind"));
+  EXPECT_THAT(with([&](Sequence& s) { s.ops[1].lane = kCopy; }),
+              HasSubstr("op 1 (0F0) computes on another lane"));
+  EXPECT_THAT(with(
+                  [&](Sequence& s) {
+                    for (Op& op : s.ops)
+                      if (op.what == What::fetch && op.item == 1) op.lane = kCompute;
+                  },
+                  {.offload = {.optimizer = true}}),
+              HasSubstr("(fA1) moves a cell on another lane than copy"))
+      << "two threads would look for their cells";
+  EXPECT_THAT(with([&](Sequence& s) {
+                s.ops.insert(s.ops.begin() + 1, {.what = What::gather, .item = 0});
+                s.ops.insert(s.ops.begin() + 2,
+                             {.what = What::free, .item = 0, .flags = flags(CellKind::full)});
+              }),
+              HasSubstr("op 1 (g0) gathers bucket embedding, which is computed with as it lies"));
+}
+
 TEST(Check, RefusesAReductionOverOtherAxesThanThoseOfItsGradient) {
   for (const std::int64_t dp : {1, 2}) {
     Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .dp = dp, .tied = true});
@@ -186,6 +230,20 @@ TEST(Check, RefusesARecomputationWithoutItsInputs) {
               HasSubstr("op 6 (1B0) reads Tape(segment 1, micro-batch 0), which is not made yet"));
   sequence.ops.insert(sequence.ops.begin() + 6, Op{.what = What::recompute, .item = 1, .micro = 0});
   EXPECT_EQ(found(program), "");
+}
+
+TEST(Check, MissesTheBackwardOfAMicroBatchWhoseValuesAreFreed) {
+  Program program = data_parallel(example_tables({.num_blocks = 0, .num_micro = 2, .tied = true}),
+                                  {.residency = {.overlap = false}});
+  auto& ops = program.classes[0].ops;
+  std::erase_if(ops, [](const Op& op) { return op.what == What::backward && op.micro == 1; });
+  for (Op& op : ops)
+    if (op.what == What::forward && op.micro == 1) op.flags |= kNoTape;
+  const auto loss =
+      std::ranges::find_if(ops, [](const Op& op) { return op.what == What::sum && op.item == 1; });
+  ops.insert(loss, {.what = What::free, .item = 0, .micro = 1});
+  build_waits(program.classes[0], program.tables);
+  EXPECT_EQ(found(program), "class 0, segment 0 runs forward for micro-batch 1, but never backward\n");
 }
 
 TEST(Check, MissesAWholeMicroBatch) {

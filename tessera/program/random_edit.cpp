@@ -148,9 +148,9 @@ class Editor {
         sequence_(out_.program.classes[class_]) {}
 
   RandomEdit run() {
-    constexpr bool (Editor::*kEdits[])() = {&Editor::drop,        &Editor::repeat,    &Editor::other_item,
-                                            &Editor::other_micro, &Editor::other_hop, &Editor::drop_wait,
-                                            &Editor::move};
+    constexpr bool (Editor::*kEdits[])() = {&Editor::drop,        &Editor::repeat,     &Editor::other_item,
+                                            &Editor::other_micro, &Editor::other_hop,  &Editor::drop_wait,
+                                            &Editor::move,        &Editor::other_lane, &Editor::other_flag};
     bool is_changed = false;
     while (!is_changed) {
       at_ = dice_.below(sequence_.ops.size());
@@ -218,6 +218,27 @@ class Editor {
     say(cat(text(), " from hop ", op().hop, " to ", hop));
     op().hop = hop;
     return rebuilt();
+  }
+
+  bool other_lane() {
+    const Lane lanes[] = {kCompute, kCopy, communication(0)};
+    const Lane lane = lanes[dice_.below(std::size(lanes))];
+    if (lane == op().lane) return false;
+    say(cat(text(), " moved from lane ", name_of(op().lane, out_.program.tables), " to ",
+            name_of(lane, out_.program.tables)));
+    op().lane = lane;
+    return rebuilt();
+  }
+
+  // One mark more or less, or a cell of another kind.
+  bool other_flag() {
+    constexpr std::uint16_t kMarks[] = {kEndsSource, kNoTape, kOfShard, kUnchanged};
+    const std::size_t which = dice_.below(std::size(kMarks) + 1);
+    if (which < std::size(kMarks))
+      return changed(op().flags, static_cast<std::uint16_t>(op().flags ^ kMarks[which]));
+    if (!names_cell(op().what)) return false;
+    const auto kind = static_cast<std::uint16_t>(dice_.below(kNumCellKinds));
+    return changed(op().flags, static_cast<std::uint16_t>((op().flags & ~kCellKindMask) | kind));
   }
 
   bool drop_wait() {

@@ -18,8 +18,8 @@ struct RandomEdit {
   bool is_harmless = false;
 };
 
-// An op of one class dropped, repeated, moved, made to speak of another segment (bucket, value) or micro-batch, or given
-// another hop: waits are then built anew. Or a wait dropped.
+// An op of one class dropped, repeated, moved, made to speak of another segment (bucket, value), micro-batch or kind of
+// cell, or given another hop, lane or mark: waits are then built anew. Or a wait dropped.
 RandomEdit random_edit(const Program& program, std::uint64_t seed);
 
 }  // namespace tessera::program
