@@ -196,17 +196,19 @@ void Residence::gather_all() {
   for (auto& bucket : parts_.buckets) {
     const bool was_outside = !bucket.shard().defined();
     if (was_outside) bucket.set_shard(shard_between_steps(bucket));
-    if (bucket.table().full_resident) continue;
-    make_full(bucket, group(bucket.table().sharded_over));
-    if (was_outside) bucket.set_shard(Tensor());
+    if (!bucket.table().full_resident) {
+      make_full(bucket, group(bucket.table().sharded_over));
+      if (was_outside) bucket.set_shard(Tensor());
+    } else if (was_outside) {
+      visiting_.push_back(&bucket);
+    }
   }
 }
 
 void Residence::free_all() {
-  for (auto& bucket : parts_.buckets) {
-    bucket.end_full();
-    if (parts_.depot.has({{CellKind::shard, item_of(bucket)}})) bucket.set_shard(Tensor());
-  }
+  for (auto& bucket : parts_.buckets) bucket.end_full();
+  for (auto* bucket : visiting_) bucket->set_shard(Tensor());
+  visiting_.clear();
 }
 
 BytesMoved Residence::take_moved() {

@@ -41,7 +41,7 @@ class Residence {
   // Sum of squares of the elements that this rank brings to the norm. See Note [Who brings an element to the norm].
   double squared_norm() const;
 
-  // Between steps: Full of every bucket; Shard of one, wherever it lies.
+  // Between steps: Full of every bucket, until free_all; Shard of one, wherever it lies.
   void gather_all();
   void free_all();
   tensor::Tensor shard_between_steps(const shard::FlatBucket& bucket);
@@ -64,6 +64,7 @@ class Residence {
   std::vector<std::size_t> place_;         // by bucket of the tables: place among those held
   std::vector<std::int64_t> coordinates_;  // of this rank, by axis
   std::int64_t norm_slice_ = 0, norm_slices_ = 1;
+  std::vector<shard::FlatBucket*> visiting_;  // by gather_all in memory, until free_all
   Counters moved_;
 };
 

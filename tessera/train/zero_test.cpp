@@ -1,10 +1,14 @@
 // Does ZeRO change where numbers lie, and nothing else?
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/program/check.hpp"
+#include "tessera/program/waits.hpp"
 #include "tessera/train/small_runs.hpp"
 #include "tessera/train/verify.hpp"
 
@@ -138,6 +142,72 @@ TEST_P(Offloaded, StateShardsAndValuesHaveTheSameBitsAsInMemory) {
 
 INSTANTIATE_TEST_SUITE_P(, Offloaded, testing::Values("", testing::TempDir() + "/tessera-offloaded"),
                          [](const auto& info) { return info.param.empty() ? "ToHostMemory" : "ToFiles"; });
+
+// A shard that leaves only within the step: the copy outside is the one from before the update.
+TEST(Zero, LookingAtTheModelBetweenStepsLeavesItsShardsAlone) {
+  auto run = zero_run(1, 1);
+  run.layout.precision = spec::Precision::bf16;
+  auto program = plan::compile(run);
+  auto& sequence = program.classes[0];
+  const auto kind = static_cast<std::uint16_t>(program::CellKind::shard);
+  const auto put = [&](program::What before, std::size_t behind, program::What what) {
+    const auto at =
+        std::ranges::find_if(sequence.ops, [&](const auto& op) { return op.what == before && op.item == 1; });
+    sequence.ops.insert(at + static_cast<std::ptrdiff_t>(behind),
+                        {.what = what, .lane = program::kCopy, .item = 1, .flags = kind});
+  };
+  put(program::What::gather, 1, program::What::offload);
+  put(program::What::step, 0, program::What::fetch);
+  program::build_waits(sequence, program.tables);
+  ASSERT_EQ(program::to_text(program::check(program)), "");
+  collective::run_ranks(1, [&](const collective::Communicator& alone) {
+    Session session(run, alone, random_source(run.model), {.program = &program});
+    session.step();
+    const auto& bucket = session.buckets()[1];
+    const Tensor before = session.shard_of(bucket).clone();
+    model::Batch batch{.samples = 1};
+    batch.tokens_T = tensor::zeros({run.model.sequence}, at::kLong);
+    batch.targets_T = batch.tokens_T;
+    session.logits(batch);
+    EXPECT_TRUE(tensor::bit_equal(session.shard_of(bucket), before));
+    EXPECT_FALSE(bucket.full().defined());
+  });
+}
+
+// What the first scale makes of gradients does not fit into fp16.
+TEST(Zero, StepsThatAreNotTakenLeaveWhatLiesOutsideAsItWas) {
+  auto plain = zero_run(0, 2);
+  plain.layout.precision = spec::Precision::fp16;
+  plain.layout.recompute = spec::Recompute::full;
+  plain.layout.reduce_every = 0;
+  plain.training.loss_scale_start = 0x1p24;
+  plain.training.clip_norm = 0.1;
+  auto outside = plain;
+  outside.layout.zero = 3;
+  outside.layout.offload = "optimizer,parameters,values";
+  const auto expected = trained(plain);
+  EXPECT_FALSE(std::isfinite(expected.norms.front())) << "the first step was to be skipped";
+  const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  const auto found = trained(outside);
+  EXPECT_TRUE(std::ranges::equal(found.norms, expected.norms, same));
+  for (std::size_t i = 0; i < found.parameters.size(); ++i)
+    EXPECT_TRUE(tensor::bit_equal(found.parameters[i], expected.parameters[i])) << "bucket " << i;
+}
+
+TEST(Zero, WithOneMicroBatchAndMoreAskedThanThereIsIsEqualToOneDevice) {
+  for (const std::int64_t zero : {2, 3}) {
+    auto run = zero_run(zero, 3);
+    run.model.family = spec::Family::gpt2;
+    run.model.kv_heads = run.model.heads;
+    run.model.tied_embeddings = true;
+    run.training.global_batch = 2;  // one rank has nothing
+    run.layout.pp = 2;
+    run.layout.reduce_every = 9;
+    run.layout.prefetch = 99;
+    run.layout.keep_mib = zero == 3 ? 1 << 20 : 0;
+    expect_equal(run, cat("zero ", zero));
+  }
+}
 
 // Per step, in multiples of what the parameters weigh, of two ranks: what a ring sends.
 TEST(Zero, MovesWhatTheStagesAreKnownFor) {
