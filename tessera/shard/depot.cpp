@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -52,14 +53,29 @@ class Depot::Memory final : public Depot::Place {
   tensor::Account account_ = tensor::Account::current();
 };
 
-// A file without a name.
+namespace {
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kChunk = std::size_t{4} << 20;
+}  // namespace
+
+// A file without a name. Its bytes go past the page cache, in chunks through an aligned buffer: what was put out of memory
+// would otherwise stay there as pages of the file (docs/memory.md has the speeds).
 class Depot::File final : public Depot::Place {
  public:
-  File(const std::string& folder, std::size_t bytes) : folder_(folder), bytes_(bytes) {
+  // `buffer` is aligned and has room for a chunk.
+  File(const std::string& folder, std::size_t bytes, char* buffer)
+      : folder_(folder), bytes_(bytes), buffer_(buffer) {
     std::string path = cat(folder, "/tessera-offload-XXXXXX");
     file_ = ::mkostemp(path.data(), O_CLOEXEC);
-    if (file_ < 0 || ::unlink(path.c_str()) != 0 || ::ftruncate(file_, static_cast<off_t>(bytes_)) != 0)
-      fail("make a file");
+    if (file_ < 0) fail("make a file", errno);
+    ::unlink(path.c_str());
+    // A file system in memory may refuse: then there is no cache to pass.
+    ::fcntl(file_, F_SETFL, O_DIRECT);
+    // All of it now: a disk that is too full is told before the first step.
+    const int error = bytes == 0 ? 0 : ::posix_fallocate(file_, 0, static_cast<off_t>(padded(bytes)));
+    if (error == 0) return;
+    ::close(file_);
+    fail("reserve room", error);
   }
   ~File() override { ::close(file_); }
   File(const File&) = delete;
@@ -69,39 +85,62 @@ class Depot::File final : public Depot::Place {
   void write(const Tensor& t) override {
     const Tensor here = t.cpu();
     const auto* data = static_cast<const char*>(here.const_data_ptr());
-    for (std::size_t done = 0; done < here.nbytes();) {
-      const ssize_t n = ::pwrite(file_, data + done, here.nbytes() - done, static_cast<off_t>(done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) fail("write");
-      done += static_cast<std::size_t>(n);
+    for (std::size_t at = 0; at < here.nbytes(); at += kChunk) {
+      const std::size_t size = std::min(kChunk, here.nbytes() - at);
+      std::memcpy(buffer_, data + at, size);
+      move(
+          at, padded(size),
+          [this](char* from, std::size_t count, off_t place) { return ::pwrite(file_, from, count, place); },
+          "write");
     }
   }
 
   void read(Tensor& t) override {
     Tensor here = t.is_cpu() ? t : tensor::empty(t.sizes(), t.scalar_type());
     auto* data = static_cast<char*>(here.mutable_data_ptr());
-    for (std::size_t done = 0; done < here.nbytes();) {
-      const ssize_t n = ::pread(file_, data + done, here.nbytes() - done, static_cast<off_t>(done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) fail("read");
-      done += static_cast<std::size_t>(n);
+    for (std::size_t at = 0; at < here.nbytes(); at += kChunk) {
+      const std::size_t size = std::min(kChunk, here.nbytes() - at);
+      move(
+          at, padded(size),
+          [this](char* into, std::size_t count, off_t place) { return ::pread(file_, into, count, place); },
+          "read");
+      std::memcpy(data + at, buffer_, size);
     }
     if (!t.is_cpu()) t.copy_(here);
   }
 
  private:
-  [[noreturn]] void fail(const char* what) const {
+  static std::size_t padded(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+  // Between the buffer and the file's bytes from `at` on.
+  template <typename Call>
+  void move(std::size_t at, std::size_t size, Call call, const char* what) {
+    for (std::size_t done = 0; done < size;) {
+      const ssize_t n = call(buffer_ + done, size - done, static_cast<off_t>(at + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) fail(what, n < 0 ? errno : EIO);
+      done += static_cast<std::size_t>(n);
+    }
+  }
+
+  [[noreturn]] void fail(const char* what, int error) const {
     throw UserError(cat("cannot ", what, " in the folder '", folder_, "' for ", bytes_,
-                        " bytes of offloaded tensors: ", std::strerror(errno),
+                        " bytes of offloaded tensors: ", std::strerror(error),
                         ". Name a folder with room by layout.offload_folder."));
   }
 
   std::string folder_;
   std::size_t bytes_;
+  char* buffer_;
   int file_ = -1;
 };
 
-Depot::Depot(std::string folder) : folder_(std::move(folder)) {}
+Depot::Depot(std::string folder) : folder_(std::move(folder)) {
+  if (folder_.empty()) return;
+  buffer_.reset(static_cast<char*>(std::aligned_alloc(kPage, kChunk)));
+  CHECK(buffer_, "no memory for a buffer of ", kChunk, " bytes");
+  File(folder_, 0, buffer_.get());  // one that can't be written to is told at once
+}
 Depot::~Depot() = default;
 
 Depot::Stored& Depot::stored(const DepotKey& key, at::IntArrayRef shape, at::ScalarType dtype) {
@@ -115,7 +154,7 @@ Depot::Stored& Depot::stored(const DepotKey& key, at::IntArrayRef shape, at::Sca
   if (folder_.empty())
     out.place = std::make_unique<Memory>(bytes);
   else
-    out.place = std::make_unique<File>(folder_, bytes);
+    out.place = std::make_unique<File>(folder_, bytes, buffer_.get());
   return out;
 }
 

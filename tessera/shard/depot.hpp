@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,7 +24,7 @@ struct DepotKey {
 class Depot {
  public:
   // Into files of that folder, which have no names and end with the process; empty: into host memory. Throws UserError
-  // when a file can't be made.
+  // when a file can't be made there; later, when there is no room for what is put.
   explicit Depot(std::string folder = "");
   ~Depot();
 
@@ -47,6 +48,8 @@ class Depot {
   Stored& stored(const DepotKey& key, at::IntArrayRef shape, at::ScalarType dtype);
 
   std::string folder_;
+  std::unique_ptr<char, void (*)(void*)> buffer_{nullptr,
+                                                 std::free};  // what goes to a file and back passes it
   std::map<DepotKey, Stored> places_;
 };
 

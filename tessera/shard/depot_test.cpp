@@ -1,8 +1,10 @@
 #include "tessera/shard/depot.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "tessera/base/error.hpp"
 
@@ -10,6 +12,8 @@ namespace tessera::shard {
 namespace {
 
 using tensor::Tensor;
+using testing::AllOf;
+using testing::HasSubstr;
 
 DepotKey key(std::uint32_t item, std::size_t part = 0) { return {{program::CellKind::state, item}, part}; }
 
@@ -68,15 +72,29 @@ TEST(Depot, LeavesNoNamesBehind) {
   EXPECT_TRUE(std::filesystem::is_empty(folder));
 }
 
-TEST(Depot, NamesTheFolderThatItCannotWriteTo) {
-  Depot depot("/nonexistent/folder");
+std::string refusal(const std::function<void()>& act) {
   try {
-    depot.put(key(1), counted(10, 1));
-    FAIL();
+    act();
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("/nonexistent/folder"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("layout.offload_folder"), std::string::npos) << error.what();
+    return error.what();
   }
+  return "";
+}
+
+TEST(Depot, NamesTheFolderThatItCannotWriteToBeforeAnythingIsPut) {
+  EXPECT_THAT(refusal([] { Depot depot("/nonexistent/folder"); }),
+              AllOf(HasSubstr("'/nonexistent/folder'"), HasSubstr("No such file or directory"),
+                    HasSubstr("layout.offload_folder")));
+  EXPECT_THAT(refusal([] { Depot depot("/proc"); }), HasSubstr("cannot make a file in the folder '/proc'"));
+}
+
+// Of what is never written too: a step must not find out that the disk is full.
+TEST(Depot, ReservesItsRoom) {
+  const std::string folder = "/dev/shm";  // full at a size that is known
+  Depot depot(folder);
+  const auto elements = static_cast<std::int64_t>(std::filesystem::space(folder).capacity / 8 + 4096);
+  EXPECT_THAT(refusal([&] { depot.put_zeros(key(1), {elements}, at::kDouble); }),
+              AllOf(HasSubstr("cannot reserve room in the folder '/dev/shm'"), HasSubstr("No space left")));
 }
 
 }  // namespace

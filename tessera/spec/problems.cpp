@@ -124,7 +124,7 @@ void check_memory(const Layout& layout, Findings& findings) {
                 "names values, which leave only where they are not kept for a backward: write "
                 "layout.recompute = full or selective");
   findings.need(layout.offload_folder.empty() || !split_list(layout.offload).empty(), "layout.offload_folder",
-                "has nothing to hold: write layout.offload = optimizer or parameters or both");
+                "has nothing to hold: name in layout.offload what leaves memory, e.g. optimizer");
   findings.need(layout.recompute != Recompute::budget || layout.memory_limit_mib > 0, "layout.recompute",
                 "needs to know what it must fit in: write layout.memory_limit_mib");
 }

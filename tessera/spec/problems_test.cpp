@@ -176,8 +176,8 @@ TEST(Problems, OffloadNamesWhatItKnowsAndCanMove) {
                   "backward: write layout.recompute = full or selective"));
   EXPECT_THAT(
       texts([](spec::Run& run) { run.layout.offload_folder = "x"; }),
-      ElementsAre("layout.offload_folder = \"x\" has nothing to hold: write layout.offload = optimizer or "
-                  "parameters or both"));
+      ElementsAre("layout.offload_folder = \"x\" has nothing to hold: name in layout.offload what leaves "
+                  "memory, e.g. optimizer"));
   EXPECT_THAT(texts([](spec::Run& run) { run.layout.recompute = Recompute::budget; }),
               ElementsAre("layout.recompute = budget needs to know what it must fit in: write "
                           "layout.memory_limit_mib"));
