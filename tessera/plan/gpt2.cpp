@@ -4,6 +4,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/plan/family.hpp"
 #include "tessera/plan/pieces.hpp"
+#include "tessera/plan/unit_moments.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -13,28 +14,24 @@ using program::Parameter;
 using program::Piece;
 
 program::Unit block_unit(const Sizes& s, std::int64_t layer) {
-  // q, k and v are views of the fused product, which is kept whole.
-  Piece qkv = norm_and_product("norm+qkv", s, kLayerNorm, 3 * s.h, 1);
-  keep_output(qkv, s);
-  Piece attention{
+  // q, k and v are views of the fused product.
+  const Piece attention{
       .name = "attention",
       .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.sequence) * static_cast<double>(s.h),
       .bytes_read = 3 * s.n * s.h * s.c,
       .bytes_written = s.n * s.h * s.c + s.n * s.heads * s.a,
-      .tape_bytes = s.n * s.heads * s.a,
-      .saves_output = true,
       .channels = s.h};
-  keep_output(attention, s);
-  Piece up = norm_and_product("norm+up", s, kLayerNorm, s.f, 1);
-  keep_output(up, s);  // what GELU's derivative needs
-  Piece gelu{
+  const Piece gelu{
       .name = "gelu", .bytes_read = s.n * s.f * s.c, .bytes_written = s.n * s.f * s.c, .channels = s.f};
-  keep_output(gelu, s);
-  return {cat("block.", layer),
-          {named(qkv, {"hidden"}, {"qkv"}), named(attention, {"qkv"}, {"attended"}),
-           named(product_and_residual("out", s, s.h, 1, true), {"attended", "hidden"}, {"middle"}),
-           named(up, {"middle"}, {"up"}), named(gelu, {"up"}, {"opened"}),
-           named(product_and_residual("down", s, s.f, 1, false), {"opened", "middle"}, {"hidden"})}};
+  program::Unit unit{cat("block.", layer),
+                     {named(norm_and_product("norm+qkv", s, kLayerNorm, 3 * s.h, 1), {"hidden"}, {"qkv"}),
+                      named(attention, {"qkv"}, {"attended"}),
+                      named(product_and_residual("out", s, s.h, 1), {"attended", "hidden"}, {"middle"}),
+                      named(norm_and_product("norm+up", s, kLayerNorm, s.f, 1), {"middle"}, {"up"}),
+                      named(gelu, {"up"}, {"opened"}),
+                      named(product_and_residual("down", s, s.f, 1), {"opened", "middle"}, {"hidden"})}};
+  add_block_moments(unit, s, {.has_mean = true, .has_bias = true});
+  return unit;
 }
 
 std::vector<Parameter> block_parameters(const spec::Model& m, std::int64_t layer) {
@@ -81,6 +78,8 @@ Blueprint gpt2_blueprint(const spec::Run& run) {
   out.head = {
       "head",
       {named(norm(s, kLayerNorm), {"hidden"}, {"normed"}), named(loss(s), {"normed", "targets"}, {"loss"})}};
+  add_lookup_moments(out.embedding, s, 2);
+  add_head_moments(out.head, s, true);
   out.embedding_parameters = {table("transformer.wte.weight", m.vocab),
                               table("transformer.wpe.weight", m.sequence)};
   if (!m.tied_embeddings) out.head_parameters = {table("lm_head.weight", m.vocab)};

@@ -3,6 +3,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/plan/family.hpp"
 #include "tessera/plan/pieces.hpp"
+#include "tessera/plan/unit_moments.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -12,31 +13,27 @@ using program::Parameter;
 using program::Piece;
 
 program::Unit block_unit(const Sizes& s, std::int64_t layer) {
-  // Rotary positions read and write q and k; the kernel keeps q, k, v, its output and the row sums.
-  Piece attention{
+  // Rotary positions read and write q and k.
+  const Piece attention{
       .name = "attention",
       .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.sequence) * static_cast<double>(s.h),
       .bytes_read = (s.n * (s.h + s.k) + s.n * (s.h + 2 * s.k)) * s.c,
       .bytes_written = (s.n * (s.h + s.k) + s.n * s.h) * s.c + s.n * s.heads * s.a,
-      .tape_bytes = s.n * (s.h + 2 * s.k) * s.c + s.n * s.heads * s.a,
-      .saves_output = true,
       .channels = s.h};
-  keep_output(attention, s);
-  Piece up = norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0);
-  keep_output(up, s);  // the gate's derivative needs both halves
-  // silu(gate) is written, read again, and kept beside the product that `down` reads.
-  Piece gate{.name = "gate",
-             .bytes_read = 3 * s.n * s.f * s.c,
-             .bytes_written = 2 * s.n * s.f * s.c,
-             .tape_bytes = s.n * s.f * s.c,
-             .channels = s.f};
-  keep_output(gate, s);
-  return {cat("block.", layer),
-          {named(norm_and_product("norm+qkv", s, kRmsNorm, s.h + 2 * s.k, 0), {"hidden"}, {"qkv"}),
-           named(attention, {"qkv"}, {"attended"}),
-           named(product_and_residual("out", s, s.h, 0, true), {"attended", "hidden"}, {"middle"}),
-           named(up, {"middle"}, {"gate_up"}), named(gate, {"gate_up"}, {"gated"}),
-           named(product_and_residual("down", s, s.f, 0, false), {"gated", "middle"}, {"hidden"})}};
+  // silu(gate) is written and read again.
+  const Piece gate{.name = "gate",
+                   .bytes_read = 3 * s.n * s.f * s.c,
+                   .bytes_written = 2 * s.n * s.f * s.c,
+                   .channels = s.f};
+  program::Unit unit{cat("block.", layer),
+                     {named(norm_and_product("norm+qkv", s, kRmsNorm, s.h + 2 * s.k, 0), {"hidden"}, {"qkv"}),
+                      named(attention, {"qkv"}, {"attended"}),
+                      named(product_and_residual("out", s, s.h, 0), {"attended", "hidden"}, {"middle"}),
+                      named(norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0), {"middle"}, {"gate_up"}),
+                      named(gate, {"gate_up"}, {"gated"}),
+                      named(product_and_residual("down", s, s.f, 0), {"gated", "middle"}, {"hidden"})}};
+  add_block_moments(unit, s, {.has_rotary = true, .is_gated = true});
+  return unit;
 }
 
 std::vector<Parameter> block_parameters(const spec::Model& m, std::int64_t layer) {
@@ -72,6 +69,8 @@ Blueprint llama_blueprint(const spec::Run& run) {
   out.head = {
       "head",
       {named(norm(s, kRmsNorm), {"hidden"}, {"normed"}), named(loss(s), {"normed", "targets"}, {"loss"})}};
+  add_lookup_moments(out.embedding, s, 1);
+  add_head_moments(out.head, s, false);
   out.embedding_parameters = table("model.embed_tokens.weight");
   if (!m.tied_embeddings) out.head_parameters = table("lm_head.weight");
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {

@@ -59,7 +59,6 @@ Piece lookup(const Sizes& s, std::int64_t tables) {
   Piece piece{.name = "lookup",
               .bytes_read = (tables + 2 * sums) * s.n * s.h * s.c + tables * s.n * kTokenBytes,
               .bytes_written = (tables + sums) * s.n * s.h * s.c,
-              .work_bytes = s.n * s.h * s.c,
               .channels = s.h,
               .has_matrices = true};
   drop(piece, s);
@@ -72,22 +71,16 @@ Piece norm_and_product(const char* name, const Sizes& s, const NormSizes& norm, 
           .flops = product_flops(s.n, s.h, out),
           .bytes_read = (2 * s.n * s.h + norm.vectors * s.h + s.h * out + biases * out) * s.c,
           .bytes_written = (s.n * s.h + s.n * out) * s.c,
-          .tape_bytes = s.n * s.h * s.c + norm.statistics * s.n * s.a,
-          .work_bytes = (s.n * s.h + s.n * out) * s.c,
           .channels = out,
           .has_matrices = true,
           .has_vectors = true};
 }
 
-Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, std::int64_t biases,
-                           bool keeps_sum) {
+Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, std::int64_t biases) {
   Piece piece{.name = name,
               .flops = product_flops(s.n, in, s.h),
               .bytes_read = (s.n * in + in * s.h + biases * s.h + 2 * s.n * s.h) * s.c,
               .bytes_written = 2 * s.n * s.h * s.c,
-              .tape_bytes = keeps_sum ? s.n * s.h * s.c : 0,
-              .work_bytes = (s.n * in + s.n * s.h) * s.c,
-              .output_tape_bytes = keeps_sum ? s.n * s.h * s.c : 0,
               .channels = s.h,
               .has_matrices = true,
               .has_vectors = biases > 0};
@@ -99,7 +92,6 @@ Piece norm(const Sizes& s, const NormSizes& norm) {
   return {.name = "norm",
           .bytes_read = (s.n * s.h + norm.vectors * s.h) * s.c,
           .bytes_written = s.n * s.h * s.c,
-          .tape_bytes = norm.statistics * s.n * s.a,
           .channels = s.h,
           .has_vectors = true};
 }
@@ -107,30 +99,18 @@ Piece norm(const Sizes& s, const NormSizes& norm) {
 // Logits, dx and dW are multiplied out chunk by chunk in the forward, dx and dW are kept, and the backward only scales
 // them.
 Piece loss(const Sizes& s) {
-  const std::int64_t rows = std::min(s.n, program::kLossChunkTokens),
-                     chunks = (s.n + program::kLossChunkTokens - 1) / program::kLossChunkTokens;
+  const std::int64_t chunks = (s.n + program::kLossChunkTokens - 1) / program::kLossChunkTokens;
   const std::int64_t narrow = s.c < s.a ? s.c : 0;  // bytes of what exists only if logits must be widened
   const std::int64_t logits = s.n * s.v, weight = s.v * s.h, x = s.n * s.h;
   // Log-softmax, exp and mask go over wide logits, which are widened before and narrowed after.
   const std::int64_t passes = 3 * logits * s.a + (narrow ? logits * (s.c + s.a) : 0);
   const std::int64_t dw = chunks * weight * (s.a + narrow);
-  const std::int64_t softmax_scratch = rows * s.v * (2 * s.a + narrow);
-  const std::int64_t product_scratch =
-      rows * s.v * (s.a + narrow) + std::max(rows * s.h * s.c, weight * narrow);
   return {.name = "loss",
           .flops = 3 * product_flops(s.n, s.h, s.v),
           .backward_flops = 0,
           .bytes_read = (3 * x + 2 * chunks * weight + 2 * logits) * s.c + passes + dw,
           .bytes_written = (logits + 2 * x) * s.c + passes + dw,
-          .tape_bytes = x * s.c + weight * s.a,
-          .work_bytes = weight * s.a,
-          .scratch_bytes = std::max(softmax_scratch, product_scratch),
           .has_matrices = true};
-}
-
-void keep_output(Piece& piece, const Sizes& s) {
-  piece.output_tape_bytes = s.n * piece.channels * s.c;
-  piece.tape_bytes += piece.output_tape_bytes;
 }
 
 Piece named(Piece piece, std::vector<std::string> reads, std::vector<std::string> writes) {

@@ -1,4 +1,5 @@
-// Of which pieces are units made? What families share: sizes of a micro-batch, and the FLOPs and bytes of common pieces.
+// Of which pieces are units made? What families share: sizes of a micro-batch, and the FLOPs and memory
+// traffic of common pieces (unit_moments.hpp: what they hold).
 #pragma once
 
 #include <string>
@@ -20,29 +21,24 @@ struct Sizes {
   explicit Sizes(const spec::Run& run);
 };
 
-// What a norm reads per channel (weights, biases) and keeps per token.
+// What a norm reads per channel: weights, biases.
 struct NormSizes {
-  std::int64_t vectors, statistics;
+  std::int64_t vectors;
 };
-inline constexpr NormSizes kRmsNorm{1, 1}, kLayerNorm{2, 2};
+inline constexpr NormSizes kRmsNorm{1}, kLayerNorm{2};
 
 double product_flops(std::int64_t n, std::int64_t in, std::int64_t out);
 
 // tokens -> rows of one or two tables.
 program::Piece lookup(const Sizes& s, std::int64_t tables);
-// x -> norm(x) W: the normalised x is written, read again, and kept with the row statistics. `biases` is how many rows
-// of `out` are added to the product.
+// x -> norm(x) W: the normalised x is written and read again. `biases` is how many rows of `out` are added to the product.
 program::Piece norm_and_product(const char* name, const Sizes& s, const NormSizes& norm, std::int64_t out,
                                 std::int64_t biases);
-// residual + x W. The sum is kept only if a norm of the same segment reads it.
-program::Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, std::int64_t biases,
-                                    bool keeps_sum);
+// residual + x W.
+program::Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, std::int64_t biases);
 program::Piece norm(const Sizes& s, const NormSizes& norm);
 // The vocabulary loss, as Note [Loss gradient in the forward] has it.
 program::Piece loss(const Sizes& s);
-
-// Its output stays on the tape, for the piece that reads it or for its own backward.
-void keep_output(program::Piece& piece, const Sizes& s);
 
 program::Piece named(program::Piece piece, std::vector<std::string> reads, std::vector<std::string> writes);
 

@@ -164,15 +164,16 @@ TEST(Describe, CountsFlopsAsThePublishedFormula) {
   EXPECT_NEAR(described, training, 1e-9 * training);
 }
 
-// Forward, per token and layer with fp32: 2 normalised inputs, q and its output, middle (5h), k and v (2k), gate, up,
-// silu(gate) and product (4f), two norm statistics and a row sum per head.
+// Forward, per token and layer with fp32: 2 inputs scaled and 2 normalised, q before and after its turn, the attended,
+// middle (8h), k, v and k turned (3k), gate, up, silu(gate) and product (4f), two norm statistics and a row sum per head.
 TEST(Describe, TapeOfABlockIsAsComputedByHand) {
   const Tables tables = describe(small());
   EXPECT_EQ(bytes_of(program::Cell{program::CellKind::tape, 1, 0}, tables),
-            16 * 4 * (5 * 48 + 2 * 16 + 4 * 100 + 2 + 6));
+            16 * 4 * (8 * 48 + 3 * 16 + 4 * 100 + 2 + 6));
 }
 
-// Norm statistics and dx per token, one dW: no logits, whose 600 tokens would hold more than all of it.
+// The norm's statistics and scaled input (in 16 bits also the widened one) and dx per token, one dW: no logits, whose 600
+// tokens would hold more than all of it.
 TEST(Describe, HeadKeepsItsGradientsAndNoLogits) {
   spec::Run run = small();
   run.model.vocab = 7000;
@@ -186,18 +187,21 @@ TEST(Describe, HeadKeepsItsGradientsAndNoLogits) {
   for (const auto& [precision, c, a, scratch] : table) {
     run.layout.precision = precision;
     const Tables tables = describe(run);
-    EXPECT_EQ(bytes_of(program::Cell{program::CellKind::tape, 3, 0}, tables), n * a + n * h * c + v * h * a);
+    EXPECT_EQ(bytes_of(program::Cell{program::CellKind::tape, 3, 0}, tables),
+              n * a + (c < a ? 2 : 1) * n * h * a + n * h * c + v * h * a);
     EXPECT_EQ(bytes_of(program::Cell{program::CellKind::weight_work, 3, 0}, tables), v * h * a);
-    EXPECT_EQ(tables.units.back().pieces.back().scratch_bytes, scratch);
+    EXPECT_EQ(tables.units.back().pieces.back().scratch_bytes, scratch + n * h * c + v * h * a);
   }
 }
 
-// In bf16 a chunk's dW is made narrow before it is added: [vocab, hidden], beside the chunk's wide and narrow d_logits.
+// In bf16 a chunk's dW is made narrow and widened before it is added: [vocab, hidden], beside the chunk's wide and narrow
+// d_logits, dx and dW.
 TEST(Describe, AWideHeadNeedsMostScratchForItsWeightGradient) {
   spec::Run run = small();
   run.model.hidden = 4800;
   run.layout.precision = spec::Precision::bf16;
-  EXPECT_EQ(describe(run).units.back().pieces.back().scratch_bytes, 16 * 30 * (4 + 2) + 30 * 4800 * 2);
+  EXPECT_EQ(describe(run).units.back().pieces.back().scratch_bytes,
+            16 * 30 * (4 + 2) + 30 * 4800 * (2 + 4) + 16 * 4800 * 2 + 30 * 4800 * 4);
 }
 
 TEST(Describe, HeadMultipliesThreeTimesInTheForwardAndNeverInTheBackward) {

@@ -49,10 +49,9 @@ Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch,
   return out;
 }
 
-// What its last piece writes is a value from now on, and not on the tape.
 void SegmentTable::write(Segment& segment, bool ends_unit) {
-  program::Unit& unit = tables_.units.back();
-  Piece& last = unit.pieces[segment.first_piece + segment.num_pieces - 1];
+  const program::Unit& unit = tables_.units.back();
+  const Piece& last = unit.pieces[segment.first_piece + segment.num_pieces - 1];
   CHECK(last.writes.size() == 1, "piece ", last.name, " ends a segment and writes ", last.writes.size(),
         " values");
   const auto value = static_cast<std::uint32_t>(tables_.values.size());
@@ -64,7 +63,6 @@ void SegmentTable::write(Segment& segment, bool ends_unit) {
                             .dtype = dtype_});
   segment.writes = {value};
   value_of_[last.writes.front()] = value;
-  if (!(segment.recomputed && last.saves_output)) last.tape_bytes -= last.output_tape_bytes;
 }
 
 program::Staging in_segments(program::Staging by_unit, const program::Tables& tables) {

@@ -1,6 +1,7 @@
 #include "tessera/program/effects.hpp"
 
 #include "tessera/base/text.hpp"
+#include "tessera/program/footprint.hpp"
 
 namespace tessera::program {
 namespace {
@@ -153,13 +154,6 @@ Effects effects(const Op& op, const Tables& tables) {
 }
 
 std::int64_t bytes_of(const Cell& cell, const Tables& tables) {
-  const auto pieces = [&](std::int64_t Piece::*bytes) {
-    const Segment& segment = tables.segments[cell.item];
-    std::int64_t total = 0;
-    for (std::uint32_t i = 0; i < segment.num_pieces; ++i)
-      total += tables.units[segment.unit].pieces[segment.first_piece + i].*bytes;
-    return total;
-  };
   const auto sharded = [&](std::int64_t bytes_per_element) {
     const Bucket& bucket = tables.buckets[cell.item];
     return bucket.elements / tables.size_of(bucket.sharded_over) * bytes_per_element;
@@ -169,9 +163,9 @@ std::int64_t bytes_of(const Cell& cell, const Tables& tables) {
     case CellKind::gradient:
       return tables.values[cell.item].bytes;
     case CellKind::tape:
-      return pieces(&Piece::tape_bytes);
+      return footprint(tables.segments[cell.item], tables).tape_bytes;
     case CellKind::weight_work:
-      return pieces(&Piece::work_bytes);
+      return footprint(tables.segments[cell.item], tables).work_bytes;
     case CellKind::full:
       return tables.buckets[cell.item].elements * bytes_of(tables.buckets[cell.item].compute);
     case CellKind::weight_grad:

@@ -1,94 +1,320 @@
 #include "tessera/program/memory.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 
+#include "tessera/program/footprint.hpp"
+#include "tessera/program/hazards.hpp"
 #include "tessera/program/touches.hpp"
 
 namespace tessera::program {
 namespace {
 
+// Tokens and targets of all micro-batches, of eight bytes each, are there throughout.
+std::int64_t batch_bytes(const Tables& tables) {
+  constexpr std::int64_t kTokenBytes = 2 * 8;
+  if (tables.values.empty() || tables.values.front().channels == 0) return 0;
+  const Value& value = tables.values.front();
+  return tables.num_micro * (value.bytes / (value.channels * bytes_of(value.dtype))) * kTokenBytes;
+}
+
 class Replay {
  public:
-  Replay(const Touches& touches, const Tables& tables)
-      : touches_(touches), tables_(tables), is_live_(touches.num_cells(), false) {}
-
-  void change(const Op& op, const Touch& touch, bool live) {
-    const std::uint32_t number = touches_.number(touch, op);
-    if (is_live_[number] == live) return;
-    is_live_[number] = live;
-    const std::int64_t bytes = bytes_of(cell_of(touch, op), tables_);
-    by_kind_[static_cast<std::size_t>(touch.kind)] += live ? bytes : -bytes;
-    bytes_ += live ? bytes : -bytes;
+  Replay(const Sequence& sequence, const Tables& tables)
+      : sequence_(sequence),
+        tables_(tables),
+        touches_(sequence, tables),
+        lanes_(sequence),
+        clocks_(lanes_, static_cast<std::uint32_t>(sequence.ops.size())),
+        state_(touches_.num_cells()),
+        footprints_(tables.segments.size()),
+        batch_bytes_(batch_bytes(tables)) {
+    add_durable();
   }
-  std::int64_t bytes() const { return bytes_; }
+
+  // Before the op ends anything.
+  void begin(std::uint32_t at) {
+    const Op& op = sequence_.ops[at];
+    clocks_.start(at);
+    for (const std::uint32_t wait : sequence_.waits_of(op))
+      if (!(wait & kPreviousStep)) clocks_.wait(wait);
+    if (op.lane.kind == LaneKind::compute) settle();
+    scratch_ = 0;
+    if (is_compute(op.what)) return compute(op, at);
+    if (reduces_in_place(op)) {
+      hand_on(op);
+    } else if (op.what == What::reduce && is_live(CellKind::shard_grad, at)) {
+      scratch_ = bytes_of({CellKind::shard_grad, op.item, kOfStep}, tables_);  // summed apart, then added
+    }
+    for_touches(
+        at, [](How how) { return how == How::makes || how == How::adds || how == How::returns; },
+        [&](std::uint32_t number, const Cell& cell, How how) {
+          change(number, cell, true);
+          if (how == How::returns && !is_durable(cell.kind)) lay_outside(number, cell, false);
+        });
+  }
+
+  void end(std::uint32_t at) {
+    const Op& op = sequence_.ops[at];
+    const bool at_once = op.lane.kind == LaneKind::compute;
+    for_touches(
+        at, [](How how) { return how == How::makes || how == How::adds; },
+        [&](std::uint32_t number, const Cell& cell, How) { change(number, cell, true); });
+    for_touches(
+        at, [](How how) { return how == How::ends || how == How::leaves; },
+        [&](std::uint32_t number, const Cell& cell, How how) {
+          if (how == How::leaves && !is_durable(cell.kind)) lay_outside(number, cell, true);
+          if (at_once)
+            change(number, cell, false);
+          else
+            ending_.push_back({number, cell, at, op.what == What::send});
+        });
+    if (at_once) std::erase_if(ending_, [&](const Ending& e) { return e.passes && release(e); });
+  }
+
+  // All lanes are through.
+  void finish() {
+    std::erase_if(ending_, [&](const Ending& e) { return release(e); });
+  }
+
+  std::int64_t bytes() const { return live_ + scratch_ + batch_bytes_; }
+  std::int64_t scratch() const { return scratch_ + batch_bytes_; }
+  std::int64_t host() const { return host_; }
   const Memory::ByKind& by_kind() const { return by_kind_; }
+  std::vector<HeldCell> cells() const {
+    std::vector<HeldCell> out;
+    for (std::uint32_t number = 0; number < state_.size(); ++number)
+      if (state_[number].bytes > 0) out.push_back({touches_.cell(number), state_[number].bytes});
+    std::ranges::stable_sort(out, std::greater(), &HeldCell::bytes);
+    return out;
+  }
 
  private:
-  const Touches& touches_;
-  const Tables& tables_;
-  std::vector<bool> is_live_;
-  Memory::ByKind by_kind_ = {};
-  std::int64_t bytes_ = 0;
-};
+  struct State {
+    std::int64_t bytes = 0;  // held here; 0: not there
+    bool is_outside = false;
+  };
+  struct Ending {
+    std::uint32_t number;
+    Cell cell;
+    std::uint32_t op;
+    bool passes;  // until the next op of the compute lane is over
+  };
 
-// A durable cell that is fetched before anything else touches it starts the step in host memory.
-void add_durable(const Sequence& sequence, const Touches& touches, Replay& replay) {
-  std::vector<bool> is_seen(touches.num_cells(), false);
-  for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
-    for (const Touch& touch : touches.of(at)) {
-      const std::uint32_t number = touches.number(touch, sequence.ops[at]);
-      if (!is_durable(touch.kind) || is_seen[number]) continue;
-      if (touch.how == How::makes || touch.how == How::ends) continue;
-      is_seen[number] = true;
-      if (touch.how != How::returns) replay.change(sequence.ops[at], touch, true);
-    }
+  template <typename Which, typename Visit>
+  void for_touches(std::uint32_t at, Which which, Visit visit) {
+    const Op& op = sequence_.ops[at];
+    for (const Touch& touch : touches_.of(at))
+      if (which(touch.how)) visit(touches_.number(touch, op), cell_of(touch, op), touch.how);
   }
-}
 
-// What the op holds only while it runs. Pieces run one after the other.
-std::int64_t scratch_bytes(const Op& op, const Tables& tables) {
-  if (op.what != What::forward && op.what != What::recompute) return 0;
-  const Segment& segment = tables.segments[op.item];
-  std::int64_t most = 0;
-  for (std::uint32_t i = 0; i < segment.num_pieces; ++i)
-    most = std::max(most, tables.units[segment.unit].pieces[segment.first_piece + i].scratch_bytes);
-  return most;
-}
+  const Footprint& footprint_of(std::uint32_t segment) {
+    if (!footprints_[segment]) footprints_[segment] = footprint(tables_.segments[segment], tables_);
+    return *footprints_[segment];
+  }
+
+  std::int64_t size_of(const Cell& cell) {
+    if (cell.kind == CellKind::tape) return footprint_of(cell.item).tape_bytes;
+    if (cell.kind == CellKind::weight_work) return footprint_of(cell.item).work_bytes;
+    return bytes_of(cell, tables_);
+  }
+
+  void change(std::uint32_t number, const Cell& cell, bool live) {
+    if ((state_[number].bytes > 0) == live) return;
+    const std::int64_t bytes = live ? size_of(cell) : state_[number].bytes;
+    state_[number].bytes = live ? bytes : 0;
+    by_kind_[static_cast<std::size_t>(cell.kind)] += live ? bytes : -bytes;
+    live_ += live ? bytes : -bytes;
+  }
+
+  void lay_outside(std::uint32_t number, const Cell& cell, bool outside) {
+    if (state_[number].is_outside == outside) return;
+    state_[number].is_outside = outside;
+    host_ += outside ? size_of(cell) : -size_of(cell);
+  }
+
+  // A durable cell that is fetched before anything else touches it starts the step outside; one that ever leaves has a
+  // copy there throughout.
+  void add_durable() {
+    std::vector<bool> is_seen(touches_.num_cells(), false);
+    for (std::uint32_t at = 0; at < sequence_.ops.size(); ++at)
+      for_touches(
+          at, [](How how) { return how != How::makes && how != How::ends; },
+          [&](std::uint32_t number, const Cell& cell, How how) {
+            if (!is_durable(cell.kind)) return;
+            if (how == How::returns || how == How::leaves) lay_outside(number, cell, true);
+            if (!is_seen[number] && how != How::returns) change(number, cell, true);
+            is_seen[number] = true;
+          });
+  }
+
+  bool release(const Ending& ending) {
+    change(ending.number, ending.cell, false);
+    return true;
+  }
+
+  // What other lanes have surely ended by now.
+  void settle() {
+    std::erase_if(ending_, [&](const Ending& e) { return !e.passes && clocks_.is_done(e.op) && release(e); });
+  }
+
+  bool is_live(CellKind kind, std::uint32_t at) {
+    bool found = false;
+    for_touches(
+        at, [](How) { return true; },
+        [&](std::uint32_t number, const Cell& cell, How) {
+          found = found || (cell.kind == kind && state_[number].bytes > 0);
+        });
+    return found;
+  }
+
+  bool reduces_in_place(const Op& op) {
+    if (op.what != What::reduce || !(op.flags & kEndsSource) || (op.flags & kOfShard)) return false;
+    const auto at = static_cast<std::uint32_t>(&op - sequence_.ops.data());
+    return tables_.size_of(tables_.buckets[op.item].sharded_over) == 1 && !is_live(CellKind::shard_grad, at);
+  }
+
+  // The WeightGrad's memory becomes the ShardGrad's.
+  void hand_on(const Op& op) {
+    const auto at = static_cast<std::uint32_t>(&op - sequence_.ops.data());
+    for_touches(
+        at, [](How how) { return how == How::ends; },
+        [&](std::uint32_t number, const Cell& cell, How) { change(number, cell, false); });
+  }
+
+  // The peak within the op counts from what is there when it starts and the weight gradients that it begins; of a forward,
+  // what it leaves is told apart from what it only needs.
+  void compute(const Op& op, std::uint32_t at) {
+    const Footprint& f = footprint_of(op.item);
+    for_touches(
+        at, [](How how) { return how == How::adds; },
+        [&](std::uint32_t number, const Cell& cell, How) {
+          if (cell.kind == CellKind::weight_grad || cell.kind == CellKind::number) change(number, cell, true);
+        });
+    const std::int64_t before = live_;
+    switch (op.what) {
+      case What::forward:
+      case What::recompute:
+        scratch_ = op.flags & kNoTape ? f.bare_peak : f.forward_peak;
+        for_touches(
+            at, [](How how) { return how == How::makes; },
+            [&](std::uint32_t number, const Cell& cell, How) { change(number, cell, true); });
+        break;
+      case What::backward:
+        scratch_ = f.backward_peak;
+        break;
+      case What::backward_input:
+        scratch_ = f.backward_input_peak;
+        break;
+      default:
+        scratch_ = f.backward_weight_peak;
+    }
+    scratch_ -= live_ - before;
+    add_up_gradients(at);
+  }
+
+  // Gradients of a value that several segments read are added up out of place.
+  void add_up_gradients(std::uint32_t at) {
+    std::int64_t twice = 0;
+    for_touches(
+        at, [](How how) { return how == How::adds; },
+        [&](std::uint32_t number, const Cell& cell, How) {
+          if (cell.kind == CellKind::gradient && state_[number].bytes > 0) twice += 2 * size_of(cell);
+        });
+    scratch_ = std::max(scratch_, twice);
+  }
+
+  const Sequence& sequence_;
+  const Tables& tables_;
+  const Touches touches_;
+  const LaneNumbers lanes_;
+  Clocks clocks_;
+  std::vector<State> state_;  // by cell
+  std::vector<std::optional<Footprint>> footprints_;
+  std::vector<Ending> ending_;
+  Memory::ByKind by_kind_ = {};
+  std::int64_t live_ = 0, scratch_ = 0, host_ = 0;
+  const std::int64_t batch_bytes_;
+};
 
 }  // namespace
 
+std::string_view name_of(Category category) {
+  constexpr std::string_view kNames[kNumCategories] = {"parameters", "gradients", "optimizer", "values",
+                                                       "tapes",      "buffers",   "host"};
+  return kNames[static_cast<std::size_t>(category)];
+}
+
+Category category_of(CellKind kind) {
+  switch (kind) {
+    case CellKind::value:
+    case CellKind::gradient:
+      return Category::values;
+    case CellKind::tape:
+    case CellKind::weight_work:
+      return Category::tapes;
+    case CellKind::full:
+    case CellKind::shard:
+      return Category::parameters;
+    case CellKind::weight_grad:
+    case CellKind::shard_grad:
+      return Category::gradients;
+    case CellKind::state:
+      return Category::optimizer;
+    case CellKind::number:
+      break;
+  }
+  return Category::buffers;
+}
+
 Memory replay_memory(const Sequence& sequence, const Tables& tables) {
-  const Touches touches(sequence, tables);
-  Replay replay(touches, tables);
-  add_durable(sequence, touches, replay);
+  Replay replay(sequence, tables);
   Memory memory;
   memory.during.reserve(sequence.ops.size());
   for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
-    const Op& op = sequence.ops[at];
-    const auto touched = touches.of(at);
-    const bool in_place =
-        op.what == What::reduce && tables.size_of(tables.buckets[op.item].sharded_over) == 1;
-    const auto end = [&] {
-      for (const Touch& touch : touched)
-        if (touch.how == How::ends || touch.how == How::leaves) replay.change(op, touch, false);
-    };
-    if (in_place) end();
-    for (const Touch& touch : touched)
-      if (touch.how == How::makes || touch.how == How::adds || touch.how == How::returns)
-        replay.change(op, touch, true);
-    const std::int64_t scratch = scratch_bytes(op, tables);
-    memory.during.push_back(replay.bytes() + scratch);
+    replay.begin(at);
+    memory.during.push_back(replay.bytes());
+    memory.host_bytes = std::max(memory.host_bytes, replay.host());
     if (memory.during.back() > memory.peak_bytes) {
       memory.peak_bytes = memory.during.back();
       memory.peak_op = at;
-      memory.scratch_at_peak = scratch;
+      memory.scratch_at_peak = replay.scratch();
       memory.at_peak = replay.by_kind();
     }
-    end();
+    replay.end(at);
   }
-  const auto number = static_cast<std::size_t>(CellKind::number);
-  memory.end_bytes = replay.bytes() - replay.by_kind()[number];
+  replay.finish();
+  for (const CellKind kind : {CellKind::shard, CellKind::state})
+    memory.end_bytes += replay.by_kind()[static_cast<std::size_t>(kind)];
   return memory;
+}
+
+std::vector<ByCategory> categories_during(const Sequence& sequence, const Tables& tables) {
+  Replay replay(sequence, tables);
+  std::vector<ByCategory> out;
+  out.reserve(sequence.ops.size());
+  for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
+    replay.begin(at);
+    ByCategory& bytes = out.emplace_back();
+    for (int kind = 0; kind < kNumCellKinds; ++kind)
+      bytes[static_cast<std::size_t>(category_of(static_cast<CellKind>(kind)))] +=
+          replay.by_kind()[static_cast<std::size_t>(kind)];
+    bytes[static_cast<std::size_t>(Category::buffers)] += replay.scratch();
+    bytes[static_cast<std::size_t>(Category::host)] = replay.host();
+    replay.end(at);
+  }
+  return out;
+}
+
+std::vector<HeldCell> cells_during(const Sequence& sequence, const Tables& tables, std::uint32_t op) {
+  Replay replay(sequence, tables);
+  for (std::uint32_t at = 0; at < op; ++at) {
+    replay.begin(at);
+    replay.end(at);
+  }
+  replay.begin(op);
+  return replay.cells();
 }
 
 }  // namespace tessera::program

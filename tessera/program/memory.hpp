@@ -3,25 +3,50 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "tessera/program/types.hpp"
 
 namespace tessera::program {
 
+// What bytes are for: shards and gathered weights, weight gradients and their shards, optimizer state, values between
+// segments and their gradients, tapes and weight work, what an op needs while it runs (with the micro-batches' tokens),
+// and what lies outside the rank's memory.
+enum class Category : std::uint8_t { parameters, gradients, optimizer, values, tapes, buffers, host };
+inline constexpr int kNumCategories = 7;
+std::string_view name_of(Category category);
+Category category_of(CellKind kind);
+using ByCategory = std::array<std::int64_t, kNumCategories>;  // bytes
+
 struct Memory {
   using ByKind = std::array<std::int64_t, kNumCellKinds>;  // live bytes, indexed by CellKind
-  std::vector<std::int64_t> during;                        // live and scratch bytes while each op runs
+  std::vector<std::int64_t> during;                        // bytes held while each op runs, its own included
   ByKind at_peak = {};
-  std::int64_t scratch_at_peak = 0;
+  std::int64_t scratch_at_peak = 0;  // what the op needs beside the cells
   std::int64_t peak_bytes = 0;
-  std::uint32_t peak_op = 0;   // the first op during which the peak is held
-  std::int64_t end_bytes = 0;  // what stays: the durable cells
+  std::uint32_t peak_op = 0;    // the first op during which the peak is held
+  std::int64_t end_bytes = 0;   // what stays: the durable cells that lie here
+  std::int64_t host_bytes = 0;  // most that lies outside at a time
 };
 
-// Live bytes over the ops in issue order, durable cells of the buckets this sequence touches and the scratch
-// of forwards included. A reduction of an unsharded bucket is in place: its ShardGrad is the WeightGrad's
-// memory.
+// Note [Memory over lanes]
+// Ops count in issue order. What an op of another lane ends counts until an op of the compute lane is known to come
+// after it; what is sent and handed over, while the next op of the compute lane runs. What another lane makes counts from
+// where it is issued. A reduction whose ShardGrad is not there yet and as large as the WeightGrad is in place. An op that
+// computes holds what footprint.hpp says.
 Memory replay_memory(const Sequence& sequence, const Tables& tables);
+
+// The same by category, while each op runs.
+std::vector<ByCategory> categories_during(const Sequence& sequence, const Tables& tables);
+
+// A cell at a moment, and what it holds. Scratch of the op itself is no cell.
+struct HeldCell {
+  Cell cell;
+  std::int64_t bytes = 0;
+  bool operator==(const HeldCell&) const = default;
+};
+// What is alive while the op runs, largest first.
+std::vector<HeldCell> cells_during(const Sequence& sequence, const Tables& tables, std::uint32_t op);
 
 }  // namespace tessera::program

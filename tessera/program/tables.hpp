@@ -30,6 +30,27 @@ struct Collective {
   bool operator==(const Collective&) const = default;
 };
 
+// One change to what memory holds while a piece runs. Storages are named within their unit, a gradient's name begins with
+// "d."; a storage is there while the running code, the tape or weight work holds it. What a segment touches and does not
+// make is a value or gradient that comes from outside (footprint.hpp).
+struct Moment {
+  enum class Act : std::uint8_t {
+    make,    // the code holds `storage` of so many bytes
+    drop,    // the code lets go of it
+    tape,    // so does the tape hold it, until it is untaped
+    untape,  // a backward is through with it
+    sum,  // the gradient `storage` is added to `other`, in place if nothing else holds that one, and called `storage`
+    defer,  // the product of `storage` and `other` goes into a weight's gradient, by way of `scratch_bytes`; weight work
+    // holds them both until then
+  };
+  Act act = Act::make;
+  std::string storage;
+  std::int64_t bytes = 0;
+  std::string other;
+  std::int64_t other_bytes = 0, scratch_bytes = 0;
+  bool operator==(const Moment&) const = default;
+};
+
 // A part of a unit for one micro-batch on one rank.
 struct Piece {
   std::string name;
@@ -40,10 +61,9 @@ struct Piece {
   std::int64_t work_bytes = 0;                     // kept from backward_input to backward_weight
   std::int64_t scratch_bytes = 0;                  // held only while its forward runs
   std::int64_t backward_scratch_bytes = 0;         // held only while its backward runs
-  // Of tape_bytes: its output, which the next piece keeps (or its own backward, if saves_output). Where a cut makes the
-  // output a value, the tape counts it no more, but for a recomputed segment that makes an output of its own again.
-  std::int64_t output_tape_bytes = 0;
-  bool saves_output = false;
+  // Bytes in the order in which they come and go, of which the four above are the sums; none: the sums are all that is
+  // known.
+  std::vector<Moment> forward_moments, backward_moments;
   std::int64_t channels = 0;                       // of its output
   bool has_matrices = false, has_vectors = false;  // parameters that it reads
   std::vector<std::string> reads, writes;          // names of values

@@ -1,0 +1,177 @@
+#include "tessera/plan/moments.hpp"
+
+#include <algorithm>
+
+namespace tessera::plan {
+
+using Act = program::Moment::Act;
+
+Moments& Moments::make(const std::string& storage, std::int64_t bytes) {
+  list_.push_back({.act = Act::make, .storage = storage, .bytes = bytes});
+  return *this;
+}
+Moments& Moments::drop(const std::string& storage) {
+  list_.push_back({.act = Act::drop, .storage = storage});
+  return *this;
+}
+Moments& Moments::pass(std::int64_t bytes) {
+  return bytes > 0 ? make("scratch", bytes).drop("scratch") : *this;
+}
+Moments& Moments::tape(const std::string& storage) {
+  list_.push_back({.act = Act::tape, .storage = storage});
+  return *this;
+}
+Moments& Moments::untape(const std::string& storage) {
+  list_.push_back({.act = Act::untape, .storage = storage});
+  return *this;
+}
+Moments& Moments::sum(const std::string& gradient, const std::string& other, std::int64_t bytes) {
+  list_.push_back({.act = Act::sum, .storage = gradient, .bytes = bytes, .other = other});
+  return *this;
+}
+Moments& Moments::defer(const std::string& gradient, std::int64_t bytes, const std::string& input,
+                        std::int64_t input_bytes, std::int64_t scratch_bytes) {
+  list_.push_back({.act = Act::defer,
+                   .storage = gradient,
+                   .bytes = bytes,
+                   .other = input,
+                   .other_bytes = input_bytes,
+                   .scratch_bytes = scratch_bytes});
+  return *this;
+}
+
+namespace {
+
+bool is_narrow(const Sizes& s) { return s.c < s.a; }
+
+// In 16 bits the product packs its second factor.
+std::int64_t packed_bytes(const Sizes& s, const ProductSizes& sizes) {
+  return is_narrow(s) ? sizes.in * sizes.out * s.c : 0;
+}
+
+// The weight's gradient is made in 16 bits, widened, and added; column sums of a bias are taken over a wide copy.
+std::int64_t weight_scratch(const Sizes& s, const ProductSizes& sizes) {
+  if (!is_narrow(s)) return 0;
+  const std::int64_t weight = sizes.in * sizes.out;
+  const std::int64_t packed = s.n * s.c * (128 + std::min<std::int64_t>(sizes.out, 256) / 2);
+  return std::max(weight * s.c + std::max(weight * s.a, packed), sizes.has_bias ? s.n * sizes.out * s.a : 0);
+}
+
+}  // namespace
+
+void forward_product(Moments& moments, const Sizes& s, const ProductNames& names, const ProductSizes& sizes) {
+  moments.make(names.out, s.n * sizes.out * s.c).pass(packed_bytes(s, sizes)).tape(names.x);
+}
+
+void backward_product(Moments& moments, const Sizes& s, const ProductNames& names,
+                      const ProductSizes& sizes) {
+  moments.make("d." + names.x, s.n * sizes.in * s.c)
+      .pass(packed_bytes(s, sizes))
+      .defer(names.gradient, s.n * sizes.out * s.c, names.x, s.n * sizes.in * s.c, weight_scratch(s, sizes))
+      .untape(names.x);
+}
+
+// Without a mean it is no kernel of its own but made of smaller ones, in wide numbers.
+void forward_norm(Moments& moments, const Sizes& s, bool has_mean, const std::string& x,
+                  const std::string& normed) {
+  const std::string statistics = normed + ".statistics", scaled = normed + ".scaled", wide = normed + ".wide";
+  const std::int64_t narrow_bytes = s.n * s.h * s.c, wide_bytes = s.n * s.h * s.a;
+  if (has_mean) {
+    moments.make(normed, narrow_bytes).make(statistics, 2 * s.n * s.a).tape(x).tape(statistics);
+    moments.drop(statistics);
+    return;
+  }
+  if (is_narrow(s)) moments.make(wide, wide_bytes).tape(wide);
+  moments.pass(wide_bytes).make(statistics, s.n * s.a).tape(statistics);
+  moments.make(scaled, wide_bytes).tape(scaled);
+  if (is_narrow(s)) {
+    moments.make("scratch", wide_bytes).drop(scaled).drop(wide).make(normed, narrow_bytes).drop("scratch");
+  } else {
+    moments.tape(x).make(normed, narrow_bytes).drop(scaled);
+  }
+  moments.drop(statistics);
+}
+
+void backward_norm(Moments& moments, const Sizes& s, bool has_mean, const std::string& x,
+                   const std::string& normed, const std::string& residual) {
+  const std::string gradient = "d." + normed, dx = "d." + x, part = residual.empty() ? dx : "part";
+  const std::int64_t narrow_bytes = s.n * s.h * s.c, wide_bytes = s.n * s.h * s.a;
+  const auto add_residual = [&] {
+    if (!residual.empty()) moments.sum(dx, residual, narrow_bytes).drop("part");
+  };
+  if (has_mean) {
+    moments.make(part, narrow_bytes).drop(gradient).untape(x).untape(normed + ".statistics");
+    return add_residual();
+  }
+  if (is_narrow(s)) moments.make("wide", wide_bytes).drop(gradient);
+  moments.make("a", wide_bytes).make("b", wide_bytes).drop("a").drop(is_narrow(s) ? "wide" : gradient);
+  moments.untape(normed + ".scaled");
+  const std::string found = is_narrow(s) ? "found" : part;
+  moments.make("a", wide_bytes).make(found, wide_bytes).drop("a").drop("b");
+  if (!is_narrow(s)) add_residual();
+  moments.untape(normed + ".statistics");
+  for (const char* name : {"a", "b", "e", "f"}) moments.make(name, wide_bytes);
+  for (const char* name : {"e", "b", "a"}) moments.drop(name);
+  moments.untape(is_narrow(s) ? normed + ".wide" : x).drop("f");
+  if (is_narrow(s)) {
+    moments.make(part, narrow_bytes).drop(found);
+    add_residual();
+  }
+}
+
+void forward_dropout(Moments& moments, const Sizes& s, const std::string& x, const std::string& out) {
+  if (s.drops) moments.make(out, s.n * s.h * s.c).drop(x);
+}
+
+namespace {
+// The kernel's blocks: rows of queries by columns of keys, as ATen chooses them.
+struct Block {
+  std::int64_t rows, columns;
+  explicit Block(const Sizes& s)
+      : rows(std::min<std::int64_t>(s.sequence >= 768   ? 256
+                                    : s.sequence >= 192 ? 64
+                                                        : 32,
+                                    s.sequence)),
+        columns(std::min<std::int64_t>(512, s.sequence)) {}
+};
+}  // namespace
+
+void forward_attention(Moments& moments, const Sizes& s, bool has_rotary) {
+  const Block block(s);
+  std::int64_t scratch = (block.rows * block.columns + 2 * block.rows + block.rows * s.h / s.heads) * s.a;
+  if (is_narrow(s))
+    scratch += block.rows * block.columns * s.c + 2 * s.n * s.k * s.c;  // keys and values packed
+  if (has_rotary) moments.make("turned", s.n * (s.h + s.k) * s.c);
+  moments.make("attended", s.n * s.h * s.c).make("row_sums", s.n * s.heads * s.a).pass(scratch);
+  for (const char* name : {"turned", "qkv", "attended", "row_sums"}) moments.tape(name);
+  moments.drop("row_sums").drop("turned").drop("qkv");
+}
+
+void backward_attention(Moments& moments, const Sizes& s, bool has_rotary) {
+  const Block block(s);
+  moments.make("d.q", s.n * s.h * s.c).make("d.k", s.n * s.k * s.c).make("d.v", s.n * s.k * s.c);
+  moments.pass(2 * block.rows * block.columns * (s.a + (is_narrow(s) ? s.c : 0))).drop("d.attended");
+  if (has_rotary) moments.untape("turned");
+  moments.untape("qkv").untape("row_sums").untape("attended").make("d.qkv", s.n * (s.h + 2 * s.k) * s.c);
+  moments.drop("d.q").drop("d.k").drop("d.v");
+}
+
+// Logits, dx and dW are multiplied out chunk by chunk in the forward, dx and dW are kept, and the backward only scales
+// them.
+void forward_loss(Moments& moments, const Sizes& s) {
+  const std::int64_t rows = std::min(s.n, program::kLossChunkTokens);
+  const std::int64_t narrow = is_narrow(s) ? s.c : 0, weight = s.v * s.h;
+  moments.make("dx", s.n * s.h * s.c).make("dw", weight * s.a);
+  moments.pass(rows * s.v * (2 * s.a + narrow));
+  // In 16 bits the chunk's dW is made narrow, then widened to be added.
+  moments.pass(rows * s.v * (s.a + narrow) +
+               std::max(rows * s.h * s.c, narrow ? weight * (narrow + s.a) : 0));
+  moments.tape("dx").tape("dw").drop("dx").drop("dw").drop("normed");
+}
+
+void backward_loss(Moments& moments, const Sizes& s) {
+  moments.make("d.normed", s.n * s.h * s.c).defer("dw", s.v * s.h * s.a, "", 0, 0);
+  moments.untape("dx").untape("dw");
+}
+
+}  // namespace tessera::plan

@@ -1,0 +1,136 @@
+#include "tessera/plan/unit_moments.hpp"
+
+#include <algorithm>
+
+#include "tessera/base/error.hpp"
+#include "tessera/plan/moments.hpp"
+#include "tessera/program/footprint.hpp"
+
+namespace tessera::plan {
+namespace {
+
+// Gives the pieces of a unit their sums: what each adds to the tape and the weight work of those before it, and what it
+// holds for a while by itself.
+void settle(program::Unit& unit) {
+  program::Footprint before;
+  for (std::size_t i = 0; i < unit.pieces.size(); ++i) {
+    program::Piece& piece = unit.pieces[i];
+    const auto so_far = program::footprint(std::span(unit.pieces).first(i + 1));
+    const auto alone = program::footprint(std::span(&piece, 1));
+    piece.tape_bytes = so_far.tape_bytes - before.tape_bytes;
+    piece.work_bytes = so_far.work_bytes - before.work_bytes;
+    piece.scratch_bytes = alone.bare_peak;
+    piece.backward_scratch_bytes = std::max<std::int64_t>(0, alone.backward_peak);
+    before = so_far;
+  }
+}
+
+struct Branch {  // norm(x) and the product that leaves the residual stream
+  std::string x, normed, out, residual;
+};
+
+void norm_and_product(program::Piece& piece, const Sizes& s, const BlockShape& shape, const Branch& b,
+                      std::int64_t out) {
+  const ProductNames names{b.normed, b.out, "d." + b.out};
+  const ProductSizes sizes{s.h, out, shape.has_bias};
+  Moments forward, backward;
+  forward_norm(forward, s, shape.has_mean, b.x, b.normed);
+  forward_product(forward, s, names, sizes);
+  forward.drop(b.normed);
+  backward_product(backward, s, names, sizes);
+  backward.drop("d." + b.out);
+  backward_norm(backward, s, shape.has_mean, b.x, b.normed, b.residual);
+  piece.forward_moments = forward.list();
+  piece.backward_moments = backward.list();
+}
+
+// sum = residual + dropout(branch W). The product's gradient is the sum's, unless dropout makes another.
+void product_and_residual(program::Piece& piece, const Sizes& s, const BlockShape& shape,
+                          const std::string& branch, std::int64_t in, const std::string& sum) {
+  const std::string product = sum + ".product", dropped = s.drops ? sum + ".dropped" : product;
+  const ProductNames names{branch, product, "d." + (s.drops ? product : sum)};
+  const ProductSizes sizes{in, s.h, shape.has_bias};
+  Moments forward, backward;
+  forward_product(forward, s, names, sizes);
+  forward_dropout(forward, s, product, dropped);
+  forward.make(sum, s.n * s.h * s.c).drop(dropped);
+  if (s.drops) backward.make("d." + product, s.n * s.h * s.c);
+  backward_product(backward, s, names, sizes);
+  if (s.drops) backward.drop("d." + product);
+  piece.forward_moments = forward.list();
+  piece.backward_moments = backward.list();
+}
+
+void feed_forward_function(program::Piece& piece, const Sizes& s, bool is_gated) {
+  const std::int64_t bytes = s.n * s.f * s.c;
+  Moments forward, backward;
+  if (is_gated) {
+    forward.make("opened", bytes).make("fed", bytes).tape("up").tape("opened").drop("opened").drop("up");
+    backward.make("d.up", 2 * bytes).pass(bytes).drop("d.fed").untape("up").untape("opened");
+  } else {
+    forward.make("fed", bytes).tape("up").drop("up");
+    backward.make("d.up", bytes).drop("d.fed").untape("up");
+  }
+  piece.forward_moments = forward.list();
+  piece.backward_moments = backward.list();
+}
+
+}  // namespace
+
+void add_block_moments(program::Unit& unit, const Sizes& s, const BlockShape& shape) {
+  CHECK(unit.pieces.size() == 6, "a block of ", unit.pieces.size(), " pieces");
+  auto* pieces = unit.pieces.data();
+  norm_and_product(pieces[0], s, shape, {"x", "normed_1", "qkv", "d.middle"}, s.h + 2 * s.k);
+  Moments forward, backward;
+  forward_attention(forward, s, shape.has_rotary);
+  backward_attention(backward, s, shape.has_rotary);
+  pieces[1].forward_moments = forward.list();
+  pieces[1].backward_moments = backward.list();
+  product_and_residual(pieces[2], s, shape, "attended", s.h, "middle");
+  norm_and_product(pieces[3], s, shape, {"middle", "normed_2", "up", "d.y"}, shape.is_gated ? 2 * s.f : s.f);
+  feed_forward_function(pieces[4], s, shape.is_gated);
+  product_and_residual(pieces[5], s, shape, "fed", s.f, "y");
+  // A branch is held until the next takes its place.
+  for (const auto& [piece, held] : {std::pair{3, "attended"}, {5, "middle"}, {5, "fed"}})
+    pieces[piece].forward_moments.push_back({.act = program::Moment::Act::drop, .storage = held});
+  settle(unit);
+}
+
+void add_lookup_moments(program::Unit& unit, const Sizes& s, std::int64_t tables) {
+  CHECK(unit.pieces.size() == 1 && tables <= 2, "an embedding of ", unit.pieces.size(), " pieces");
+  constexpr std::int64_t kIndexBytes = 8;
+  const std::int64_t bytes = s.n * s.h * s.c, widened = s.c < s.a ? s.n * s.h * s.a : 0;
+  const std::string first = s.drops ? "rows" : "y";
+  Moments forward, backward;
+  if (tables == 2) {
+    forward.make("tokens", bytes).make("places", s.n * kIndexBytes).tape("places").make("positions", bytes);
+    forward.make(first, bytes).drop("positions").drop("tokens").drop("places");
+  } else {
+    forward.make(first, bytes);
+  }
+  forward_dropout(forward, s, first, "y");
+  const std::string gradient = s.drops ? "d.rows" : "d.y";
+  if (s.drops) backward.make(gradient, bytes);
+  for (std::int64_t i = 0; i < tables; ++i) backward.defer(gradient, bytes, "", 0, widened);
+  if (s.drops) backward.drop(gradient);
+  if (tables == 2) backward.untape("places");
+  unit.pieces[0].forward_moments = forward.list();
+  unit.pieces[0].backward_moments = backward.list();
+  settle(unit);
+}
+
+void add_head_moments(program::Unit& unit, const Sizes& s, bool has_mean) {
+  CHECK(unit.pieces.size() == 2, "a head of ", unit.pieces.size(), " pieces");
+  Moments norm, d_norm, loss, d_loss;
+  forward_norm(norm, s, has_mean, "x", "normed");
+  backward_norm(d_norm, s, has_mean, "x", "normed", "");
+  forward_loss(loss, s);
+  backward_loss(d_loss, s);
+  unit.pieces[0].forward_moments = norm.list();
+  unit.pieces[0].backward_moments = d_norm.list();
+  unit.pieces[1].forward_moments = loss.list();
+  unit.pieces[1].backward_moments = d_loss.list();
+  settle(unit);
+}
+
+}  // namespace tessera::plan
