@@ -99,6 +99,8 @@ void add_draw(CLI::App* command, Options& options) {
                       "picture.svg, page.html, or program.txt for the ops (default: <name of the file>.svg)");
   command->add_option("--measured", options.draw.measured,
                       "with a run file: draw this trace (tessera train --trace) below the prediction");
+  command->add_flag("--memory", options.draw.memory,
+                    "with a run file: what ranks hold over the step, by category, instead of their ops");
   command->add_option("--step", options.draw.step, "of the trace (default: the one of median length)")
       ->check(CLI::PositiveNumber);
 }
@@ -118,6 +120,8 @@ int dispatch(int argc, char** argv) {
                    "answer GET /metrics on this port of 127.0.0.1; 0: any free port, which is printed")
       ->check(CLI::Range(0, 65535))
       ->type_name("PORT");
+  train->add_flag("--dry-run", options.dry_run,
+                  "say what each rank would hold (as plan memory does), and stop");
   train->add_option("--trace", options.trace, "write a Chrome/Perfetto trace to this file");
   auto* verify = add_command(app, "verify", "compare the layout with one device, in fp64", options);
   add_procs(verify, options, "rank processes instead of threads: this many, or as many as the layout has");
@@ -129,6 +133,9 @@ int dispatch(int argc, char** argv) {
       "the run file (TOML), a program (.txt) that this command wrote, or a trace (JSON) of tessera train "
       "--trace");
   add_draw(draw, options);
+  auto* plan = app.add_subcommand("plan", "say what a run would need, before any of it exists");
+  plan->require_subcommand(1);
+  auto* memory = add_command(*plan, "memory", "what each rank would hold, when most, and of what", options);
   auto* bench = app.add_subcommand("bench", "measure on this machine");
   bench->require_subcommand(1);
   auto* step =
@@ -148,7 +155,8 @@ int dispatch(int argc, char** argv) {
     std::cout << spec::to_text(load_run(options));
     return 0;
   }
-  if (train->parsed()) return train_command(options);
+  if (train->parsed() && !options.dry_run) return train_command(options);
+  if (train->parsed() || memory->parsed()) return plan_memory_command(options);
   if (doctor->parsed()) return doctor_command(options);
   if (verify->parsed()) return verify_command(options);
   if (simulate->parsed()) return simulate_command(options);

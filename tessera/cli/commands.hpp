@@ -37,6 +37,7 @@ struct DrawOptions {
   std::string out;        // empty: named after what is drawn
   std::string measured;   // a trace
   std::int64_t step = 0;  // of the trace; 0: the one of median length
+  bool memory = false;    // what ranks hold over the step, by category
 };
 
 struct Options {
@@ -44,6 +45,7 @@ struct Options {
   std::vector<std::string> overrides;  // section.key=value
   bool json = false;
   bool print_config = false;
+  bool dry_run = false;  // train: say what it would hold, and stop
   int procs =
       0;  // local rank processes, or kProcsOfLayout; 0: not said (train as the layout, verify on threads)
   std::string out;
@@ -62,6 +64,7 @@ int bench_step_command(const Options& options);
 int simulate_command(const Options& options);
 int draw_command(const Options& options);
 int doctor_command(const Options& options);
+int plan_memory_command(const Options& options);
 
 // Environment of ranks: when the launcher's main began, in now_seconds().
 inline constexpr char kStartedAt[] = "TESSERA_STARTED_AT";

@@ -7,6 +7,7 @@
 #include "tessera/cli/traced.hpp"
 #include "tessera/draw/compare.hpp"
 #include "tessera/draw/html.hpp"
+#include "tessera/draw/memory_picture.hpp"
 #include "tessera/draw/panels.hpp"
 #include "tessera/draw/svg.hpp"
 #include "tessera/metrics/field.hpp"
@@ -122,10 +123,37 @@ std::string to_text(const draw::Comparison& compared) {
   return table(rows);
 }
 
+std::string drawn(const draw::MemoryPicture& picture, const std::string& path) {
+  if (path.ends_with(".svg")) return draw::to_svg(picture);
+  if (path.ends_with(".html")) return draw::to_html(picture);
+  throw UserError(cat("-o ", path, ": a picture of memory wants a name that ends in .svg or .html"));
+}
+
+int draw_memory(const Options& options, const std::string& path) {
+  if (is_trace(options.file) || options.file.empty() || !options.draw.measured.empty())
+    throw UserError("--memory draws what a run file would hold: name one, without --schedule or --measured");
+  const Simulated simulated = simulated_of(options);
+  const auto timeline = simulate::simulate(simulated.program, simulated.costs);
+  auto picture = draw::memory_picture(simulated.program, timeline, simulated.layout.memory_limit_mib << 20);
+  picture.title = title_of(simulated);
+  picture.notes.push_back(cat("Bytes from shapes alone. Costs: ", simulated.costs_text));
+  const std::string text = drawn(picture, path);
+  metrics::OutFile(path, "-o").write(text);
+  std::vector<metrics::Record> panels;
+  for (const auto& panel : picture.panels) {
+    panels.push_back({{"title", panel.title}, {"peak_bytes", panel.peak_bytes}, {"peak", panel.peak_text}});
+    if (!options.json) std::puts(cat(panel.title, ": ", panel.peak_text).c_str());
+  }
+  std::puts(options.json ? metrics::json_object(metrics::Record{{"file", path}, {"panels", panels}}).c_str()
+                         : cat("drawn in ", path).c_str());
+  return 0;
+}
+
 }  // namespace
 
 int draw_command(const Options& options) {
   const std::string path = options.draw.out.empty() ? default_out(options) : options.draw.out;
+  if (options.draw.memory) return draw_memory(options, path);
   std::optional<Simulated> simulated;
   if (!is_trace(options.file)) simulated = simulated_of(options);
   const Picture picture = picture_of(options, simulated);

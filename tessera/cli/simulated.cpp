@@ -7,6 +7,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/file_text.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/rates_of.hpp"
 #include "tessera/plan/schedule.hpp"
 #include "tessera/plan/staging.hpp"
 #include "tessera/program/chain.hpp"
@@ -94,9 +95,7 @@ Simulated written_schedule(const SimulateOptions& options) {
 }
 
 simulate::Rates rates_of(const spec::Run& run, const std::vector<double>& given) {
-  simulate::Rates rates;
-  if (run.cluster.peak_tflops > 0) rates.flops = run.cluster.peak_tflops * 1e12;
-  if (given.empty()) return rates;
+  if (given.empty()) return plan::rates_of(run);
   for (std::size_t i = 0; i < 3; ++i)
     if (given[i] == 0) throw UserError("--rates: only the microseconds of a message may be 0");
   return {given[0] * 1e12, given[1] * 1e9, given[2] * 1e9, given[3] * 1e-6};

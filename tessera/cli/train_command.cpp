@@ -11,6 +11,8 @@
 #include "tessera/cli/joined.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/metrics/field.hpp"
+#include "tessera/plan/compile.hpp"
+#include "tessera/plan/memory.hpp"
 #include "tessera/train/loop.hpp"
 
 namespace tessera::cli {
@@ -86,6 +88,8 @@ void check_trace_stays_on_one_host(const Options& options) {
 int train_command(const Options& options) {
   const spec::Run run = load_run(options);
   check_trace_stays_on_one_host(options);
+  if (run.layout.memory_limit_mib > 0 && !started_by_launcher())
+    plan::hold_to_memory_limit(run, plan::compile(run));
   const std::string name = std::filesystem::path(options.file).stem().string();
   const std::string folder = options.out.empty() ? cat("runs/", name) : options.out;
   const auto body = [&](const Rank& rank) {

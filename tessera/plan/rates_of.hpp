@@ -1,0 +1,16 @@
+// By which rates is a run priced that nobody has measured?
+#pragma once
+
+#include "tessera/simulate/rates.hpp"
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::plan {
+
+// The assumed ones, with the FLOP/s of a device that the run file tells.
+inline simulate::Rates rates_of(const spec::Run& run) {
+  simulate::Rates rates;
+  if (run.cluster.peak_tflops > 0) rates.flops = run.cluster.peak_tflops * 1e12;
+  return rates;
+}
+
+}  // namespace tessera::plan

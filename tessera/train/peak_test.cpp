@@ -1,0 +1,77 @@
+// Does the plan predict what LibTorch's kernels hold? The peak of a step from shapes alone against the bytes that the
+// rank's account counted.
+#include <gtest/gtest.h>
+
+#include "tessera/plan/memory.hpp"
+#include "tessera/tensor/arena.hpp"
+#include "tessera/train/small_runs.hpp"
+
+namespace tessera::train {
+namespace {
+
+// Values dominate: many tokens, few weights.
+spec::Run wide_run(spec::Family family, spec::Precision precision) {
+  spec::Run run;
+  run.model = {
+      .family = family, .layers = 3, .hidden = 64, .heads = 4, .kv_heads = 4, .ffn = 160, .vocab = 200};
+  if (family == spec::Family::llama) run.model.kv_heads = 2;
+  run.model.sequence = 256;
+  run.layout.precision = precision;
+  run.layout.micro_batch = 4;
+  run.training.global_batch = 8;
+  return run;
+}
+
+// Predicted over counted, of the rank that is farthest off.
+double ratio(const spec::Run& run) {
+  tensor::use_arena();
+  double worst = 1;
+  std::vector<double> found(static_cast<std::size_t>(run.layout.ranks()));
+  collective::run_ranks(static_cast<int>(found.size()), [&](const collective::Communicator& communicator) {
+    Session session(run, communicator, random_source(run.model));
+    std::int64_t counted = 0;
+    for (int step = 0; step < 2; ++step) counted = std::max(counted, session.step().at_peak.total());
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    const auto& tables = session.program().tables;
+    const auto memory = plan::memory_of(session.program());
+    found[rank] =
+        static_cast<double>(memory[tables.class_of_rank[rank]].peak_bytes) / static_cast<double>(counted);
+  });
+  for (const double x : found)
+    if (std::abs(x - 1) > std::abs(worst - 1)) worst = x;
+  return worst;
+}
+
+TEST(Peak, IsPredictedForBothFamiliesInEveryPrecision) {
+  for (const auto family : {spec::Family::llama, spec::Family::gpt2})
+    for (const auto precision : {spec::Precision::fp32, spec::Precision::bf16, spec::Precision::fp64})
+      EXPECT_NEAR(ratio(wide_run(family, precision)), 1, 0.03) << int(family) << " " << int(precision);
+}
+
+TEST(Peak, IsPredictedOfALargeVocabulary) {
+  for (const auto precision : {spec::Precision::fp32, spec::Precision::bf16}) {
+    spec::Run run = wide_run(spec::Family::llama, precision);
+    run.model.vocab = 9000;
+    EXPECT_NEAR(ratio(run), 1, 0.03) << int(precision);
+  }
+}
+
+TEST(Peak, IsPredictedWithDropout) {
+  spec::Run run = wide_run(spec::Family::gpt2, spec::Precision::fp32);
+  run.model.dropout = 0.1;
+  EXPECT_NEAR(ratio(run), 1, 0.03);
+}
+
+TEST(Peak, IsPredictedOfPipelinesWithWholeAndSplitBackwards) {
+  for (const auto schedule :
+       {spec::Schedule::gpipe, spec::Schedule::f1b1, spec::Schedule::zb_h1, spec::Schedule::zb_v}) {
+    spec::Run run = wide_run(spec::Family::llama, spec::Precision::fp32);
+    run.layout.pp = 2;
+    run.layout.schedule = schedule;
+    run.training.global_batch = 16;
+    EXPECT_NEAR(ratio(run), 1, 0.03) << int(schedule);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::train

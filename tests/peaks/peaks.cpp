@@ -1,0 +1,216 @@
+// Is the peak that shapes predict the peak that is counted? Larger models on threads as ranks, a process for each case:
+// predicted against the bytes that each rank's account counted, and against what the process's resident memory grew by.
+//   build/release/tests/peaks            all cases, as Markdown
+//   build/release/tests/peaks 3          the first so many
+//   build/release/tests/peaks --case 7   one, here
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/error.hpp"
+#include "tessera/base/resident.hpp"
+#include "tessera/base/text.hpp"
+#include "tessera/collective/threads.hpp"
+#include "tessera/plan/compile.hpp"
+#include "tessera/plan/memory.hpp"
+#include "tessera/spec/problems.hpp"
+#include "tessera/spec/words.hpp"
+#include "tessera/tensor/arena.hpp"
+#include "tessera/train/session.hpp"
+
+namespace tessera {
+namespace {
+
+using spec::Family;
+using spec::Precision;
+using spec::Recompute;
+using spec::Schedule;
+
+constexpr double kMostOff = 0.03, kMostOffResident = 0.05;
+
+struct Shape {
+  const char* name;
+  std::int64_t layers, hidden, heads, ffn, vocab;
+};
+constexpr Shape k44{"44M", 12, 512, 8, 1376, 8192}, k100{"100M", 12, 768, 12, 2048, 10240},
+    k180{"180M", 14, 1024, 16, 2432, 10240}, k300{"300M", 20, 1024, 16, 3072, 16384};
+
+struct Case {
+  Shape shape;
+  Family family = Family::llama;
+  Precision precision = Precision::fp32;
+  std::int64_t zero = 0, dp_shard = 1, dp_replicate = 1, pp = 1;
+  Schedule schedule = Schedule::f1b1;
+  Recompute recompute = Recompute::none;
+  std::int64_t sequence = 128, micro_batch = 1, num_micro = 2;
+};
+
+constexpr Precision kBf16 = Precision::bf16;
+const Case kCases[] = {
+    {.shape = k44, .precision = kBf16, .zero = 3, .dp_shard = 2},
+    {.shape = k44, .pp = 2, .num_micro = 4},
+    {.shape = k44, .recompute = Recompute::full, .sequence = 256, .micro_batch = 4},
+    {.shape = k44},
+    {.shape = k44, .precision = kBf16},
+    {.shape = k44, .sequence = 512, .micro_batch = 2},
+    {.shape = k44, .precision = kBf16, .sequence = 512, .micro_batch = 2},
+    {.shape = k44, .family = Family::gpt2, .sequence = 256, .micro_batch = 2},
+    {.shape = k44, .family = Family::gpt2, .precision = kBf16, .sequence = 256, .micro_batch = 2},
+    {.shape = k44, .dp_replicate = 2},
+    {.shape = k44, .zero = 1, .dp_shard = 2},
+    {.shape = k44, .zero = 2, .dp_shard = 2},
+    {.shape = k44, .zero = 3, .dp_shard = 2},
+    {.shape = k44, .precision = kBf16, .zero = 1, .dp_shard = 2, .num_micro = 3},
+    {.shape = k44, .precision = kBf16, .zero = 2, .dp_shard = 2, .num_micro = 3},
+    {.shape = k44, .precision = kBf16, .zero = 3, .dp_shard = 2, .dp_replicate = 2, .sequence = 64},
+    {.shape = k44, .recompute = Recompute::selective, .sequence = 512, .micro_batch = 2},
+    {.shape = k44, .precision = kBf16, .recompute = Recompute::full, .sequence = 512, .micro_batch = 4},
+    {.shape = k44, .pp = 2, .schedule = Schedule::gpipe, .sequence = 256, .num_micro = 4},
+    {.shape = k44, .pp = 2, .schedule = Schedule::zb_v, .sequence = 256, .num_micro = 4},
+    {.shape = k44, .precision = kBf16, .pp = 2, .schedule = Schedule::zb_h1, .sequence = 256, .num_micro = 4},
+    {.shape = k44, .zero = 2, .dp_shard = 2, .pp = 2, .num_micro = 3},
+    {.shape = k44,
+     .precision = kBf16,
+     .zero = 3,
+     .dp_shard = 2,
+     .pp = 2,
+     .recompute = Recompute::full,
+     .num_micro = 3},
+    {.shape = k100, .precision = kBf16, .sequence = 256},
+    {.shape = k100, .zero = 1, .dp_shard = 2},
+    {.shape = k100, .family = Family::gpt2, .precision = kBf16, .zero = 3, .dp_shard = 2},
+    {.shape = k100, .pp = 2, .recompute = Recompute::selective, .num_micro = 4},
+    {.shape = k180, .precision = kBf16},
+    {.shape = k180, .precision = kBf16, .zero = 3, .dp_shard = 2},
+    {.shape = k300, .precision = kBf16, .recompute = Recompute::full},
+};
+
+spec::Run run_of(const Case& c) {
+  spec::Run run;
+  run.model = {.family = c.family,
+               .layers = c.shape.layers,
+               .hidden = c.shape.hidden,
+               .heads = c.shape.heads,
+               .kv_heads = c.shape.heads,
+               .ffn = c.shape.ffn,
+               .vocab = c.shape.vocab,
+               .sequence = c.sequence};
+  run.layout.precision = c.precision;
+  run.layout.zero = c.zero;
+  run.layout.dp_shard = c.dp_shard;
+  run.layout.dp_replicate = c.dp_replicate;
+  run.layout.pp = c.pp;
+  run.layout.schedule = c.schedule;
+  run.layout.recompute = c.recompute;
+  run.layout.micro_batch = c.micro_batch;
+  run.training.global_batch = c.num_micro * run.layout.dp() * c.micro_batch;
+  run.cluster.transport = spec::Transport::threads;
+  spec::validate(run);
+  return run;
+}
+
+std::string to_text(const Case& c) {
+  std::string out =
+      cat(c.shape.name, " ", spec::word(c.family), " ", spec::word(c.precision), ", zero ", c.zero);
+  if (c.dp_shard * c.dp_replicate > 1) out += cat(", dp ", c.dp_replicate, " x ", c.dp_shard);
+  if (c.pp > 1) out += cat(", pp ", c.pp, " ", spec::word(c.schedule));
+  if (c.recompute != Recompute::none) out += cat(", recompute ", spec::word(c.recompute));
+  return out + cat(", ", c.num_micro, " x ", c.micro_batch, " x ", c.sequence, " tokens");
+}
+
+std::int64_t most_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::strtoll(line.c_str() + 6, nullptr, 10) << 10;
+  return 0;
+}
+
+// Prints: predicted and counted bytes of the rank that is farthest off, predicted of all ranks, growth.
+int run_case(const Case& c) {
+  const spec::Run run = run_of(c);
+  const program::Program program = plan::compile(run);
+  const auto classes = plan::memory_of(program);
+  tensor::use_arena();
+  const auto num_ranks = static_cast<std::size_t>(run.layout.ranks());
+  std::vector<std::int64_t> counted(num_ranks);
+  // Threads and what LibTorch loads with the first kernels are there before.
+  collective::run_ranks(static_cast<int>(num_ranks), [](const collective::Communicator&) {
+    const auto x = tensor::zeros({64, 64}, at::kFloat);
+    x.mm(x).to(at::kBFloat16).mm(x.to(at::kBFloat16));
+  });
+  const std::int64_t before = resident_bytes();
+  collective::run_ranks(static_cast<int>(num_ranks), [&](const collective::Communicator& communicator) {
+    train::Session session(run, communicator, train::random_source(run.model));
+    auto& most = counted[static_cast<std::size_t>(communicator.rank())];
+    for (int step = 0; step < 2; ++step) most = std::max(most, session.step().at_peak.total());
+  });
+  const std::int64_t growth = most_resident_bytes() - before;
+  std::int64_t worst_predicted = 0, worst_counted = 1, all = 0;
+  double worst = -1;
+  for (std::size_t rank = 0; rank < num_ranks; ++rank) {
+    const std::int64_t predicted = classes[program.tables.class_of_rank[rank]].peak_bytes;
+    const double off = std::abs(static_cast<double>(predicted) / static_cast<double>(counted[rank]) - 1);
+    all += predicted;
+    if (off <= worst) continue;
+    worst = off, worst_predicted = predicted, worst_counted = counted[rank];
+  }
+  std::printf("%lld %lld %lld %lld\n", static_cast<long long>(worst_predicted),
+              static_cast<long long>(worst_counted), static_cast<long long>(all),
+              static_cast<long long>(growth));
+  return 0;
+}
+
+std::string percent(double ratio) { return cat(ratio >= 1 ? "+" : "", fixed(100 * (ratio - 1), 1), " %"); }
+
+int run_all(const std::string& self, std::size_t wanted) {
+  std::printf(
+      "| case | predicted MiB | counted MiB | off | all ranks, predicted MiB | resident growth MiB | off "
+      "|\n");
+  std::printf("|---|---|---|---|---|---|---|\n");
+  int failed = 0;
+  double worst = 0, worst_resident = 0;
+  const std::size_t cases = std::min(wanted, std::size(kCases));
+  for (std::size_t i = 0; i < cases; ++i) {
+    FILE* child = popen(cat("OMP_NUM_THREADS=1 '", self, "' --case ", i).c_str(), "r");
+    CHECK(child, "no process for a case");
+    long long predicted = 0, counted = 0, all = 0, growth = 0;
+    const bool is_read = std::fscanf(child, "%lld %lld %lld %lld", &predicted, &counted, &all, &growth) == 4;
+    const bool is_well = pclose(child) == 0 && is_read;
+    if (!is_well) {
+      std::printf("| %s | FAILED |\n", to_text(kCases[i]).c_str());
+      ++failed;
+      continue;
+    }
+    const double ratio = static_cast<double>(predicted) / static_cast<double>(counted),
+                 resident = static_cast<double>(all) / static_cast<double>(growth), mib = 1 << 20;
+    const bool within = std::abs(ratio - 1) <= kMostOff && std::abs(resident - 1) <= kMostOffResident;
+    worst = std::max(worst, std::abs(ratio - 1));
+    worst_resident = std::max(worst_resident, std::abs(resident - 1));
+    failed += within ? 0 : 1;
+    std::printf("| %s | %.1f | %.1f | %s | %.1f | %.1f | %s |%s\n", to_text(kCases[i]).c_str(),
+                static_cast<double>(predicted) / mib, static_cast<double>(counted) / mib,
+                percent(ratio).c_str(), static_cast<double>(all) / mib, static_cast<double>(growth) / mib,
+                percent(resident).c_str(), within ? "" : " NOT WITHIN");
+    std::fflush(stdout);
+  }
+  std::printf(
+      "\n%zu cases, %d not within 3 %% of the count and 5 %% of the growth; worst %.1f %% and %.1f %%\n",
+      cases, failed, 100 * worst, 100 * worst_resident);
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  using namespace tessera;
+  if (argc == 3 && std::string(argv[1]) == "--case") {
+    const std::size_t i = std::strtoull(argv[2], nullptr, 10);
+    return i < std::size(kCases) ? run_case(kCases[i]) : 2;
+  }
+  return run_all(argv[0], argc > 1 ? std::strtoull(argv[1], nullptr, 10) : std::size(kCases));
+}
