@@ -80,6 +80,63 @@ TEST(Memory, ShardedBucketsHoldTheirSliceAndReduceOutOfPlace) {
   EXPECT_EQ(memory.during[6], memory.during[5] - 1000 - 100 + 64);  // r1: ShardGrad beside the WeightGrad
 }
 
+// r1 runs on the lane of dp: nothing of the compute lane is known to come after it before the norm is summed.
+TEST(Memory, WhatAnotherLaneEndsCountsUntilTheComputeLaneKnows) {
+  Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .dp = 4, .tied = true});
+  for (Bucket& bucket : tables.buckets) bucket.sharded_over = 0, bucket.full_resident = false;
+  Sequence sequence;
+  const auto reduce = [&](std::uint32_t bucket) {
+    return Op{
+        .what = What::reduce, .lane = communication(0), .item = bucket, .along = 0, .flags = kEndsSource};
+  };
+  sequence.ops = {{.what = What::backward, .item = 1, .micro = 0},
+                  reduce(0),
+                  {.what = What::backward, .item = 0, .micro = 0},
+                  {.what = What::step, .item = 0, .first_wait = 0, .num_waits = 1}};
+  sequence.waits = {1};
+  const Memory memory = replay_memory(sequence, tables);
+  // The step knows of the reduction, the backward before it does not: bucket 0 of segment 1 and 0 is still whole there.
+  EXPECT_EQ(memory.during[1], memory.during[2]);
+  EXPECT_EQ(memory.during[3], 3 * 64 + 128 + 2 * 8 + 256 + 64);
+}
+
+TEST(Memory, WhatIsHandedOverCountsWhileTheNextOpComputes) {
+  const Tables tables = example_tables({.num_blocks = 1, .num_micro = 1, .tied = false});
+  Sequence sequence;
+  sequence.ops = {
+      {.what = What::forward, .item = 0, .micro = 0},
+      {.what = What::send, .lane = communication(0), .item = 0, .micro = 0, .along = 0, .flags = kEndsSource},
+      {.what = What::sum, .item = 0},
+      {.what = What::sum, .item = 1}};
+  const Memory memory = replay_memory(sequence, tables);
+  EXPECT_EQ(memory.during[2] - memory.during[3], 1000 - 8);  // and the second number
+}
+
+TEST(Memory, ASecondReductionIsSummedApartAndThenAdded) {
+  Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .dp = 4, .tied = true});
+  for (Bucket& bucket : tables.buckets) bucket.sharded_over = 0, bucket.full_resident = false;
+  Sequence sequence;
+  const Op backward{.what = What::backward, .item = 0, .micro = 0};
+  const Op reduce{.what = What::reduce, .item = 0, .along = 0, .flags = kEndsSource};
+  sequence.ops = {backward, reduce, backward, reduce};
+  const Memory memory = replay_memory(sequence, tables);
+  EXPECT_EQ(memory.during[3] - memory.during[1], 64);
+}
+
+TEST(Memory, CellsAtAMomentAreToldLargestFirstAndAddUp) {
+  const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true});
+  const Program program = data_parallel(tables, {});
+  const auto held = cells_during(program.classes[0], tables, 2);
+  ASSERT_FALSE(held.empty());
+  EXPECT_EQ(held.front(), (HeldCell{{CellKind::value, 0, 0}, 1000}));
+  std::int64_t sum = 0;
+  for (const HeldCell& cell : held) sum += cell.bytes;
+  EXPECT_EQ(sum, replay_memory(program.classes[0], tables).during[2]);
+  const auto categories = categories_during(program.classes[0], tables)[2];
+  EXPECT_EQ(categories[static_cast<std::size_t>(Category::values)], 1000);
+  EXPECT_EQ(categories[static_cast<std::size_t>(Category::tapes)], 200);
+}
+
 TEST(Memory, StateFetchedBeforeUseStartsOnTheHost) {
   const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true});
   Program program = data_parallel(tables, {});
@@ -90,6 +147,7 @@ TEST(Memory, StateFetchedBeforeUseStartsOnTheHost) {
   const Memory memory = replay_memory(program.classes[0], tables);
   EXPECT_EQ(memory.during[0], 2 * 256 + 512 + 8);
   EXPECT_EQ(memory.end_bytes, 2 * 256 + 512);
+  EXPECT_EQ(memory.host_bytes, 512);
 }
 
 }  // namespace
