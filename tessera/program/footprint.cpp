@@ -13,6 +13,7 @@ using Act = Moment::Act;
 struct Storage {
   std::int64_t bytes = 0;
   int by_code = 0, by_tape = 0, by_work = 0;
+  int number = 0;  // in the order in which they are made
   int holders() const { return by_code + by_tape + by_work; }
 };
 
@@ -24,6 +25,7 @@ class Ledger {
   void forward(std::span<const Piece> pieces, Keeps keeps) {
     for (const Piece& piece : pieces)
       for (const Moment& moment : piece.forward_moments) happen(moment, keeps);
+    drop_all_but_the_last();
   }
   void backward(std::span<const Piece> pieces, Keeps keeps) {
     for (std::size_t i = pieces.size(); i-- > 0;)
@@ -83,6 +85,17 @@ class Ledger {
     }
   }
 
+  // A segment leaves one value, the one made last; what else it still held goes.
+  void drop_all_but_the_last() {
+    std::string last;
+    int number = 0;
+    for (const auto& [name, storage] : storages_)
+      if (storage.by_code > 0 && storage.number > number) last = name, number = storage.number;
+    if (last.empty()) return;
+    ++storages_[last].by_code;
+    drop_all();
+  }
+
   void grow(std::int64_t bytes) {
     bytes_ += bytes;
     peak_ = std::max(peak_, bytes_);
@@ -93,7 +106,7 @@ class Ledger {
   }
   void make(const std::string& name, std::int64_t bytes) {
     CHECK(!storages_.contains(name), "storage ", name, " is made twice");
-    storages_[name] = {.bytes = bytes, .by_code = 1};
+    storages_[name] = {.bytes = bytes, .by_code = 1, .number = ++num_made_};
     grow(bytes);
   }
   void release(const std::string& name, int Storage::*holder) {
@@ -135,6 +148,7 @@ class Ledger {
   std::map<std::string, std::int64_t> outside_work_;  // operands that came from outside
   std::vector<Moment> deferred_;
   std::int64_t bytes_ = 0, peak_ = 0, first_ = 0, work_bytes_ = 0;
+  int num_made_ = 0;
 };
 
 // Of pieces that only have sums: all that an op makes is there beside all that it ends.

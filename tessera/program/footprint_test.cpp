@@ -52,8 +52,14 @@ TEST(Footprint, GradientsAddUpInPlaceUnlessWeightWorkHoldsOne) {
   // d.y is made here now: the whole backward sums into it, the input half keeps it for the product.
   EXPECT_EQ(footprint(pieces).backward_peak, 4 + 10 + 7);
   pieces[0].backward_moments.insert(pieces[0].backward_moments.begin() + 3, {Act::make, "late", 20});
-  EXPECT_EQ(footprint(pieces).backward_peak, 4 + 4 + 20 - 10);
-  EXPECT_EQ(footprint(pieces).backward_input_peak, 4 + 4 + 20 + 4);  // a stays, and d.x is new
+  EXPECT_EQ(footprint(pieces).backward_peak, 4 + 10 + 7);  // late comes when a and d.a are gone
+  EXPECT_EQ(footprint(pieces).backward_input_peak,
+            4 + 4 + 20 + 4);  // a stays for the product, and d.x is new
+}
+
+TEST(Footprint, OfARecomputedSegmentKeepsAnOutputOfItsOwn) {
+  const auto pieces = two_pieces();
+  EXPECT_EQ(footprint(std::span(pieces).first(1), true).tape_bytes, 10);  // a, made again for the tape alone
 }
 
 TEST(Footprint, OfSumsHoldsAllThatAnOpMakesBesideAllThatItEnds) {

@@ -68,9 +68,9 @@ class Replay {
           if (at_once)
             change(number, cell, false);
           else
-            ending_.push_back({number, cell, at, op.what == What::send});
+            ending_.push_back({number, cell, at, how == How::ends});
         });
-    if (at_once) std::erase_if(ending_, [&](const Ending& e) { return e.passes && release(e); });
+    if (is_compute(op.what)) std::erase_if(ending_, [&](const Ending& e) { return e.passes && release(e); });
   }
 
   // All lanes are through.
@@ -99,7 +99,7 @@ class Replay {
     std::uint32_t number;
     Cell cell;
     std::uint32_t op;
-    bool passes;  // until the next op of the compute lane is over
+    bool passes;  // by the time that the next computation is over
   };
 
   template <typename Which, typename Visit>
@@ -156,7 +156,7 @@ class Replay {
 
   // What other lanes have surely ended by now.
   void settle() {
-    std::erase_if(ending_, [&](const Ending& e) { return !e.passes && clocks_.is_done(e.op) && release(e); });
+    std::erase_if(ending_, [&](const Ending& e) { return clocks_.is_done(e.op) && release(e); });
   }
 
   bool is_live(CellKind kind, std::uint32_t at) {

@@ -80,36 +80,42 @@ TEST(Memory, ShardedBucketsHoldTheirSliceAndReduceOutOfPlace) {
   EXPECT_EQ(memory.during[6], memory.during[5] - 1000 - 100 + 64);  // r1: ShardGrad beside the WeightGrad
 }
 
-// r1 runs on the lane of dp: nothing of the compute lane is known to come after it before the norm is summed.
-TEST(Memory, WhatAnotherLaneEndsCountsUntilTheComputeLaneKnows) {
+// Bucket 0 is reduced on the lane of dp while segment 0 computes.
+TEST(Memory, WhatAnotherLaneEndsCountsWhileTheNextOpComputes) {
   Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .dp = 4, .tied = true});
   for (Bucket& bucket : tables.buckets) bucket.sharded_over = 0, bucket.full_resident = false;
-  Sequence sequence;
-  const auto reduce = [&](std::uint32_t bucket) {
-    return Op{
-        .what = What::reduce, .lane = communication(0), .item = bucket, .along = 0, .flags = kEndsSource};
-  };
-  sequence.ops = {{.what = What::backward, .item = 1, .micro = 0},
-                  reduce(0),
-                  {.what = What::backward, .item = 0, .micro = 0},
-                  {.what = What::step, .item = 0, .first_wait = 0, .num_waits = 1}};
-  sequence.waits = {1};
-  const Memory memory = replay_memory(sequence, tables);
-  // The step knows of the reduction, the backward before it does not: bucket 0 of segment 1 and 0 is still whole there.
-  EXPECT_EQ(memory.during[1], memory.during[2]);
-  EXPECT_EQ(memory.during[3], 3 * 64 + 128 + 2 * 8 + 256 + 64);
-}
-
-TEST(Memory, WhatIsHandedOverCountsWhileTheNextOpComputes) {
-  const Tables tables = example_tables({.num_blocks = 1, .num_micro = 1, .tied = false});
+  const Op sum{.what = What::sum, .item = 0};
   Sequence sequence;
   sequence.ops = {
+      {.what = What::backward, .item = 1, .micro = 0},
+      {.what = What::reduce, .lane = communication(0), .item = 0, .along = 0, .flags = kEndsSource},
+      sum,
       {.what = What::forward, .item = 0, .micro = 0},
-      {.what = What::send, .lane = communication(0), .item = 0, .micro = 0, .along = 0, .flags = kEndsSource},
-      {.what = What::sum, .item = 0},
-      {.what = What::sum, .item = 1}};
+      sum};
   const Memory memory = replay_memory(sequence, tables);
-  EXPECT_EQ(memory.during[2] - memory.during[3], 1000 - 8);  // and the second number
+  EXPECT_EQ(memory.during[1], memory.during[2] - 8);           // the number
+  EXPECT_EQ(memory.during[3], memory.during[2] + 1000 + 100);  // value and tape
+  EXPECT_EQ(memory.during[4], memory.during[3] - 256);         // its WeightGrad is gone
+  sequence.ops[2].num_waits = 1;
+  sequence.waits = {1};
+  EXPECT_EQ(replay_memory(sequence, tables).during[2], memory.during[2] - 256);  // known to come after
+}
+
+TEST(Memory, WhatIsOffloadedCountsUntilItIsKnownToBeOutside) {
+  const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true});
+  const Op sum{.what = What::sum, .item = 0}, forward{.what = What::forward, .item = 0, .micro = 0};
+  Sequence sequence;
+  sequence.ops = {forward,
+                  {.what = What::offload, .lane = kCopy, .item = 0, .micro = 0},
+                  {.what = What::forward, .item = 1, .micro = 0},
+                  sum,
+                  sum};
+  const Memory before = replay_memory(sequence, tables);
+  EXPECT_EQ(before.during[3], before.during[4]);
+  EXPECT_EQ(before.host_bytes, 1000);
+  sequence.ops[4].num_waits = 1;
+  sequence.waits = {1};
+  EXPECT_EQ(replay_memory(sequence, tables).during[4], before.during[4] - 1000);
 }
 
 TEST(Memory, ASecondReductionIsSummedApartAndThenAdded) {
