@@ -1,7 +1,7 @@
 #include "tessera/program/footprint.hpp"
 
 #include <algorithm>
-#include <map>
+#include <string_view>
 
 #include "tessera/base/error.hpp"
 
@@ -11,9 +11,9 @@ namespace {
 using Act = Moment::Act;
 
 struct Storage {
+  std::string_view name;
   std::int64_t bytes = 0;
   int by_code = 0, by_tape = 0, by_work = 0;
-  int number = 0;  // in the order in which they are made
   int holders() const { return by_code + by_tape + by_work; }
 };
 
@@ -35,7 +35,7 @@ class Ledger {
   void weight_half() {
     for (const Moment& moment : deferred_) {
       pass(moment.scratch_bytes);
-      for (const std::string& name : {moment.storage, moment.other}) release(name, &Storage::by_work);
+      for (const std::string_view name : {moment.storage, moment.other}) release(name, &Storage::by_work);
     }
   }
   // What lies here and did not come from outside counts from zero again; peaks are measured from here.
@@ -46,21 +46,19 @@ class Ledger {
   std::int64_t held() const { return bytes_; }
   // The code lets go of all.
   void drop_all() {
-    std::vector<std::string> names;
-    for (const auto& [name, storage] : storages_) names.push_back(name);
-    for (const std::string& name : names) release(name, &Storage::by_code);
+    for (std::size_t i = storages_.size(); i-- > 0;) release(storages_[i].name, &Storage::by_code);
   }
   // The same, but values and gradients that it leaves are cells now. Returns the bytes of those that the tape
   // holds too: they are counted as values.
   std::int64_t hand_over() {
     std::int64_t shared = 0;
-    for (auto& [name, storage] : storages_) {
+    for (Storage& storage : storages_) {
       if (storage.by_code == 0) continue;
       bytes_ -= storage.bytes;
       if (storage.holders() > storage.by_code) shared += storage.bytes;
       storage.bytes = storage.by_code = 0;
     }
-    std::erase_if(storages_, [](const auto& entry) { return entry.second.holders() == 0; });
+    std::erase_if(storages_, [](const Storage& storage) { return storage.holders() == 0; });
     return shared;
   }
 
@@ -72,9 +70,8 @@ class Ledger {
       case Act::drop:
         return release(moment.storage, &Storage::by_code);
       case Act::tape:
-        if (const auto found = storages_.find(moment.storage);
-            keeps == Keeps::tape && found != storages_.end())
-          ++found->second.by_tape;
+        if (const auto found = find(moment.storage); keeps == Keeps::tape && found != storages_.end())
+          ++found->by_tape;
         return;
       case Act::untape:
         return release(moment.storage, &Storage::by_tape);
@@ -87,12 +84,10 @@ class Ledger {
 
   // A segment leaves one value, the one made last; what else it still held goes.
   void drop_all_but_the_last() {
-    std::string last;
-    int number = 0;
-    for (const auto& [name, storage] : storages_)
-      if (storage.by_code > 0 && storage.number > number) last = name, number = storage.number;
-    if (last.empty()) return;
-    ++storages_[last].by_code;
+    const auto is_held = [](const Storage& storage) { return storage.by_code > 0; };
+    const auto last = std::find_if(storages_.rbegin(), storages_.rend(), is_held);
+    if (last == storages_.rend()) return;
+    ++last->by_code;
     drop_all();
   }
 
@@ -104,25 +99,27 @@ class Ledger {
     grow(bytes);
     bytes_ -= bytes;
   }
-  void make(const std::string& name, std::int64_t bytes) {
-    CHECK(!storages_.contains(name), "storage ", name, " is made twice");
-    storages_[name] = {.bytes = bytes, .by_code = 1, .number = ++num_made_};
+  std::vector<Storage>::iterator find(std::string_view name) {
+    return std::ranges::find(storages_, name, &Storage::name);
+  }
+  void make(std::string_view name, std::int64_t bytes) {
+    CHECK(find(name) == storages_.end(), "storage ", name, " is made twice");
+    storages_.push_back({.name = name, .bytes = bytes, .by_code = 1});
     grow(bytes);
   }
-  void release(const std::string& name, int Storage::*holder) {
-    const auto found = storages_.find(name);
-    if (found == storages_.end() || found->second.*holder == 0) return;  // it came from outside
-    --(found->second.*holder);
-    if (found->second.holders() > 0) return;
-    bytes_ -= found->second.bytes;
+  void release(std::string_view name, int Storage::*holder) {
+    const auto found = find(name);
+    if (found == storages_.end() || (*found).*holder == 0) return;  // it came from outside
+    --((*found).*holder);
+    if (found->holders() > 0) return;
+    bytes_ -= found->bytes;
     storages_.erase(found);
   }
 
   void sum(const Moment& moment) {
-    const auto found = storages_.find(moment.other);
-    if (found != storages_.end() && found->second.holders() == 1) {
-      storages_.insert({moment.storage, found->second});
-      storages_.erase(moment.other);
+    const auto found = find(moment.other);
+    if (found != storages_.end() && found->holders() == 1) {
+      found->name = moment.storage;
       return;
     }
     make(moment.storage, moment.bytes);
@@ -132,23 +129,25 @@ class Ledger {
   void defer(const Moment& moment, Keeps keeps) {
     if (keeps != Keeps::work) return pass(moment.scratch_bytes);
     deferred_.push_back(moment);
-    const auto hold = [&](const std::string& name, std::int64_t bytes) {
+    const auto hold = [&](std::string_view name, std::int64_t bytes) {
       if (name.empty()) return;
-      const auto found = storages_.find(name);
-      const bool is_new = found == storages_.end() || found->second.by_work == 0;
-      if (found != storages_.end()) ++found->second.by_work;
-      if (is_new && !outside_work_.contains(name)) work_bytes_ += bytes;
-      if (found == storages_.end()) outside_work_[name] = bytes;
+      const auto found = find(name);
+      const bool is_known =
+          found != storages_.end() ? found->by_work > 0 : std::ranges::count(outside_work_, name) > 0;
+      if (!is_known) work_bytes_ += bytes;
+      if (found != storages_.end())
+        ++found->by_work;
+      else
+        outside_work_.push_back(name);
     };
     hold(moment.storage, moment.bytes);
     hold(moment.other, moment.other_bytes);
   }
 
-  std::map<std::string, Storage> storages_;
-  std::map<std::string, std::int64_t> outside_work_;  // operands that came from outside
+  std::vector<Storage> storages_;               // in the order in which they are made
+  std::vector<std::string_view> outside_work_;  // operands that came from outside
   std::vector<Moment> deferred_;
   std::int64_t bytes_ = 0, peak_ = 0, first_ = 0, work_bytes_ = 0;
-  int num_made_ = 0;
 };
 
 // Of pieces that only have sums: all that an op makes is there beside all that it ends.

@@ -19,6 +19,8 @@ std::int64_t batch_bytes(const Tables& tables) {
   return tables.num_micro * (value.bytes / (value.channels * bytes_of(value.dtype))) * kTokenBytes;
 }
 
+constexpr std::uint32_t kMostPieces = 6;  // segments of a block
+
 class Replay {
  public:
   Replay(const Sequence& sequence, const Tables& tables)
@@ -109,9 +111,19 @@ class Replay {
       if (which(touch.how)) visit(touches_.number(touch, op), cell_of(touch, op), touch.how);
   }
 
+  // Blocks of a model are alike: the one before it in the tables often has the same.
   const Footprint& footprint_of(std::uint32_t segment) {
-    if (!footprints_[segment]) footprints_[segment] = footprint(tables_.segments[segment], tables_);
-    return *footprints_[segment];
+    if (footprints_[segment]) return *footprints_[segment];
+    for (std::uint32_t other = segment; other-- > 0 && segment - other <= kMostPieces;)
+      if (footprints_[other] && is_alike(tables_.segments[segment], tables_.segments[other]))
+        return *(footprints_[segment] = footprints_[other]);
+    return *(footprints_[segment] = footprint(tables_.segments[segment], tables_));
+  }
+
+  bool is_alike(const Segment& a, const Segment& b) const {
+    return a.first_piece == b.first_piece && a.num_pieces == b.num_pieces && a.recomputed == b.recomputed &&
+           !tables_.units[a.unit].pieces.front().forward_moments.empty() &&
+           tables_.units[a.unit].pieces == tables_.units[b.unit].pieces;
   }
 
   std::int64_t size_of(const Cell& cell) {
