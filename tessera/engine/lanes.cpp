@@ -16,11 +16,10 @@ namespace {
 constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
 
-// Ops of other lanes that a step is not over without: they use what the step was given, or move what others look at
-// between steps.
-bool ends_step(program::What what) {
-  return what == program::What::sum || what == program::What::send || what == program::What::receive ||
-         what == program::What::offload || what == program::What::fetch;
+// Whether a step is not over without it, on whichever lane: it uses what the step was given, or moves or changes what
+// others look at between steps. Gathers and reductions are waited for by whoever uses what they make.
+bool ends_step(const program::Op& op) {
+  return op.what != program::What::gather && op.what != program::What::reduce;
 }
 
 }  // namespace
@@ -99,7 +98,7 @@ void Lanes::step() {
   try {
     run_lane(0, step);
     for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i)
-      if (ends_step(sequence_.ops[i].what)) wait_for(i, step);
+      if (ends_step(sequence_.ops[i])) wait_for(i, step);
   } catch (const LaneStopped&) {
     const std::scoped_lock lock(error_mutex_);
     std::rethrow_exception(error_);

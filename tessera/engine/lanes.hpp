@@ -30,8 +30,8 @@ class Lanes {
         c10::Device device = c10::kCPU);
   ~Lanes();
 
-  // Runs one step: returns when the compute lane is through and all sums, transfers, offloads and fetches are made. Rethrows the first error
-  // of any lane; after that the object is unusable.
+  // Runs one step: returns when all its ops are through but for gathers and reductions that nothing waits for. Rethrows
+  // the first error of any lane; after that the object is unusable.
   void step();
 
  private:

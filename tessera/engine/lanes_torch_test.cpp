@@ -16,6 +16,7 @@
 #include "tessera/program/examples.hpp"
 #include "tessera/program/generate.hpp"
 #include "tessera/program/schedules.hpp"
+#include "tessera/program/waits.hpp"
 #include "tessera/tensor/streams_only.hpp"
 
 namespace tessera::engine {
@@ -48,6 +49,22 @@ class LoggedDevice final : public StreamsOnly {
 };
 
 const c10::impl::DeviceGuardImplRegistrar registered(StreamsOnly::kType, new LoggedDevice());
+
+TEST(Lanes, AStepIsNotOverBeforeTheUpdatesAndFreesOfOtherLanes) {
+  auto program = program::data_parallel(program::example_tables({.resident = false}), {});
+  auto& sequence = program.classes.front();
+  for (auto& op : sequence.ops)
+    if (op.what == program::What::step || op.what == program::What::free) op.lane = program::kCopy;
+  program::build_waits(sequence, program.tables);
+  std::atomic<std::size_t> num_done = 0;
+  const auto run = [&](std::uint32_t index) {
+    if (sequence.ops[index].lane == program::kCopy) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ++num_done;
+  };
+  Lanes lanes(sequence, run, nullptr);
+  lanes.step();
+  EXPECT_EQ(num_done, sequence.ops.size());
+}
 
 TEST(Lanes, AStreamWaitsForWhatItsOpWaitsForOnOtherLanes) {
   constexpr std::uint64_t kSteps = 3;

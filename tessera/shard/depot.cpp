@@ -124,9 +124,9 @@ class Depot::File final : public Depot::Place {
   }
 
   [[noreturn]] void fail(const char* what, int error) const {
-    throw UserError(cat("cannot ", what, " in the folder '", folder_, "' for ", bytes_,
-                        " bytes of offloaded tensors: ", std::strerror(error),
-                        ". Name a folder with room by layout.offload_folder."));
+    throw UserError(cat(
+        "cannot ", what, " in the folder '", folder_, "' for ", bytes_ == 0 ? "" : cat(bytes_, " bytes of "),
+        "offloaded tensors: ", std::strerror(error), ". Name a folder with room by layout.offload_folder."));
   }
 
   std::string folder_;

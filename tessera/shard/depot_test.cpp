@@ -83,8 +83,8 @@ std::string refusal(const std::function<void()>& act) {
 
 TEST(Depot, NamesTheFolderThatItCannotWriteToBeforeAnythingIsPut) {
   EXPECT_THAT(refusal([] { Depot depot("/nonexistent/folder"); }),
-              AllOf(HasSubstr("'/nonexistent/folder'"), HasSubstr("No such file or directory"),
-                    HasSubstr("layout.offload_folder")));
+              AllOf(HasSubstr("'/nonexistent/folder' for offloaded tensors: "),
+                    HasSubstr("No such file or directory"), HasSubstr("layout.offload_folder")));
   EXPECT_THAT(refusal([] { Depot depot("/proc"); }), HasSubstr("cannot make a file in the folder '/proc'"));
 }
 
