@@ -102,7 +102,9 @@ std::uint32_t add_bucket(const BucketRule& rule, const std::string& name,
   bucket.sharded_over = rule.channels.sharded;
   bucket.storage = bucket.gradient = storage_dtype(run.layout.precision);
   bucket.compute = compute_dtype(run.layout.precision);
-  bucket.full_resident = bucket.storage == bucket.compute && tables.size_of(bucket.sharded_over) == 1 &&
+  bucket.delayed = run.layout.schedule == spec::Schedule::pipedream_2bw;
+  bucket.full_resident = !bucket.delayed && bucket.storage == bucket.compute &&
+                         tables.size_of(bucket.sharded_over) == 1 &&
                          !spec::offloads(run.layout, spec::Offload::parameters);
   bucket.state_bytes = state_bytes(run.training, bytes_of(bucket.storage));
   lay_out(bucket, run.layout.dp_shard * run.layout.cp);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tessera/base/text.hpp"
 #include "tessera/program/check_parts.hpp"
 #include "tessera/program/hazards.hpp"
@@ -45,6 +47,7 @@ class CellCheck {
       if (op.what == What::forward) count_forward(op);
       if (op.what == What::backward || op.what == What::backward_input) backwards_[place_of(op)] = true;
       if (op.what == What::reduce) take_gradient(op);
+      if (op.what == What::gather) expect_old_version(op);
       if (op.what == What::sum) take_number(op);
       for (const Touch& touch : touches_.of(at_)) apply(op, touch);
     }
@@ -82,7 +85,7 @@ class CellCheck {
   void meet(CellState& state, const Touch& touch, Life first_seen = Life::present) const {
     if (state.is_known) return;
     state.is_known = true;
-    if (is_durable(touch.kind)) state.life = state.at_start = first_seen;
+    if (outlives_step({touch.kind, touch.item, kOfStep}, tables_)) state.life = state.at_start = first_seen;
   }
 
   std::string cell_text(const Op& op, const Touch& touch) const {
@@ -198,6 +201,18 @@ class CellCheck {
     unreduced_[op.item] = kNoOp;
   }
 
+  void expect_old_version(const Op& op) {
+    const auto& bucket = tables_.buckets[op.item];
+    if (!bucket.delayed) return;
+    const auto* step = std::find_if(sequence_.ops.data(), sequence_.ops.data() + at_, [&](const Op& earlier) {
+      return earlier.what == What::step && earlier.item == op.item;
+    });
+    if (step != sequence_.ops.data() + at_)
+      say(cat("gathers bucket ", bucket.name, " after ",
+              op_text(static_cast<std::uint32_t>(step - sequence_.ops.data())),
+              ", but the next step computes with the version before it"));
+  }
+
   void take_number(const Op& op) {
     unsummed_[op.item] = kNoOp;
     is_summed_[op.item] = true;
@@ -234,7 +249,7 @@ class CellCheck {
     if (s.life == Life::ended && s.at_start == Life::absent) return;
     const Cell cell = touches_.cell(number);
     if (cell.kind == CellKind::number) return;
-    if (is_durable(cell.kind)) {
+    if (outlives_step(cell, tables_)) {
       if (s.life != s.at_start)
         say_at_end(s.touched,
                    cat("leaves ", to_text(cell, tables_), " elsewhere than at the start of the step"));

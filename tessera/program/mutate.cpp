@@ -109,7 +109,7 @@ std::optional<IllegalEdit> swap_dependent(const Program& program, std::uint32_t 
   for (std::uint32_t k = 0; k < edit.ops().size(); ++k) {
     const auto at = static_cast<std::uint32_t>((first + k) % edit.ops().size());
     for (const Cell& cell : effects(edit.ops()[at], edit.tables()).reads) {
-      if (is_durable(cell.kind)) continue;
+      if (outlives_step(cell, edit.tables())) continue;
       std::uint32_t maker = 0;
       while (maker < at && !edit.touches(maker, cell)) ++maker;
       if (maker == at) continue;

@@ -83,6 +83,7 @@ class Pass {
     for (const std::uint32_t bucket : buckets_of(op)) {
       if (tables_.buckets[bucket].full_resident || there_.contains(bucket)) continue;
       there_.insert(bucket);
+      if (tables_.buckets[bucket].delayed) continue;
       wanted_.push_back({bucket, at, freed_at_[bucket]});
     }
   }
@@ -92,6 +93,7 @@ class Pass {
     freed_at_[bucket] = at + 1;
     insertion_.after(
         at, {.what = What::free, .item = bucket, .flags = static_cast<std::uint16_t>(CellKind::full)});
+    if (tables_.buckets[bucket].delayed) gather(bucket, at + 1);
   }
 
   // What the next op needs stays; of the rest as much as may be kept, the nearest use first.
@@ -164,11 +166,15 @@ class Pass {
       const Wanted& w = wanted_[k];
       const std::size_t ahead = residency_.keeps_full ? k : std::min<std::size_t>(k, residency_.prefetch);
       const std::uint32_t place = std::max(wanted_[k - ahead].needed_at, w.possible_from);
-      const std::int16_t along = tables_.buckets[w.bucket].sharded_over;
-      const std::uint32_t put = insertion_.before(
-          place, {.what = What::gather, .lane = lane_over(along), .item = w.bucket, .along = along});
-      if (!residency_.keeps_full && lane_over(along) != kCompute) insertion_.wait_for_compute(put);
+      gather(w.bucket, place);
     }
+  }
+
+  void gather(std::uint32_t bucket, std::uint32_t place) {
+    const std::int16_t along = tables_.buckets[bucket].sharded_over;
+    const std::uint32_t put = insertion_.before(
+        place, {.what = What::gather, .lane = lane_over(along), .item = bucket, .along = along});
+    if (!residency_.keeps_full && lane_over(along) != kCompute) insertion_.wait_for_compute(put);
   }
 
   Draft& draft_;

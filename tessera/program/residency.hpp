@@ -19,7 +19,8 @@ struct Residency {
   std::int32_t reduce_every = 0;  // micro-batches between reductions of a sharded bucket; 0: one a step
 };
 
-// Adds gathers, reductions and frees to a draft of computations, transfers, sums and steps.
+// Adds gathers, reductions and frees to a draft of computations, transfers, sums and steps. What a delayed bucket computes
+// with is there when a step begins; it is gathered for the next one as soon as this one is through with it.
 void add_residency(Draft& draft, const Tables& tables, const Residency& residency);
 
 }  // namespace tessera::program

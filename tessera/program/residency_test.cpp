@@ -124,6 +124,21 @@ TEST(Residency, ComposesWithEverySchedule) {
                 }
 }
 
+// What a step computes with is one version behind, so it is gathered before the update.
+TEST(Residency, ADelayedBucketIsGatheredForTheNextStepBeforeItsUpdate) {
+  Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true, .resident = false});
+  for (Bucket& bucket : tables.buckets) bucket.delayed = true;
+  const Program program = data_parallel(tables, {});
+  EXPECT_EQ(order(program), "+tokens 0F0 1F0 1B0 r1! dU1 g1 0B0 r0! dU0 g0 +loss +norm +finite s0 s1");
+  EXPECT_EQ(to_text(check(program)), "");
+  Program late = program;
+  auto& ops = late.classes[0].ops;
+  const auto gather = std::ranges::find_if(ops, [&](const Op& op) { return word(op, tables) == "g0"; });
+  std::rotate(gather, gather + 1, ops.end());
+  build_waits(late.classes[0], tables);
+  EXPECT_THAT(to_text(check(late)), HasSubstr("but the next step computes with the version before it"));
+}
+
 TEST(Residency, TheCheckerMissesNoSum) {
   const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .sharded = true, .replicas = 2});
   const Program right = data_parallel(tables, {});

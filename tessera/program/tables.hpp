@@ -130,6 +130,7 @@ struct Bucket {
   bool trainable = true;
   bool weight_decay = true;
   bool full_resident = false;  // Full is the Shard itself: whole on each rank, and computed with as stored
+  bool delayed = false;        // Full is one version behind: gathered in the step before, ahead of its update
   std::vector<AxisPlacement> placement;
   // The gradient is partial over the axes of reduced_over and shared_over together (the R axes). `reduce` sums WeightGrad
   // over reduced_over into ShardGrad (each rank's part of it, if the bucket is sharded); a last one with kOfShard sums

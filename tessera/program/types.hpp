@@ -59,8 +59,12 @@ struct Cell {
 
 // Whether there is one for each micro-batch.
 constexpr bool is_of_micro(CellKind kind) { return kind <= CellKind::weight_work; }
-// Whether it outlives the step.
+// Whether it is what a training run consists of: kept when a step unwinds.
 constexpr bool is_durable(CellKind kind) { return kind == CellKind::shard || kind == CellKind::state; }
+// Whether it is there from step to step.
+inline bool outlives_step(const Cell& cell, const Tables& tables) {
+  return is_durable(cell.kind) || (cell.kind == CellKind::full && tables.buckets[cell.item].delayed);
+}
 
 enum class LaneKind : std::uint8_t { compute, copy, communication };
 

@@ -92,6 +92,21 @@ void check_ranks(const Run& run, Findings& findings) {
       cat("is fewer than the ", ranks, " ranks of the layout (pp * dp_replicate * dp_shard * cp * tp)"));
 }
 
+// Two versions of the weights: one that is updated, and the one before, which is computed with.
+void check_delayed(const Run& run, Findings& findings) {
+  const Layout& layout = run.layout;
+  if (layout.schedule != Schedule::pipedream_2bw || !layout.schedule_file.empty()) return;
+  findings.need(
+      layout.zero <= 1, "layout.zero",
+      "frees what is computed with, but pipedream-2bw keeps it from step to step: write layout.zero = 1");
+  findings.need(!offloads(layout, Offload::parameters), "layout.offload",
+                "names parameters, but pipedream-2bw keeps two versions of them in memory");
+  findings.need(run.num_micro_batches() >= layout.pp, "training.global_batch",
+                cat("makes ", run.num_micro_batches(),
+                    " micro-batches; pipedream-2bw needs at least layout.pp = ", layout.pp,
+                    ", or a weight would be two versions behind"));
+}
+
 // Of the chain embedding, blocks, head every stage takes at least one.
 void check_stages(const Run& run, Findings& findings) {
   const Layout& layout = run.layout;
@@ -149,8 +164,6 @@ void check_totals(const Run& run, Findings& findings) {
 void check_implemented(Findings& findings) {
   for (const auto* axis : {"layout.cp", "layout.tp", "layout.ep"}) findings.need_one_of(axis, {"1"});
   findings.need_one_of("layout.tp_kind", {"1d"});
-  findings.need_one_of("layout.schedule",
-                       {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe-v", "bfs", "auto"});
 }
 
 }  // namespace
@@ -165,6 +178,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   check_training(run.training, findings);
   check_ranks(run, findings);
   check_stages(run, findings);
+  check_delayed(run, findings);
   check_memory(run.layout, findings);
   check_totals(run, findings);
   check_implemented(findings);

@@ -156,12 +156,29 @@ TEST(Problems, WhatIsNotImplementedIsRefusedByName) {
       {[](spec::Run& run) { run.layout.ep = 2; }, "layout.ep = 2 is not implemented yet; possible today: 1"},
       {[](spec::Run& run) { run.layout.tp_kind = TensorKind::d2; },
        "layout.tp_kind = 2d is not implemented yet; possible today: 1d"},
-      {[](spec::Run& run) { run.layout.schedule = Schedule::pipedream_2bw; },
-       "layout.schedule = pipedream-2bw is not implemented yet; possible today: gpipe, 1f1b, interleaved, "
-       "zb-h1, zb-v, "
-       "dualpipe-v, bfs, auto"},
   };
   for (const auto& [change, message] : cases) EXPECT_THAT(texts(change), ElementsAre(message));
+}
+
+TEST(Problems, DelayedWeightsStayInMemoryAndNeedEnoughMicroBatches) {
+  const auto delayed = [](auto change) {
+    return texts([&](spec::Run& run) {
+      run.layout.schedule = Schedule::pipedream_2bw;
+      run.layout.pp = 2;
+      change(run);
+    });
+  };
+  EXPECT_THAT(delayed([](spec::Run& run) { run.layout.zero = 1; }), ElementsAre());
+  EXPECT_THAT(
+      delayed([](spec::Run& run) { run.layout.zero = 2; }),
+      ElementsAre(
+          "layout.zero = 2 frees what is computed with, but pipedream-2bw keeps it from step to step: "
+          "write layout.zero = 1"));
+  EXPECT_THAT(
+      delayed([](spec::Run& run) { run.training.global_batch = 1; }),
+      ElementsAre(
+          "training.global_batch = 1 makes 1 micro-batches; pipedream-2bw needs at least layout.pp = 2, "
+          "or a weight would be two versions behind"));
 }
 
 TEST(Problems, OffloadNamesWhatItKnowsAndCanMove) {
