@@ -51,6 +51,7 @@ StepReport Executor::step(const StepInput& input) {
   std::fill(loss_sums_.begin(), loss_sums_.end(), 0.0);
   summed_.assign(numbers_.size(), false);
   for (auto& sends : sends_along_) sends.clear();
+  if (num_steps_ == 0) gather_delayed();
   lanes_.step();
   finish_sends();
   input_ = nullptr;
@@ -64,6 +65,12 @@ StepReport Executor::step(const StepInput& input) {
   report.times = times_;
   report.moved = residence_.take_moved();
   return report;
+}
+
+// What the step before would have gathered.
+void Executor::gather_delayed() {
+  for (const Op& op : sequence_.ops)
+    if (op.what == What::gather && tables_.buckets[op.item].delayed) residence_.gather(op);
 }
 
 std::size_t Executor::at(std::uint32_t item, std::int32_t micro) const {

@@ -52,6 +52,7 @@ class Executor {
   struct Recording;  // a tape with its graph
 
   void run(std::uint32_t index);
+  void gather_delayed();
   model::Outcome compute(const program::Op& op, const std::vector<tensor::Tensor>& inputs, model::Tape& tape);
   model::Outcome compute_without_tape(const program::Op& op);
   model::Outcome record(const program::Op& op);

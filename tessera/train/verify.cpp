@@ -29,7 +29,11 @@ Source uneven_source(const spec::Model& model) {
 }
 
 spec::Run one_device(spec::Run run) {
-  run.layout = spec::Layout{.micro_batch = run.training.global_batch, .precision = run.layout.precision};
+  // Delayed weights are other mathematics, whatever the layout.
+  const bool is_delayed = run.layout.schedule == spec::Schedule::pipedream_2bw;
+  run.layout = spec::Layout{.schedule = is_delayed ? spec::Schedule::pipedream_2bw : spec::Schedule::f1b1,
+                            .micro_batch = run.training.global_batch,
+                            .precision = run.layout.precision};
   return run;
 }
 
