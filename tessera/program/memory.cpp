@@ -154,7 +154,7 @@ class Replay {
       for_touches(
           at, [](How how) { return how != How::makes && how != How::ends; },
           [&](std::uint32_t number, const Cell& cell, How how) {
-            if (!is_durable(cell.kind)) return;
+            if (!outlives_step(cell, tables_)) return;
             if (how == How::returns || how == How::leaves) lay_outside(number, cell, true);
             if (!is_seen[number] && how != How::returns) change(number, cell, true);
             is_seen[number] = true;
