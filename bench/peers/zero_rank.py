@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+import warnings
 
 os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[int(os.environ["RANK"]) % len(os.sched_getaffinity(0))]})
 os.environ["DS_ACCELERATOR"] = "cpu"
@@ -81,6 +82,7 @@ def deepspeed(c, stage):
 
 def main(options):
     torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", category=FutureWarning)  # of names that FSDP2 itself calls
     answers, sys.stdout = sys.stdout, sys.stderr
     c = Config(**options["sizes"], precision=options["precision"])
     if options["system"] == "fsdp2":
