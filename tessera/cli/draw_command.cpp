@@ -14,6 +14,7 @@
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/program/text.hpp"
 #include "tessera/simulate/simulate.hpp"
+#include "tessera/spec/words.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -135,7 +136,11 @@ int draw_memory(const Options& options, const std::string& path) {
   const Simulated simulated = simulated_of(options);
   const auto timeline = simulate::simulate(simulated.program, simulated.costs);
   auto picture = draw::memory_picture(simulated.program, timeline, simulated.layout.memory_limit_mib << 20);
-  picture.title = title_of(simulated);
+  const spec::Layout& layout = simulated.layout;
+  picture.title =
+      cat("memory of ", layout.ranks(), layout.ranks() == 1 ? " rank" : " ranks", ", zero ", layout.zero,
+          ", recompute ", spec::word(layout.recompute), ", ", simulated.num_micro, " micro-batches",
+          layout.pp > 1 ? cat(", ", layout.pp, " stages by ", simulated.name) : "");
   picture.notes.push_back(cat("Bytes from shapes alone. Costs: ", simulated.costs_text));
   const std::string text = drawn(picture, path);
   metrics::OutFile(path, "-o").write(text);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "tessera/program/footprint.hpp"
 #include "tessera/program/hazards.hpp"
@@ -67,12 +68,11 @@ class Replay {
         at, [](How how) { return how == How::ends || how == How::leaves; },
         [&](std::uint32_t number, const Cell& cell, How how) {
           if (how == How::leaves && !is_durable(cell.kind)) lay_outside(number, cell, true);
-          if (at_once)
-            change(number, cell, false);
-          else
-            ending_.push_back({number, cell, at, how == How::ends});
+          if (at_once) return change(number, cell, false);
+          beside_ += scratch_;
+          ending_.push_back({number, cell, at, how == How::ends, std::exchange(scratch_, 0)});
         });
-    if (is_compute(op.what)) std::erase_if(ending_, [&](const Ending& e) { return e.passes && release(e); });
+    if (takes_long(op)) std::erase_if(ending_, [&](const Ending& e) { return e.passes && release(e); });
   }
 
   // All lanes are through.
@@ -80,8 +80,8 @@ class Replay {
     std::erase_if(ending_, [&](const Ending& e) { return release(e); });
   }
 
-  std::int64_t bytes() const { return live_ + scratch_ + batch_bytes_; }
-  std::int64_t scratch() const { return scratch_ + batch_bytes_; }
+  std::int64_t bytes() const { return live_ + scratch(); }
+  std::int64_t scratch() const { return scratch_ + beside_ + batch_bytes_; }
   std::int64_t host() const { return host_; }
   const Memory::ByKind& by_kind() const { return by_kind_; }
   std::vector<HeldCell> cells() const {
@@ -101,7 +101,8 @@ class Replay {
     std::uint32_t number;
     Cell cell;
     std::uint32_t op;
-    bool passes;  // by the time that the next computation is over
+    bool passes;                     // by the time that the next computation is over
+    std::int64_t scratch_bytes = 0;  // of that op, beside its cell
   };
 
   template <typename Which, typename Visit>
@@ -161,8 +162,18 @@ class Replay {
           });
   }
 
+  // A lookup is over before anything that is communicated beside it.
+  bool takes_long(const Op& op) const {
+    if (!is_compute(op.what)) return false;
+    const Segment& segment = tables_.segments[op.item];
+    const auto pieces =
+        std::span(tables_.units[segment.unit].pieces).subspan(segment.first_piece, segment.num_pieces);
+    return std::ranges::any_of(pieces, [](const Piece& piece) { return piece.flops > 0; });
+  }
+
   bool release(const Ending& ending) {
     change(ending.number, ending.cell, false);
+    beside_ -= ending.scratch_bytes;
     return true;
   }
 
@@ -246,7 +257,8 @@ class Replay {
   std::vector<std::optional<Footprint>> footprints_;
   std::vector<Ending> ending_;
   Memory::ByKind by_kind_ = {};
-  std::int64_t live_ = 0, scratch_ = 0, host_ = 0;
+  std::int64_t live_ = 0, host_ = 0;
+  std::int64_t scratch_ = 0, beside_ = 0;  // of the op, and of those of other lanes that may still run
   const std::int64_t batch_bytes_;
 };
 

@@ -127,6 +127,13 @@ TEST(Memory, ASecondReductionIsSummedApartAndThenAdded) {
   sequence.ops = {backward, reduce, backward, reduce};
   const Memory memory = replay_memory(sequence, tables);
   EXPECT_EQ(memory.during[3] - memory.during[1], 64);
+  // On a lane of its own it may still be at it, WeightGrad and all, when the next op computes.
+  sequence.ops[3].lane = communication(0);
+  sequence.ops.push_back({.what = What::backward_weight, .item = 1, .micro = 0});
+  sequence.ops.push_back({.what = What::sum, .item = 0});
+  const Memory beside = replay_memory(sequence, tables);
+  EXPECT_EQ(beside.during[4], beside.during[3] + 256);  // the norms' WeightGrad begins
+  EXPECT_EQ(beside.during[5], beside.during[4] - 64 - 256 + 8);
 }
 
 TEST(Memory, CellsAtAMomentAreToldLargestFirstAndAddUp) {
