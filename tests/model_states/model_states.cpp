@@ -61,7 +61,7 @@ struct Row {
 
 // What the stage's formula leaves out: at stage 3 whole buckets of values, from stage 2 on whole buckets of gradients. While
 // one is reduced its slice arrives beside it; while it is added to, products are made beside it. Which of the two moments
-// is the peak depends on the number of ranks.
+// is the peak depends on the number of ranks, and the replay does not tell it well enough: the nearer sum is taken.
 void list_beyond_formula(Row& row, const program::Program& program) {
   const auto memory = program::replay_memory(program.classes.at(0), program.tables);
   const auto bytes = [&](CellKind kind) {
