@@ -144,7 +144,8 @@ void strike(const Hang& hang, const ActivityLog& log, pthread_t main) {
     while (true) {
       const auto state = log.state();
       const Activity* now = state.now();
-      if (now && now->step >= step && now->op >= static_cast<std::int32_t>(hang.op)) return;
+      const bool computes = hang.kind == Kind::stopped || (now && now->doing == Doing::computing);
+      if (computes && now && now->step >= step && now->op >= static_cast<std::int32_t>(hang.op)) return;
     }
   };
   for (std::int64_t step = hang.step;; ++step) {
