@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from model import SIZES  # noqa: E402
-from training import ROOT, Answering, train  # noqa: E402
+from training import ROOT, TEXT, Answering, Tessera, add_options, parsed  # noqa: E402
 
 RANKS, MICRO_BATCHES, WARM_UP = 2, 8, 2
-TEXT = "corpus/kjv.txt"
 MOST_LOSS_APART = 0.05  # of the loss: other weights and samples, drawn alike
 
 
@@ -49,29 +48,10 @@ def pytorch(row, sizes, blocks):
     return Answering([sys.executable, ROOT / "bench/peers/torch_pipeline.py", json.dumps(options)], RANKS, WARM_UP)
 
 
-class Tessera:
-    """The binary, started anew each round."""
-
-    def __init__(self, binary, row, sizes, blocks, folder):
-        self.binary, self.folder = binary, folder
-        self.run_file = pathlib.Path(folder, "run.toml")
-        shape = "".join(f"{key} = {value}\n" for key, value in sizes.items() if key not in ("batch", "micro_batch"))
-        self.run_file.write_text(
-            f'[model]\nfamily = "llama"\n{shape}[data]\npath = "{TEXT}"\n'
-            f'[training]\nglobal_batch = {sizes["batch"]}\nlearning_rate = 3e-4\nwarmup_steps = 0\ndecay = "constant"\n'
-            f'[layout]\nmicro_batch = {sizes["micro_batch"]}\n')
-        units = [size + (s == 0) + (s == len(blocks) - 1) for s, size in enumerate(blocks)]
-        self.keys = {"layout.pp": RANKS, "layout.schedule": row.schedule, "layout.virtual_stages": len(blocks) // RANKS,
-                     "layout.stages": ",".join(map(str, units))}
-        self.losses, self.parameters = [], 0
-
-    def run(self, steps):
-        answer = train(self.binary, self.run_file, self.keys, self.folder, steps, WARM_UP)
-        self.losses, self.parameters = answer["losses"], answer["parameters"]
-        return answer
-
-    def close(self):
-        pass
+def tessera(binary, row, sizes, blocks, folder):
+    units = [size + (s == 0) + (s == len(blocks) - 1) for s, size in enumerate(blocks)]
+    layout = {"pp": RANKS, "schedule": row.schedule, "virtual_stages": len(blocks) // RANKS, "stages": ",".join(map(str, units))}
+    return Tessera(binary, sizes, layout, folder, WARM_UP)
 
 
 def check_alike(row, ours, theirs):
@@ -89,7 +69,7 @@ def sizes_for(size, sequence):
 def peaks_of_nothing(options, folder):
     """What each system holds for a model of next to nothing, by rank."""
     row, sizes, blocks = ROWS[1], sizes_for("tiny", 32) | {"vocab": 256}, [1, 1]
-    systems = (Tessera(options.binary, row, sizes, blocks, folder), pytorch(row, sizes, blocks))
+    systems = (tessera(options.binary, row, sizes, blocks, folder), pytorch(row, sizes, blocks))
     peaks = [max(system.run(options.steps)["peak_bytes"]) for system in systems]
     for system in systems:
         system.close()
@@ -103,7 +83,7 @@ def measure(options, rows, folder):
     for row in rows:
         place = pathlib.Path(folder, row.schedule)
         place.mkdir()
-        pairs.append((Tessera(options.binary, row, sizes, row.blocks, place), pytorch(row, sizes, row.blocks)))
+        pairs.append((tessera(options.binary, row, sizes, row.blocks, place), pytorch(row, sizes, row.blocks)))
     results = [([], []) for _ in rows]
     for number in range(options.rounds):
         for pair, found in zip(pairs, results):
@@ -133,13 +113,8 @@ def report(row, found, nothing, tokens):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--row", action="append", choices=[row.schedule for row in ROWS])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=3, help="steps of each system in a round, after the warm-up")
-    parser.add_argument("--sequence", type=int, default=256, help="tokens of a sample")
-    parser.add_argument("--build", default="build/release", help="folder of tessera")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    options.binary = ROOT / options.build / "tessera"
+    add_options(parser)
+    options = parsed(parser)
     rows = [row for row in ROWS if row.schedule in (options.row or [r.schedule for r in ROWS[:5]])]
     with tempfile.TemporaryDirectory() as folder:
         nothing = peaks_of_nothing(options, folder)

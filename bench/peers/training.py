@@ -14,6 +14,7 @@ from start import free_port  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 POLL_SECONDS = 0.1
+TEXT = "corpus/kjv.txt"
 
 
 def forget_peak(pid):
@@ -71,6 +72,44 @@ def train(binary, run_file, keys, folder, steps, warm_up=2, more=()):
     rows = steps_of(folder)
     return {"parameters": summary["parameters"], "losses": [row["loss"] for row in rows],
             "seconds": [row["step_seconds"] for row in rows[warm_up:]], "peak_bytes": [peaks[pid] for pid in sorted(peaks)]}
+
+
+class Tessera:
+    """The binary with these keys of [layout], started anew each round."""
+
+    def __init__(self, binary, sizes, layout, folder, warm_up=2):
+        self.binary, self.folder, self.warm_up = binary, folder, warm_up
+        self.losses, self.parameters = [], 0
+        self.run_file = pathlib.Path(folder, "run.toml")
+        shape = "".join(f"{key} = {value}\n" for key, value in sizes.items() if key not in ("batch", "micro_batch"))
+        self.run_file.write_text(
+            f'[model]\nfamily = "llama"\n{shape}[data]\npath = "{TEXT}"\n'
+            f'[training]\nglobal_batch = {sizes["batch"]}\nlearning_rate = 3e-4\nwarmup_steps = 0\ndecay = "constant"\n'
+            f'[layout]\nmicro_batch = {sizes["micro_batch"]}\n')
+        self.keys = {f"layout.{key}": value for key, value in layout.items()}
+
+    def run(self, steps):
+        answer = train(self.binary, self.run_file, self.keys, self.folder, steps, self.warm_up)
+        self.losses, self.parameters = answer["losses"], answer["parameters"]
+        return answer
+
+    def close(self):
+        pass
+
+
+def add_options(parser):
+    """What every comparison of trainings can be told."""
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=3, help="steps of each system in a round, after the warm-up")
+    parser.add_argument("--sequence", type=int, default=256, help="tokens of a sample")
+    parser.add_argument("--build", default="build/release", help="folder of tessera")
+    parser.add_argument("--json", action="store_true")
+
+
+def parsed(parser):
+    options = parser.parse_args()
+    options.binary = ROOT / options.build / "tessera"
+    return options
 
 
 class Answering:

@@ -17,34 +17,12 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from model import SIZES  # noqa: E402
-from training import ROOT, Answering, train  # noqa: E402
+from training import ROOT, TEXT, Answering, Tessera, add_options, parsed  # noqa: E402
 
 RANKS, BATCH, WARM_UP = 2, 4, 2
-TEXT = "corpus/kjv.txt"
 MOST_LOSS_APART = 0.12  # of the loss: other weights and samples, drawn alike, and few tokens a step
 MOST_PEERS_APART = 1e-3  # the same weights and samples, in fp32
 PEERS = {"zero-1": [("deepspeed", 1)], "zero-2": [("deepspeed", 2), ("fsdp2", 2)], "zero-3": [("deepspeed", 3), ("fsdp2", 3)]}
-
-
-class Tessera:
-    """The binary, started anew each round."""
-
-    def __init__(self, binary, stage, precision, sizes, folder):
-        self.binary, self.folder, self.losses, self.parameters = binary, folder, [], 0
-        self.run_file = pathlib.Path(folder, "run.toml")
-        shape = "".join(f"{key} = {value}\n" for key, value in sizes.items() if key not in ("batch", "micro_batch"))
-        self.run_file.write_text(
-            f'[model]\nfamily = "llama"\n{shape}[data]\npath = "{TEXT}"\n'
-            f'[training]\nglobal_batch = {sizes["batch"]}\nlearning_rate = 3e-4\nwarmup_steps = 0\ndecay = "constant"\n'
-            f'[layout]\nmicro_batch = {sizes["micro_batch"]}\nzero = {stage}\ndp_shard = {RANKS}\nprecision = "{precision}"\n')
-
-    def run(self, steps):
-        answer = train(self.binary, self.run_file, {}, self.folder, steps, WARM_UP)
-        self.losses, self.parameters = answer["losses"], answer["parameters"]
-        return answer
-
-    def close(self):
-        pass
 
 
 def peer(system, stage, precision, sizes):
@@ -56,7 +34,8 @@ def systems_of(row, options, sizes, folder):
     """By name, Tessera first."""
     place = pathlib.Path(folder, row)
     place.mkdir(exist_ok=True)
-    ours = Tessera(options.binary, int(row[-1]), options.precision, sizes, place)
+    layout = {"zero": row[-1], "dp_shard": RANKS, "precision": options.precision}
+    ours = Tessera(options.binary, sizes, layout, place, WARM_UP)
     return {"tessera": ours} | {system: peer(system, stage, options.precision, sizes) for system, stage in PEERS[row]}
 
 
@@ -102,13 +81,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--row", action="append", choices=list(PEERS))
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=3, help="steps of each system in a round, after the warm-up")
-    parser.add_argument("--sequence", type=int, default=256, help="tokens of a sample")
-    parser.add_argument("--build", default="build/release", help="folder of tessera")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    options.binary = ROOT / options.build / "tessera"
+    add_options(parser)
+    options = parsed(parser)
     of_batch = {"batch": BATCH, "micro_batch": 1}
     small, large = SIZES["tiny"] | {"vocab": 256} | of_batch, SIZES["44M"] | {"sequence": options.sequence} | of_batch
     once = argparse.Namespace(**vars(options) | {"rounds": 1})

@@ -13,7 +13,6 @@ namespace tessera::cli {
 namespace {
 
 using plan::RankMemory;
-using program::Category;
 
 constexpr std::size_t kMostAlive = 12;  // cells told one by one
 
@@ -47,17 +46,15 @@ std::string to_text(const spec::Run& run, const program::Program& program,
                     const std::vector<RankMemory>& ranks) {
   std::string out = cat(title_of(run, program), "\n\n");
   std::vector<std::vector<std::string>> rows = {{"rank", "equal ranks"}};
-  for (int c = 0; c < program::kNumCategories; ++c)
-    if (static_cast<Category>(c) != Category::host)
-      rows[0].emplace_back(program::name_of(static_cast<Category>(c)));
+  for (const Category category : kPlannedCategories)
+    if (category != Category::host) rows[0].emplace_back(name_of(category));
   rows[0].insert(rows[0].end(), {"at the peak", "outside"});
   for (const RankMemory& rank : ranks) {
     auto& row = rows.emplace_back(std::vector{cat(rank.first_rank), cat(rank.num_ranks)});
-    for (int c = 0; c < program::kNumCategories; ++c)
-      if (static_cast<Category>(c) != Category::host)
-        row.push_back(size(rank.at_peak[static_cast<std::size_t>(c)]));
+    for (const Category category : kPlannedCategories)
+      if (category != Category::host) row.push_back(size(rank.at_peak.of(category)));
     row.push_back(size(rank.peak_bytes));
-    row.push_back(size(rank.at_peak[static_cast<std::size_t>(Category::host)]));
+    row.push_back(size(rank.at_peak.of(Category::host)));
   }
   out += table(rows);
   const RankMemory& fullest = *std::ranges::max_element(ranks, {}, &RankMemory::peak_bytes);
@@ -73,9 +70,8 @@ std::string to_text(const spec::Run& run, const program::Program& program,
 metrics::Record to_record(const RankMemory& rank) {
   metrics::Record out = {
       {"first_rank", rank.first_rank}, {"num_ranks", rank.num_ranks}, {"peak_bytes", rank.peak_bytes}};
-  for (int c = 0; c < program::kNumCategories; ++c)
-    out.push_back(
-        {std::string(program::name_of(static_cast<Category>(c))), rank.at_peak[static_cast<std::size_t>(c)]});
+  for (const Category category : kPlannedCategories)
+    out.push_back({std::string(name_of(category)), rank.at_peak.of(category)});
   out.push_back({"op", std::int64_t{rank.peak_op}});
   out.push_back({"moment", rank.moment});
   std::vector<metrics::Record> alive;

@@ -1,7 +1,6 @@
 #include "tessera/draw/memory_picture.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "tessera/base/error.hpp"
 #include "tessera/program/spoken.hpp"
@@ -9,22 +8,14 @@
 namespace tessera::draw {
 namespace {
 
-using program::Category;
-
-// All but what lies outside.
-std::int64_t total(const program::ByCategory& bytes) {
-  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}) -
-         bytes[static_cast<std::size_t>(Category::host)];
-}
-
 // While each op of the compute lane runs: the fullest moment since the one before.
 std::vector<MemoryLevel> levels_of(const program::Sequence& sequence, const program::Tables& tables,
                                    const std::vector<program::Span>& spans) {
   const auto during = program::categories_during(sequence, tables);
   std::vector<MemoryLevel> out;
-  program::ByCategory fullest = {};
+  BytesHeld fullest = {};
   for (std::size_t i = 0; i < sequence.ops.size(); ++i) {
-    if (total(during[i]) >= total(fullest)) fullest = during[i];
+    if (during[i].total() >= fullest.total()) fullest = during[i];
     if (sequence.ops[i].lane.kind != program::LaneKind::compute) continue;
     out.push_back({spans[i].start, fullest});
     fullest = {};

@@ -14,7 +14,7 @@ namespace tessera::draw {
 // What is held from `time` on.
 struct MemoryLevel {
   double time = 0;
-  program::ByCategory bytes = {};
+  BytesHeld bytes = {};
   bool operator==(const MemoryLevel&) const = default;
 };
 

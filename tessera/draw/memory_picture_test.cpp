@@ -30,7 +30,7 @@ TEST(MemoryPicture, LevelsReachThePeakAndNoMore) {
   std::int64_t most = 0;
   for (const MemoryLevel& level : panel.levels) {
     std::int64_t sum = 0;
-    for (const std::int64_t bytes : level.bytes) sum += bytes;
+    for (const std::int64_t bytes : level.bytes.bytes) sum += bytes;
     most = std::max(most, sum);
     EXPECT_LE(level.time, picture.end);
   }

@@ -10,8 +10,6 @@
 namespace tessera::draw {
 namespace {
 
-using program::Category;
-
 constexpr double kPlotWidth = 900, kPanelHeight = 190;
 
 // What stays at the bottom, what comes and goes above it: Okabe and Ito's colours.
@@ -24,7 +22,7 @@ constexpr Layer kLayers[] = {{Category::optimizer, "#5a5a5a"}, {Category::parame
                              {Category::values, "#009e73"},    {Category::buffers, "#cc79a7"}};
 
 double bytes_in(const MemoryLevel& level, std::size_t layer) {
-  return static_cast<double>(level.bytes[static_cast<std::size_t>(kLayers[layer].category)]);
+  return static_cast<double>(level.bytes.of(kLayers[layer].category));
 }
 
 // The place of a panel on the sheet.
@@ -85,7 +83,7 @@ void add_panel(Sheet& sheet, const MemoryPicture& picture, const MemoryPanel& pa
     double largest = 0;
     for (const MemoryLevel& level : panel.levels) largest = std::max(largest, bytes_in(level, layer));
     if (largest == 0) continue;
-    const auto name = program::name_of(kLayers[layer].category);
+    const auto name = name_of(kLayers[layer].category);
     sheet.body += cat("<path fill=\"", kLayers[layer].colour, "\" d=\"",
                       layer_path(sheet, panel, frame, layer, picture.end), "\"><title>", panel.title, ": ",
                       name, ", up to ", bytes_text(largest), "</title></path>\n");
@@ -103,7 +101,7 @@ void add_heading(Sheet& sheet, const MemoryPicture& picture) {
   sheet.y += 12;
   double x = kMargin;
   for (const Layer& layer : kLayers) {
-    const std::string name(program::name_of(layer.category));
+    const std::string name(name_of(layer.category));
     sheet.body += cat("<rect fill=\"", layer.colour, "\" x=\"", px(x), "\" y=\"", px(sheet.y),
                       "\" width=\"12\" height=\"12\"/>\n");
     sheet.body += text_at(x + 17, sheet.y + 10, "legend", name);

@@ -36,7 +36,7 @@ struct StepReport {
   double gradient_norm = 0;
   double loss_scale = 1;
   bool taken = true;          // false: something was not finite; parameters and moments stayed
-  tensor::Holding at_peak;    // what this rank's tensors held when that was most; zeros without an arena
+  BytesHeld at_peak;          // what this rank's tensors held when that was most; zeros without an arena
   std::vector<OpTime> times;  // by op
   BytesMoved moved;           // by this rank
 };

@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/program/effects.hpp"
+#include "tessera/program/memory.hpp"
 #include "tessera/program/ranks.hpp"
 #include "tessera/tensor/account.hpp"
 #include "tessera/tensor/device.hpp"
@@ -71,7 +72,7 @@ void Residence::reduce(const Op& op) {
   reduced.close_weight_gradient();
   Tensor whole = read_here(reduced.weight_gradient());
   if (reduced.slice().count > 1) {
-    const tensor::CategoryScope as(tensor::Category::gradients);
+    const tensor::CategoryScope as(Category::gradients);
     Tensor part = tensor::empty({reduced.shard_elements()}, whole.scalar_type(), whole.device());
     members.reduce_scatter_sum(part, whole);
     reduced.add_to_shard_gradient(part);
@@ -100,9 +101,7 @@ void Residence::put(const shard::DepotKey& key, const Tensor& t) {
 }
 
 Tensor Residence::get(const shard::DepotKey& key) {
-  const tensor::CategoryScope as(key.cell.kind == CellKind::state   ? tensor::Category::optimizer
-                                 : key.cell.kind == CellKind::shard ? tensor::Category::parameters
-                                                                    : tensor::Category::values);
+  const tensor::CategoryScope as(program::category_of(key.cell.kind));
   Tensor out = parts_.depot.get(key, parts_.device);
   moved_.fetched += static_cast<std::int64_t>(out.nbytes());
   return out;

@@ -44,7 +44,7 @@ std::size_t BucketOptimizer::num_states() const {
 }
 
 void BucketOptimizer::make_state() {
-  const tensor::CategoryScope as(tensor::Category::optimizer);
+  const tensor::CategoryScope as(Category::optimizer);
   for (std::size_t i = 0; i < num_states(); ++i)
     state_.push_back(tensor::zeros({bucket_->shard_elements()}, shard::to_torch(bucket_->table().storage),
                                    bucket_->device()));

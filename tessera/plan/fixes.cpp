@@ -81,9 +81,9 @@ double step_seconds(const spec::Run& run, const program::Program& program) {
 
 }  // namespace
 
-std::vector<Fix> fixes(const spec::Run& run, std::int64_t limit_bytes) {
+std::vector<Fix> fixes(const spec::Run& run, const program::Program& program, std::int64_t limit_bytes) {
   const auto changes = changes_of(run);
-  const double now = step_seconds(run, compile(run));
+  const double now = step_seconds(run, program);
   std::vector<Fix> out;
   const auto attempt = [&](std::vector<const Change*> chosen) {
     spec::Run changed = run;
@@ -94,10 +94,10 @@ std::vector<Fix> fixes(const spec::Run& run, std::int64_t limit_bytes) {
       fix.changes.insert(fix.changes.end(), change->words.begin(), change->words.end());
     }
     if (!spec::problems(changed).empty()) return;
-    const program::Program program = compile(changed);
-    fix.peak_bytes = peak_bytes(program);
+    const program::Program compiled = compile(changed);
+    fix.peak_bytes = peak_bytes(compiled);
     if (fix.peak_bytes > limit_bytes) return;
-    fix.slowdown = step_seconds(changed, program) / now;
+    fix.slowdown = step_seconds(changed, compiled) / now;
     out.push_back(std::move(fix));
   };
   for (const Change& change : changes) attempt({&change});

@@ -8,47 +8,6 @@
 namespace tessera::plan {
 namespace {
 
-using program::Category;
-using program::Cell;
-using program::CellKind;
-
-std::string words_of(const Cell& cell, const program::Tables& tables) {
-  const auto of_micro = [&](const char* what, const std::string& name) {
-    return cat(what, name, ", micro-batch ", cell.micro);
-  };
-  const auto segment = [&] {
-    const program::Segment& s = tables.segments[cell.item];
-    const program::Unit& unit = tables.units[s.unit];
-    if (s.num_pieces == unit.pieces.size()) return unit.name;
-    const std::string& first = unit.pieces[s.first_piece].name;
-    return cat(unit.name, " (", first,
-               s.num_pieces > 1 ? cat(" to ", unit.pieces[s.first_piece + s.num_pieces - 1].name) : "", ")");
-  };
-  switch (cell.kind) {
-    case CellKind::value:
-      return of_micro("value ", tables.values[cell.item].name);
-    case CellKind::gradient:
-      return of_micro("gradient of ", tables.values[cell.item].name);
-    case CellKind::tape:
-      return of_micro("tape of ", segment());
-    case CellKind::weight_work:
-      return of_micro("weight work of ", segment());
-    case CellKind::full:
-      return cat("gathered weights of ", tables.buckets[cell.item].name);
-    case CellKind::weight_grad:
-      return cat("weight gradient of ", tables.buckets[cell.item].name);
-    case CellKind::shard:
-      return cat("parameters of ", tables.buckets[cell.item].name);
-    case CellKind::shard_grad:
-      return cat("reduced gradient of ", tables.buckets[cell.item].name);
-    case CellKind::state:
-      return cat("optimizer state of ", tables.buckets[cell.item].name);
-    case CellKind::number:
-      break;
-  }
-  return cat("number ", tables.numbers[cell.item].name);
-}
-
 RankMemory memory_of_class(const program::Program& program, std::uint32_t rank_class) {
   const program::Sequence& sequence = program.classes[rank_class];
   const program::Tables& tables = program.tables;
@@ -60,15 +19,11 @@ RankMemory memory_of_class(const program::Program& program, std::uint32_t rank_c
   out.peak_op = memory.peak_op;
   out.moment =
       program::spoken(program, static_cast<int>(out.first_rank), static_cast<std::int32_t>(memory.peak_op));
-  for (int kind = 0; kind < program::kNumCellKinds; ++kind)
-    out.at_peak[static_cast<std::size_t>(program::category_of(static_cast<CellKind>(kind)))] +=
-        memory.at_peak[static_cast<std::size_t>(kind)];
-  out.at_peak[static_cast<std::size_t>(Category::buffers)] += memory.scratch_at_peak;
-  out.at_peak[static_cast<std::size_t>(Category::host)] = memory.host_bytes;
+  out.at_peak = program::by_category(memory.at_peak, memory.scratch_at_peak, memory.host_bytes);
   out.alive.push_back(
       {"what the op itself needs, and the tokens of the micro-batches", memory.scratch_at_peak});
   for (const program::HeldCell& held : program::cells_during(sequence, tables, memory.peak_op))
-    out.alive.push_back({words_of(held.cell, tables), held.bytes});
+    out.alive.push_back({program::spoken(held.cell, tables), held.bytes});
   std::ranges::stable_sort(out.alive, std::greater(), &RankMemory::Alive::bytes);
   return out;
 }
@@ -97,11 +52,11 @@ void hold_to_memory_limit(const spec::Run& run, const program::Program& program)
   std::string text =
       cat("layout.memory_limit_mib = ", run.layout.memory_limit_mib, ": rank ", fullest.first_rank,
           " would hold ", size(fullest.peak_bytes), " in ", fullest.moment, ":");
-  for (int c = 0; c < program::kNumCategories; ++c)
-    if (const auto category = static_cast<Category>(c); category != Category::host)
-      text += cat(c ? ", " : " ", program::name_of(category), " ",
-                  size(fullest.at_peak[static_cast<std::size_t>(c)]));
-  const auto found = fixes(run, limit);
+  for (const Category category : kPlannedCategories)
+    if (category != Category::host)
+      text += cat(category == kPlannedCategories.front() ? " " : ", ", name_of(category), " ",
+                  size(fullest.at_peak.of(category)));
+  const auto found = fixes(run, program, limit);
   if (found.empty())
     throw UserError(
         cat(text,

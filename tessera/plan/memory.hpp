@@ -14,7 +14,7 @@ namespace tessera::plan {
 struct RankMemory {
   std::int64_t first_rank = 0, num_ranks = 1;
   std::int64_t peak_bytes = 0;
-  program::ByCategory at_peak = {};  // of the peak; host: the most that lies outside at a time
+  BytesHeld at_peak;  // of the peak; host: the most that lies outside at a time
   std::uint32_t peak_op = 0;
   std::string moment;  // that op in words
   struct Alive {
@@ -41,8 +41,8 @@ struct Fix {
 };
 
 // Tries what usually helps by compiling it, one change at a time, and two together where no single one is enough: the
-// fastest first by simulated step. Empty: nothing that was tried fits.
-std::vector<Fix> fixes(const spec::Run& run, std::int64_t limit_bytes);
+// fastest first by simulated step. `program` is the run's own. Empty: nothing that was tried fits.
+std::vector<Fix> fixes(const spec::Run& run, const program::Program& program, std::int64_t limit_bytes);
 
 // Throws UserError with the reason and the fixes if a rank of the program would hold more than layout.memory_limit_mib.
 void hold_to_memory_limit(const spec::Run& run, const program::Program& program);

@@ -8,7 +8,6 @@
 namespace tessera::plan {
 namespace {
 
-using program::Category;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -21,9 +20,7 @@ spec::Run ten_million() {
   return run;
 }
 
-std::int64_t of(const RankMemory& memory, Category category) {
-  return memory.at_peak[static_cast<std::size_t>(category)];
-}
+std::int64_t of(const RankMemory& memory, Category category) { return memory.at_peak.of(category); }
 
 TEST(PlannedMemory, CategoriesOfThePeakAddUpToIt) {
   for (const std::int64_t pp : {1, 2}) {
@@ -33,8 +30,8 @@ TEST(PlannedMemory, CategoriesOfThePeakAddUpToIt) {
     ASSERT_EQ(ranks.size(), static_cast<std::size_t>(pp));
     for (const RankMemory& rank : ranks) {
       std::int64_t sum = 0, alive = 0;
-      for (int c = 0; c < program::kNumCategories; ++c)
-        if (static_cast<Category>(c) != Category::host) sum += rank.at_peak[static_cast<std::size_t>(c)];
+      for (const Category category : kPlannedCategories)
+        if (category != Category::host) sum += of(rank, category);
       for (const auto& cell : rank.alive) alive += cell.bytes;
       EXPECT_EQ(sum, rank.peak_bytes);
       EXPECT_EQ(alive, rank.peak_bytes);
@@ -71,7 +68,7 @@ TEST(PlannedMemory, ALayoutAboveTheLimitIsRefusedWithWhatFits) {
 TEST(PlannedMemory, FixesFitAndComeByTheirTime) {
   const spec::Run run = ten_million();
   const std::int64_t limit = peak_bytes(compile(run)) * 8 / 10;
-  const auto found = fixes(run, limit);
+  const auto found = fixes(run, compile(run), limit);
   ASSERT_FALSE(found.empty());
   double last = 0;
   for (const Fix& fix : found) {

@@ -264,12 +264,6 @@ class Replay {
 
 }  // namespace
 
-std::string_view name_of(Category category) {
-  constexpr std::string_view kNames[kNumCategories] = {"parameters", "gradients", "optimizer", "values",
-                                                       "tapes",      "buffers",   "host"};
-  return kNames[static_cast<std::size_t>(category)];
-}
-
 Category category_of(CellKind kind) {
   switch (kind) {
     case CellKind::value:
@@ -314,18 +308,22 @@ Memory replay_memory(const Sequence& sequence, const Tables& tables) {
   return memory;
 }
 
-std::vector<ByCategory> categories_during(const Sequence& sequence, const Tables& tables) {
+BytesHeld by_category(const Memory::ByKind& cells, std::int64_t scratch, std::int64_t host) {
+  BytesHeld out;
+  for (int kind = 0; kind < kNumCellKinds; ++kind)
+    out.of(category_of(static_cast<CellKind>(kind))) += cells[static_cast<std::size_t>(kind)];
+  out.of(Category::buffers) += scratch;
+  out.of(Category::host) = host;
+  return out;
+}
+
+std::vector<BytesHeld> categories_during(const Sequence& sequence, const Tables& tables) {
   Replay replay(sequence, tables);
-  std::vector<ByCategory> out;
+  std::vector<BytesHeld> out;
   out.reserve(sequence.ops.size());
   for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
     replay.begin(at);
-    ByCategory& bytes = out.emplace_back();
-    for (int kind = 0; kind < kNumCellKinds; ++kind)
-      bytes[static_cast<std::size_t>(category_of(static_cast<CellKind>(kind)))] +=
-          replay.by_kind()[static_cast<std::size_t>(kind)];
-    bytes[static_cast<std::size_t>(Category::buffers)] += replay.scratch();
-    bytes[static_cast<std::size_t>(Category::host)] = replay.host();
+    out.push_back(by_category(replay.by_kind(), replay.scratch(), replay.host()));
     replay.end(at);
   }
   return out;

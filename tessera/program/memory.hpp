@@ -3,21 +3,14 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
+#include "tessera/base/bytes_held.hpp"
 #include "tessera/program/types.hpp"
 
 namespace tessera::program {
 
-// What bytes are for: shards and gathered weights, weight gradients and their shards, optimizer state, values between
-// segments and their gradients, tapes and weight work, what an op needs while it runs (with the micro-batches' tokens),
-// and what lies outside the rank's memory.
-enum class Category : std::uint8_t { parameters, gradients, optimizer, values, tapes, buffers, host };
-inline constexpr int kNumCategories = 7;
-std::string_view name_of(Category category);
 Category category_of(CellKind kind);
-using ByCategory = std::array<std::int64_t, kNumCategories>;  // bytes
 
 struct Memory {
   using ByKind = std::array<std::int64_t, kNumCellKinds>;  // live bytes, indexed by CellKind
@@ -38,8 +31,11 @@ struct Memory {
 // footprint.hpp says.
 Memory replay_memory(const Sequence& sequence, const Tables& tables);
 
+// What a rank holds with so many bytes of each kind of cell, scratch, and bytes outside.
+BytesHeld by_category(const Memory::ByKind& cells, std::int64_t scratch, std::int64_t host);
+
 // The same by category, while each op runs.
-std::vector<ByCategory> categories_during(const Sequence& sequence, const Tables& tables);
+std::vector<BytesHeld> categories_during(const Sequence& sequence, const Tables& tables);
 
 // A cell at a moment, and what it holds. Scratch of the op itself is no cell.
 struct HeldCell {

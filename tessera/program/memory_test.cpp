@@ -146,8 +146,8 @@ TEST(Memory, CellsAtAMomentAreToldLargestFirstAndAddUp) {
   for (const HeldCell& cell : held) sum += cell.bytes;
   EXPECT_EQ(sum, replay_memory(program.classes[0], tables).during[2]);
   const auto categories = categories_during(program.classes[0], tables)[2];
-  EXPECT_EQ(categories[static_cast<std::size_t>(Category::values)], 1000);
-  EXPECT_EQ(categories[static_cast<std::size_t>(Category::tapes)], 200);
+  EXPECT_EQ(categories.of(Category::values), 1000);
+  EXPECT_EQ(categories.of(Category::tapes), 200);
 }
 
 TEST(Memory, StateFetchedBeforeUseStartsOnTheHost) {

@@ -49,11 +49,7 @@ std::string item_text(const Op& op, const Tables& tables) {
   if (is_compute(op.what)) return tables.units[tables.segments[op.item].unit].name;
   if (op.what == What::sum) return tables.numbers[op.item].name;
   if (!names_cell(op.what)) return tables.buckets[op.item].name;
-  const Cell cell = named_cell(op);
-  const bool is_gradient = cell.kind == CellKind::gradient;
-  if (is_gradient || cell.kind == CellKind::value)
-    return cat(is_gradient ? "gradient of " : "value ", tables.values[cell.item].name);
-  return "a cell";
+  return spoken(named_cell(op), tables);
 }
 
 std::string doing_text(const Program& program, int rank, const Activity& at, double now_seconds) {
@@ -91,13 +87,50 @@ std::string doing_text(const Program& program, int rank, const Activity& at, dou
 
 }  // namespace
 
+std::string spoken(const Cell& cell, const Tables& tables) {
+  const auto of_micro = [&](const char* what, const std::string& name) {
+    return cat(what, name, ", micro-batch ", cell.micro);
+  };
+  const auto segment = [&] {
+    const Segment& s = tables.segments[cell.item];
+    const Unit& unit = tables.units[s.unit];
+    if (s.num_pieces == unit.pieces.size()) return unit.name;
+    const std::string& first = unit.pieces[s.first_piece].name;
+    return cat(unit.name, " (", first,
+               s.num_pieces > 1 ? cat(" to ", unit.pieces[s.first_piece + s.num_pieces - 1].name) : "", ")");
+  };
+  switch (cell.kind) {
+    case CellKind::value:
+      return of_micro("value ", tables.values[cell.item].name);
+    case CellKind::gradient:
+      return of_micro("gradient of ", tables.values[cell.item].name);
+    case CellKind::tape:
+      return of_micro("tape of ", segment());
+    case CellKind::weight_work:
+      return of_micro("weight work of ", segment());
+    case CellKind::full:
+      return cat("gathered weights of ", tables.buckets[cell.item].name);
+    case CellKind::weight_grad:
+      return cat("weight gradient of ", tables.buckets[cell.item].name);
+    case CellKind::shard:
+      return cat("parameters of ", tables.buckets[cell.item].name);
+    case CellKind::shard_grad:
+      return cat("reduced gradient of ", tables.buckets[cell.item].name);
+    case CellKind::state:
+      return cat("optimizer state of ", tables.buckets[cell.item].name);
+    case CellKind::number:
+      break;
+  }
+  return cat("number ", tables.numbers[cell.item].name);
+}
+
 std::string spoken(const Program& program, int rank, std::int32_t op) {
   const Tables& tables = program.tables;
   const auto& ops = program.classes[tables.class_of_rank[static_cast<std::size_t>(rank)]].ops;
   if (op < 0 || op >= static_cast<std::int32_t>(ops.size())) return "no op";
   const Op& at = ops[static_cast<std::size_t>(op)];
   std::string out = cat("op ", op, " (", word(at, tables), ", ", verb(at.what), item_text(at, tables));
-  if (at.micro != kOfStep) out += cat(", micro-batch ", at.micro);
+  if (at.micro != kOfStep && !names_cell(at.what)) out += cat(", micro-batch ", at.micro);
   if (at.what == What::send || at.what == What::receive) {
     const auto set = sets_of(tables)[static_cast<std::size_t>(at.along)];
     out += cat(at.what == What::send ? " to rank " : " from rank ", set.neighbour(rank, at.hop));

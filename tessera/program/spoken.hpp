@@ -8,6 +8,9 @@
 
 namespace tessera::program {
 
+// "tape of block.4, micro-batch 1", "optimizer state of head".
+std::string spoken(const Cell& cell, const Tables& tables);
+
 // "op 12 (5F1, forward of block.4, micro-batch 1)", as the rank's sequence has it.
 std::string spoken(const Program& program, int rank, std::int32_t op);
 

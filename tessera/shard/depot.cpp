@@ -33,11 +33,11 @@ class Depot::Memory final : public Depot::Place {
     if (pages_ == MAP_FAILED)
       throw UserError(cat("no host memory for ", bytes_, " bytes of offloaded tensors: ",
                           std::strerror(errno), ". Name a folder for files by layout.offload_folder."));
-    account_.add(tensor::Category::host, static_cast<std::int64_t>(bytes_));
+    account_.add(Category::host, static_cast<std::int64_t>(bytes_));
   }
   ~Memory() override {
     ::munmap(pages_, bytes_);
-    account_.add(tensor::Category::host, -static_cast<std::int64_t>(bytes_));
+    account_.add(Category::host, -static_cast<std::int64_t>(bytes_));
   }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;

@@ -72,7 +72,7 @@ FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, Slice slice, at:
 
 // On the CPU whatever the device: the values are part of the contract.
 void FlatBucket::draw(std::uint64_t seed) {
-  const tensor::CategoryScope as(tensor::Category::parameters);
+  const tensor::CategoryScope as(Category::parameters);
   Tensor shard = tensor::zeros({shard_elements()}, to_torch(table_->storage));
   for (const Parameter& parameter : table_->parameters) {
     const Overlap where = overlap(parameter, slice_.position * shard_elements(), shard_elements());
@@ -148,7 +148,7 @@ void FlatBucket::set_shard(Tensor shard) {
 void FlatBucket::begin_full() {
   CHECK(!table_->full_resident && !full_.defined(), "Full of bucket ", table_->name, " is made twice");
   CHECK(shard_.defined(), "bucket ", table_->name, " is gathered while its shard lies outside");
-  const tensor::CategoryScope as(tensor::Category::parameters);
+  const tensor::CategoryScope as(Category::parameters);
   full_ = tensor::empty({table_->elements}, to_torch(table_->compute), device_);
   slice_of(full_).copy_(shard_);
   point_values();
@@ -166,7 +166,7 @@ Tensor FlatBucket::slice_of(const Tensor& whole) const {
 
 void FlatBucket::begin_weight_gradient() {
   if (weight_gradient_.defined()) return;
-  const tensor::CategoryScope as(tensor::Category::gradients);
+  const tensor::CategoryScope as(Category::gradients);
   weight_gradient_ = tensor::empty({table_->elements}, to_torch(table_->gradient), device_);
   point_gradients();
 }

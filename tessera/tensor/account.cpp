@@ -12,37 +12,9 @@ thread_local const Account* account_of_thread = nullptr;
 thread_local Category category_of_thread = Category::other;
 }  // namespace
 
-std::string word(Category category) {
-  switch (category) {
-    case Category::other:
-      return "other";
-    case Category::parameters:
-      return "parameters";
-    case Category::gradients:
-      return "gradients";
-    case Category::optimizer:
-      return "optimizer";
-    case Category::values:
-      return "values";
-    case Category::tapes:
-      return "tapes";
-    case Category::buffers:
-      return "buffers";
-    case Category::host:
-      return "host";
-  }
-  throw Bug("a category outside its enumeration");
-}
-
-std::int64_t Holding::total() const {
-  std::int64_t out = -of(Category::host);
-  for (const std::int64_t part : bytes) out += part;
-  return out;
-}
-
 struct Account::Books {
   mutable std::mutex mutex;
-  Holding live, at_peak;
+  BytesHeld live, at_peak;
   std::int64_t total = 0, peak = 0;
 
   void write(Category category, std::int64_t change) {
@@ -64,12 +36,12 @@ Account Account::current() {
   return account_of_thread ? *account_of_thread : *shared;
 }
 
-Holding Account::live() const {
+BytesHeld Account::live() const {
   const std::scoped_lock lock(books_->mutex);
   return books_->live;
 }
 
-Holding Account::at_peak() const {
+BytesHeld Account::at_peak() const {
   const std::scoped_lock lock(books_->mutex);
   return books_->at_peak;
 }

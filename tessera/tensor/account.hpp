@@ -1,33 +1,12 @@
 // Who holds how much memory of CPU tensors, and as what? A rank has an account; all its threads write to it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
-#include <string>
+
+#include "tessera/base/bytes_held.hpp"
 
 namespace tessera::tensor {
-
-// What memory is held as. `host` is what was put out of the way of a device; it does not count as held by the rank.
-enum class Category : std::uint8_t {
-  other,
-  parameters,
-  gradients,
-  optimizer,
-  values,
-  tapes,
-  buffers,
-  host,
-};
-inline constexpr int kNumCategories = 8;
-std::string word(Category category);
-
-struct Holding {
-  std::array<std::int64_t, kNumCategories> bytes = {};
-  std::int64_t of(Category category) const { return bytes[static_cast<std::size_t>(category)]; }
-  std::int64_t total() const;  // all but host
-  bool operator==(const Holding&) const = default;
-};
 
 // A handle: copies mean the same account, which lives as long as any of them, or memory that is written to it.
 class Account {
@@ -36,9 +15,9 @@ class Account {
   // That of the calling thread; threads that were given none share one.
   static Account current();
 
-  Holding live() const;
+  BytesHeld live() const;
   // What was held when the total was at its highest since the last forget_peak().
-  Holding at_peak() const;
+  BytesHeld at_peak() const;
   void forget_peak();
 
   // Of whoever hands out the memory.

@@ -168,7 +168,7 @@ TEST_F(Arena, LeavesMemoryOfOthersAlone) {
   std::vector<float> memory(1 << 20);
   hold_as(view_of(memory.data(), {1 << 20}, at::kFloat), Category::values);
   hold_as(Tensor(), Category::values);
-  EXPECT_EQ(account.live(), Holding());
+  EXPECT_EQ(account.live(), BytesHeld());
 }
 
 TEST_F(Arena, AsksTheSystemForNothingThatItHasHadBefore) {
@@ -187,7 +187,7 @@ TEST_F(Arena, SaysWhatItCouldNotAllocate) {
   Account account;
   const AccountScope scope(account);
   EXPECT_ANY_THROW(ask());
-  EXPECT_EQ(account.live(), Holding());
+  EXPECT_EQ(account.live(), BytesHeld());
 }
 
 // The range is reserved without access, so a limit on data sees only what is used.

@@ -23,7 +23,6 @@ namespace tessera {
 namespace {
 
 using program::CellKind;
-using tensor::Category;
 
 // Few tokens, so that the most is held when most model states are there.
 spec::Run run_of(std::int64_t zero, std::int64_t ranks, bool overlap) {
@@ -44,7 +43,7 @@ spec::Run run_of(std::int64_t zero, std::int64_t ranks, bool overlap) {
 struct Row {
   std::int64_t zero = 0, ranks = 0;
   double parameters = 0;               // of the model
-  tensor::Holding held;                // of rank 0, when most was held
+  BytesHeld held;                      // of rank 0, when most was held
   double gathered = 0, unreduced = 0;  // bytes that the program lists beyond the formula
   double model_states() const {
     return static_cast<double>(held.of(Category::parameters) + held.of(Category::gradients) +
