@@ -19,6 +19,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
+constexpr int kShapeDepth = 2;                          // the header is 0, its entries are 1
 constexpr const char* kMetadata = "__metadata__";
 
 using Dtype = std::pair<std::string_view, std::uint64_t>;
@@ -48,11 +49,17 @@ struct Reader {
     return {reinterpret_cast<const char*>(text.data()), text.size()};
   }
 
-  // A repeated key would silently hide a tensor, and the parser alone keeps the last.
+  // A repeated key would silently hide a tensor, and the parser alone keeps the last. What is nested deeper than a shape
+  // is dropped while parsing: each level would take far more memory than its one byte of text.
   Json parsed(std::string_view text) const {
     std::vector<std::set<std::string>> keys;
     std::string repeated;
-    const auto watch = [&](int, Json::parse_event_t event, Json& value) {
+    bool deep = false;
+    const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
+      const bool opens =
+          event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+      deep = deep || (opens && depth > kShapeDepth);
+      if (deep) return false;
       if (event == Json::parse_event_t::object_start) keys.emplace_back();
       if (event == Json::parse_event_t::object_end) keys.pop_back();
       if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
@@ -61,6 +68,7 @@ struct Reader {
     };
     expect(text.starts_with('{'), "header does not begin with '{'");
     Json header = Json::parse(text, watch, /*allow_exceptions=*/false);
+    expect(!deep, "header is nested deeper than the format allows");
     expect(!header.is_discarded() && header.is_object(), "header is not a JSON object");
     expect(repeated.empty(), "header names '", repeated, "' twice");
     return header;
@@ -130,29 +138,31 @@ std::optional<std::uint64_t> element_bytes(std::string_view dtype) {
   return found == std::end(kDtypes) ? std::nullopt : std::optional(found->second);
 }
 
-Safetensors::Safetensors(const std::string& path) : file_(path) {
-  const Reader reader{file_.path()};
-  const auto text = reader.header(file_.bytes());
-  const auto data = file_.bytes().subspan(kLengthBytes + text.size());
+SafetensorsContent parse_safetensors(const std::string& path, std::span<const std::byte> bytes) {
+  const Reader reader{path};
+  const auto text = reader.header(bytes);
+  const auto data = bytes.subspan(kLengthBytes + text.size());
   const Json header = reader.parsed(text);
+  SafetensorsContent out;
   for (const auto& [name, entry] : header.items()) {
     if (name != kMetadata) {
-      tensors_.emplace(name, reader.tensor(name, entry, data));
+      out.tensors.emplace(name, reader.tensor(name, entry, data));
       continue;
     }
     reader.expect(entry.is_object(), "__metadata__ is not an object");
     for (const auto& [key, value] : entry.items()) {
       reader.expect(value.is_string(), "__metadata__ '", key, "' is not a string");
-      metadata_.emplace(key, value.get<std::string>());
+      out.metadata.emplace(key, value.get<std::string>());
     }
   }
-  reader.expect_covered(tensors_, data);
+  reader.expect_covered(out.tensors, data);
+  return out;
 }
 
 const TensorBytes& Safetensors::tensor(const std::string& name) const {
-  if (const auto found = tensors_.find(name); found != tensors_.end()) return found->second;
+  if (const auto found = tensors().find(name); found != tensors().end()) return found->second;
   std::vector<std::string> names;
-  for (const auto& [known, tensor] : tensors_) names.push_back(known);
+  for (const auto& [known, tensor] : tensors()) names.push_back(known);
   const auto near = nearest(name, names);
   throw UserError(cat("safetensors file '", path(), "' has no tensor '", name, "'",
                       near ? cat("; did you mean '", *near, "'?") : cat(" among its ", names.size())));

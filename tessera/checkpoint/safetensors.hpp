@@ -24,22 +24,30 @@ struct TensorBytes {
 // Bytes of one element of a dtype word; nothing for an unknown word.
 std::optional<std::uint64_t> element_bytes(std::string_view dtype);
 
+struct SafetensorsContent {
+  std::map<std::string, TensorBytes> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// What the bytes of a file say; its tensors are spans of them. Throws UserError naming the file and what is wrong in it.
+SafetensorsContent parse_safetensors(const std::string& path, std::span<const std::byte> bytes);
+
 class Safetensors {
  public:
-  // Throws UserError naming the file and what is wrong in it.
-  explicit Safetensors(const std::string& path);
+  // Throws UserError as parse_safetensors.
+  explicit Safetensors(const std::string& path)
+      : file_(path), content_(parse_safetensors(path, file_.bytes())) {}
 
   const std::string& path() const { return file_.path(); }
   // The byte spans live as long as this object.
-  const std::map<std::string, TensorBytes>& tensors() const { return tensors_; }
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::map<std::string, TensorBytes>& tensors() const { return content_.tensors; }
+  const std::map<std::string, std::string>& metadata() const { return content_.metadata; }
   // Throws UserError with the nearest name when there is no such tensor.
   const TensorBytes& tensor(const std::string& name) const;
 
  private:
   MappedFile file_;
-  std::map<std::string, TensorBytes> tensors_;
-  std::map<std::string, std::string> metadata_;
+  SafetensorsContent content_;
 };
 
 // Writes beside `path` and renames, so that `path` holds the old file or the whole new one. Throws UserError

@@ -135,6 +135,15 @@ TEST(Safetensors, HeaderLengthsAreNotTrusted) {
   EXPECT_THAT(complaint(), HasSubstr("above the format's limit"));
 }
 
+TEST(Safetensors, ADeeplyNestedHeaderIsRefusedByItsDepth) {
+  const std::size_t depth = 1'000'000;
+  const std::string nested = std::string(depth, '[') + std::string(depth, ']');
+  write_raw(R"({"w":{"dtype":"U8","shape":)" + nested + R"(,"data_offsets":[0,1]}})", 1);
+  EXPECT_THAT(complaint(), HasSubstr("header is nested deeper than the format allows"));
+  write_raw(R"({"w":)" + nested + "}", 0);
+  EXPECT_THAT(complaint(), HasSubstr("header is nested deeper than the format allows"));
+}
+
 TEST(Safetensors, AFailedWriteLeavesNothingBehind) {
   const std::string folder = cat(testing::TempDir(), "tessera_is_a_folder_", ::getpid());
   std::filesystem::create_directories(folder + "/full");
