@@ -1,0 +1,133 @@
+#include "tessera/checkpoint/box.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::checkpoint {
+
+std::int64_t num_elements(std::span<const std::int64_t> shape) {
+  std::int64_t product = 1;
+  for (const std::int64_t size : shape) product *= size;
+  return product;
+}
+
+Box whole_box(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
+
+std::optional<Box> intersection(const Box& a, const Box& b) {
+  CHECK(a.offset.size() == b.offset.size(), "boxes of ", a.offset.size(), " and ", b.offset.size(), " dims");
+  Box out = a;
+  for (std::size_t dim = 0; dim < a.offset.size(); ++dim) {
+    out.offset[dim] = std::max(a.offset[dim], b.offset[dim]);
+    out.extent[dim] =
+        std::min(a.offset[dim] + a.extent[dim], b.offset[dim] + b.extent[dim]) - out.offset[dim];
+    if (out.extent[dim] <= 0) return std::nullopt;
+  }
+  return out;
+}
+
+namespace {
+
+// Boxes of a range within the dims from `dim` on; what stands before it in `at` is fixed.
+void add_boxes(const Shape& shape, std::size_t dim, std::int64_t first, std::int64_t count, Box& at,
+               std::vector<Box>& out) {
+  if (count == 0) return;
+  const auto fix = [&](std::int64_t offset, std::int64_t extent) {
+    at.offset[dim] = offset;
+    at.extent[dim] = extent;
+  };
+  if (dim + 1 == shape.size()) {
+    fix(first, count);
+    out.push_back(at);
+    return;
+  }
+  const std::int64_t row = num_elements(std::span(shape).subspan(dim + 1));
+  const std::int64_t lead = std::min(count, (row - first % row) % row), rows = (count - lead) / row;
+  const auto within_row = [&](std::int64_t from, std::int64_t some) {
+    fix(from / row, 1);
+    add_boxes(shape, dim + 1, from % row, some, at, out);
+  };
+  within_row(first, lead);
+  if (rows > 0) {
+    Box whole = at;
+    whole.offset[dim] = (first + lead) / row;
+    whole.extent[dim] = rows;
+    for (std::size_t inner = dim + 1; inner < shape.size(); ++inner) {
+      whole.offset[inner] = 0;
+      whole.extent[inner] = shape[inner];
+    }
+    out.push_back(std::move(whole));
+  }
+  within_row(first + lead + rows * row, count - lead - rows * row);
+}
+
+}  // namespace
+
+std::vector<Box> boxes_of_range(const Shape& shape, std::int64_t first, std::int64_t count) {
+  CHECK(first >= 0 && count >= 0 && first + count <= num_elements(shape), "elements ", first, " to ",
+        first + count, " of a tensor of ", num_elements(shape));
+  if (count == 0) return {};
+  if (shape.empty()) return {Box{}};
+  std::vector<Box> out;
+  Box at = whole_box(shape);
+  add_boxes(shape, 0, first, count, at, out);
+  return out;
+}
+
+namespace {
+
+// Of the element at `position` of the whole tensor, in the memory of a box.
+std::int64_t place_in(const Box& box, const Shape& position) {
+  std::int64_t place = 0;
+  for (std::size_t dim = 0; dim < position.size(); ++dim)
+    place = place * box.extent[dim] + position[dim] - box.offset[dim];
+  return place;
+}
+
+}  // namespace
+
+void for_each_run(const Box& part, const Box& from, const Box& to,
+                  const std::function<void(const CopyRun&)>& copy) {
+  if (part.elements() == 0) return;
+  // The trailing dims that the part fills in both memories are one run, and so is the dim before them.
+  std::size_t outer = part.offset.size();
+  std::int64_t run = 1;
+  while (outer > 0) {
+    --outer;
+    run *= part.extent[outer];
+    if (part.extent[outer] != from.extent[outer] || part.extent[outer] != to.extent[outer]) break;
+  }
+  Shape position = part.offset;
+  while (true) {
+    copy({place_in(from, position), place_in(to, position), run});
+    std::size_t dim = outer;
+    while (dim > 0) {
+      --dim;
+      if (++position[dim] < part.offset[dim] + part.extent[dim]) break;
+      position[dim] = part.offset[dim];
+      if (dim == 0) return;
+    }
+    if (outer == 0) return;
+  }
+}
+
+std::optional<std::string> tiling_problem(const Shape& shape, std::vector<Box> boxes) {
+  std::int64_t held = 0;
+  for (const Box& box : boxes) {
+    CHECK(box.offset.size() == shape.size() && box.extent.size() == shape.size());
+    held += box.elements();
+  }
+  // Only boxes that share rows can overlap: those between the first row of one and its last.
+  if (!shape.empty()) {
+    std::ranges::sort(boxes);
+    for (std::size_t i = 0; i < boxes.size(); ++i)
+      for (std::size_t j = i + 1;
+           j < boxes.size() && boxes[j].offset[0] < boxes[i].offset[0] + boxes[i].extent[0]; ++j)
+        if (intersection(boxes[i], boxes[j])) return "two pieces overlap";
+  }
+  if (held != num_elements(shape)) return cat("pieces hold ", held, " of ", num_elements(shape), " elements");
+  return std::nullopt;
+}
+
+}  // namespace tessera::checkpoint

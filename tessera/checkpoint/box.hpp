@@ -1,0 +1,47 @@
+// Which part of a tensor is this? A box of its elements, the common part of two, a row-major range as boxes, and the runs
+// in which elements of one box lie in the memory of another.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera::checkpoint {
+
+using Shape = std::vector<std::int64_t>;
+
+std::int64_t num_elements(std::span<const std::int64_t> shape);
+
+// Elements [offset, offset + extent) along each dim of a tensor; without dims it is the one element of a scalar.
+struct Box {
+  Shape offset, extent;
+  std::int64_t elements() const { return num_elements(extent); }
+  auto operator<=>(const Box&) const = default;
+};
+
+Box whole_box(const Shape& shape);
+
+// The elements that both hold; nothing if there are none.
+std::optional<Box> intersection(const Box& a, const Box& b);
+
+// Elements [first, first + count) of a row-major tensor as boxes in rising order: at most two per dim, less one.
+std::vector<Box> boxes_of_range(const Shape& shape, std::int64_t first, std::int64_t count);
+
+// `count` elements side by side in both memories.
+struct CopyRun {
+  std::int64_t from = 0, to = 0, count = 0;
+  bool operator==(const CopyRun&) const = default;
+};
+
+// Calls `copy` for each run of `part`, which lies in both boxes; places are counted from the first element of each box,
+// whose memory is row-major. In rising order of both.
+void for_each_run(const Box& part, const Box& from, const Box& to,
+                  const std::function<void(const CopyRun&)>& copy);
+
+// Whether the boxes, taken together, hold every element of the shape once. Says of the first trouble what it is.
+std::optional<std::string> tiling_problem(const Shape& shape, std::vector<Box> boxes);
+
+}  // namespace tessera::checkpoint

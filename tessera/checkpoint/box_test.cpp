@@ -1,0 +1,69 @@
+#include "tessera/checkpoint/box.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tessera/base/random.hpp"
+
+namespace tessera::checkpoint {
+namespace {
+
+TEST(Box, IntersectsAlongEachDim) {
+  EXPECT_EQ(intersection({{0, 2}, {4, 4}}, {{3, 0}, {5, 3}}), (Box{{3, 2}, {1, 1}}));
+  EXPECT_EQ(intersection({{0, 2}, {4, 4}}, {{4, 0}, {5, 3}}), std::nullopt);
+}
+
+TEST(Box, ARangeOfAMatrixIsTheEndOfARowWholeRowsAndTheStartOfARow) {
+  const std::vector<Box> expected = {{{1, 3}, {1, 1}}, {{2, 0}, {3, 4}}, {{5, 0}, {1, 2}}};
+  EXPECT_EQ(boxes_of_range({6, 4}, 7, 15), expected);
+  EXPECT_EQ(boxes_of_range({6, 4}, 0, 24), (std::vector<Box>{{{0, 0}, {6, 4}}}));
+  EXPECT_EQ(boxes_of_range({6, 4}, 5, 2), (std::vector<Box>{{{1, 1}, {1, 2}}}));
+  EXPECT_EQ(boxes_of_range({6, 4}, 6, 4), (std::vector<Box>{{{1, 2}, {1, 2}}, {{2, 0}, {1, 2}}}));
+  EXPECT_EQ(boxes_of_range({9}, 2, 3), (std::vector<Box>{{{2}, {3}}}));
+  EXPECT_TRUE(boxes_of_range({6, 4}, 7, 0).empty());
+}
+
+TEST(Box, RandomRangesTileTheTensorAndKeepTheirElements) {
+  for (std::uint64_t round = 0; round < 200; ++round) {
+    const auto dice = [&](std::uint64_t what, std::int64_t sides) {
+      return static_cast<std::int64_t>(random_bits(5, round, what) % static_cast<std::uint64_t>(sides));
+    };
+    Shape shape;
+    for (std::uint64_t dim = 0; dim <= static_cast<std::uint64_t>(dice(0, 4)); ++dim)
+      shape.push_back(1 + dice(10 + dim, 5));
+    const std::int64_t all = num_elements(shape), first = dice(1, all),
+                       end = first + dice(2, all - first + 1);
+    std::vector<Box> boxes;
+    const std::int64_t cuts[] = {0, first, end, all};
+    for (int i = 0; i < 3; ++i) {
+      std::int64_t next = cuts[i];
+      for (const Box& box : boxes_of_range(shape, cuts[i], cuts[i + 1] - cuts[i])) {
+        for_each_run(box, whole_box(shape), box, [&](const CopyRun& run) {
+          EXPECT_EQ(run.from, next) << "round " << round;
+          next += run.count;
+        });
+        boxes.push_back(box);
+      }
+      EXPECT_EQ(next, cuts[i + 1]) << "round " << round;
+    }
+    EXPECT_EQ(tiling_problem(shape, boxes), std::nullopt) << "round " << round;
+  }
+}
+
+TEST(Box, RunsJoinWhatLiesSideBySideInBothMemories) {
+  std::vector<CopyRun> runs;
+  const auto note = [&](const CopyRun& run) { runs.push_back(run); };
+  for_each_run({{1, 0}, {2, 4}}, {{0, 0}, {6, 4}}, {{1, 0}, {2, 4}}, note);
+  EXPECT_EQ(runs, (std::vector<CopyRun>{{4, 0, 8}}));
+  runs.clear();
+  for_each_run({{1, 1}, {2, 2}}, {{0, 0}, {6, 4}}, {{1, 1}, {2, 2}}, note);
+  EXPECT_EQ(runs, (std::vector<CopyRun>{{5, 0, 2}, {9, 2, 2}}));
+}
+
+TEST(Box, HolesAndOverlapsOfATilingAreNamed) {
+  EXPECT_EQ(tiling_problem({4, 2}, {{{0, 0}, {2, 2}}, {{3, 0}, {1, 2}}}), "pieces hold 6 of 8 elements");
+  EXPECT_EQ(tiling_problem({4, 2}, {{{0, 0}, {2, 2}}, {{1, 1}, {1, 1}}, {{2, 0}, {2, 2}}}),
+            "two pieces overlap");
+}
+
+}  // namespace
+}  // namespace tessera::checkpoint

@@ -1,0 +1,127 @@
+#include "tessera/checkpoint/checkpoint.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <set>
+
+#include "tessera/base/complaint.hpp"
+#include "tessera/checkpoint/folder.hpp"
+#include "tessera/checkpoint/shard_file.hpp"
+
+namespace tessera::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Checkpoints : public ::testing::Test {
+ protected:
+  Checkpoints() { std::filesystem::remove_all(folder_); }
+  ~Checkpoints() override { std::filesystem::remove_all(folder_); }
+
+  // A tensor [64, 100] of which each of four ranks holds a range of elements, and a vector that rank 3 holds.
+  void save(std::int64_t step, float first) {
+    std::vector<float> matrix(6400), vector(7, static_cast<float>(step));
+    std::iota(matrix.begin(), matrix.end(), first);
+    begin_save(folder_, step);
+    for (std::int64_t rank = 0; rank < 4; ++rank) {
+      std::vector<HeldPiece> held;
+      std::int64_t at = 1577 * rank;
+      for (const Box& box : boxes_of_range({64, 100}, at, rank < 3 ? 1577 : 6400 - 3 * 1577)) {
+        held.push_back({"matrix", "F32", {64, 100}, box, bytes(matrix, at, box.elements())});
+        at += box.elements();
+      }
+      if (rank == 3) held.push_back({"vector", "F32", {7}, whole_box({7}), bytes(vector, 0, 7)});
+      Manifest part{.written_by = "test", .progress = {.step = step}};
+      write_pieces(saving_path(folder_, step), rank, held, part);
+      write_part(saving_path(folder_, step), rank, part);
+    }
+    commit_save(folder_, step, 4);
+  }
+
+  static std::span<const std::byte> bytes(const std::vector<float>& values, std::int64_t first,
+                                          std::int64_t n) {
+    return std::as_bytes(
+        std::span(values).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(n)));
+  }
+
+  static std::vector<float> read(Checkpoint& from, const std::string& tensor, const Box& box) {
+    std::vector<float> out(static_cast<std::size_t>(box.elements()));
+    from.read(tensor, box, std::as_writable_bytes(std::span(out)));
+    return out;
+  }
+
+  std::string folder_ = cat(::testing::TempDir(), "checkpoints-", ::getpid());
+};
+
+TEST_F(Checkpoints, AnyBoxIsReadWhicheverRanksWroteIt) {
+  save(3, 0);
+  Checkpoint saved(step_folder(folder_, 3).path);
+  EXPECT_EQ(saved.manifest().progress.step, 3);
+  EXPECT_EQ(read(saved, "matrix", {{15, 70}, {3, 2}}),
+            (std::vector<float>{1570, 1571, 1670, 1671, 1770, 1771}));
+  std::vector<float> expected(6400);
+  std::iota(expected.begin(), expected.end(), 0.f);
+  EXPECT_EQ(read(saved, "matrix", whole_box({64, 100})), expected);
+  EXPECT_EQ(read(saved, "vector", {{5}, {2}}), (std::vector<float>{3, 3}));
+  EXPECT_THAT(saved.problems(), IsEmpty());
+  EXPECT_THAT(complaint_of([&] { saved.tensor("matrx"); }), HasSubstr("'matrix'"));
+}
+
+TEST_F(Checkpoints, AFileHoldsOneBoxOfATensorAtMost) {
+  save(3, 0);
+  const Manifest manifest = Checkpoint(step_folder(folder_, 3).path).manifest();
+  std::set<std::pair<std::uint32_t, std::string>> seen;
+  for (const Piece& piece : manifest.pieces) EXPECT_TRUE(seen.insert({piece.file, piece.tensor}).second);
+  EXPECT_EQ(manifest.files.size(),
+            2u + 3 + 3 + 2);  // rows are cut at one end of ranks 0 and 3, at both of 1 and 2
+}
+
+TEST_F(Checkpoints, AStepThatIsSavedAgainReplacesTheOldOne) {
+  save(3, 0);
+  save(3, 500);
+  Checkpoint saved(step_folder(folder_, 3).path);
+  EXPECT_EQ(read(saved, "matrix", {{0, 0}, {1, 1}}), (std::vector<float>{500}));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(Checkpoints, OldOnesAreRemovedButForThoseThatAreKept) {
+  for (const std::int64_t step : {10, 20, 30, 40, 50}) save(step, 0);
+  remove_old(folder_, {.last = 2, .every = 20});
+  std::vector<std::int64_t> steps;
+  for (const StepFolder& found : step_folders(folder_)) steps.push_back(found.step);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{50, 40, 20}));
+}
+
+TEST_F(Checkpoints, WhatASaveThatNeverEndedLeftIsNoCheckpointAndIsRemoved) {
+  begin_save(folder_, 7);
+  EXPECT_THAT(step_folders(folder_), IsEmpty());
+  save(8, 0);
+  EXPECT_FALSE(std::filesystem::exists(saving_path(folder_, 7)));
+}
+
+TEST_F(Checkpoints, AMissingOrShortFileAndAChangedByteAreNamed) {
+  save(3, 0);
+  const std::string path = step_folder(folder_, 3).path, file = path + "/rank-00001.safetensors";
+  {
+    std::fstream damage(file, std::ios::in | std::ios::out | std::ios::binary);
+    damage.seekp(-5, std::ios::end);
+    damage.put('x');
+  }
+  Checkpoint saved(path);
+  ASSERT_EQ(saved.problems().size(), 1u);
+  EXPECT_THAT(saved.problems().front(), HasSubstr("rank-00001.safetensors' is damaged between byte 0"));
+  EXPECT_THAT(complaint_of([&] { read(saved, "matrix", whole_box({64, 100})); }), HasSubstr("rank-00001"));
+  std::filesystem::resize_file(file, 100);
+  EXPECT_THAT(complaint_of([&] { Checkpoint again(path); }),
+              HasSubstr("rank-00001.safetensors' has 100 bytes"));
+  std::filesystem::remove(file);
+  EXPECT_THAT(complaint_of([&] { Checkpoint again(path); }), HasSubstr("No such file"));
+}
+
+}  // namespace
+}  // namespace tessera::checkpoint

@@ -1,0 +1,124 @@
+#include "tessera/checkpoint/folder.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+
+#include "tessera/base/file_text.hpp"
+
+namespace tessera::checkpoint {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-", kSaving = ".saving";
+constexpr std::size_t kDigits = 8;
+
+std::string padded(std::int64_t number, std::size_t digits) {
+  const std::string text = cat(number);
+  return std::string(text.size() < digits ? digits - text.size() : 0, '0') + text;
+}
+
+std::string part_name(std::int64_t rank) { return cat("part-", padded(rank, 5), ".json"); }
+
+// Of "step-00000120"; nothing for any other name.
+std::optional<std::int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix) || name.size() < kPrefix.size() + kDigits) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
+  return step;
+}
+
+void remove_all(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) throw DiskError(cat("cannot remove '", path, "': ", error.message()));
+}
+
+void remove_file(const std::string& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) throw DiskError(cat("cannot remove '", path, "': ", error.message()));
+}
+
+// The manifest goes first: what is half removed is no checkpoint any more.
+void remove_checkpoint(const std::string& path) {
+  remove_file(cat(path, "/", kManifestName));
+  sync_folder(path);
+  remove_all(path);
+}
+
+}  // namespace
+
+std::vector<StepFolder> step_folders(const std::string& folder) {
+  std::vector<StepFolder> out;
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error))
+    if (const auto step = step_of(entry->path().filename().string()))
+      out.push_back({*step, entry->path().string()});
+  std::ranges::sort(out, std::greater(), &StepFolder::step);
+  return out;
+}
+
+StepFolder step_folder(const std::string& folder, std::int64_t step) {
+  return {step, cat(folder, "/", kPrefix, padded(step, kDigits))};
+}
+
+std::string saving_path(const std::string& folder, std::int64_t step) {
+  return cat(step_folder(folder, step).path, kSaving);
+}
+
+void begin_save(const std::string& folder, std::int64_t step) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw DiskError(cat("cannot make folder '", folder, "': ", error.message()));
+  std::vector<std::string> left;
+  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error))
+    if (entry->path().extension() == kSaving) left.push_back(entry->path().string());
+  for (const std::string& path : left) remove_all(path);
+  make_folder(saving_path(folder, step));
+}
+
+void write_part(const std::string& saving_path, std::int64_t rank, const Manifest& part) {
+  const std::string text = to_text(part);
+  write_new_file(cat(saving_path, "/", part_name(rank)), std::as_bytes(std::span(text)));
+}
+
+void commit_save(const std::string& folder, std::int64_t step, std::int64_t num_ranks) {
+  const std::string saving = saving_path(folder, step);
+  std::vector<Manifest> parts;
+  for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
+    const std::string path = cat(saving, "/", part_name(rank));
+    parts.push_back(parse_part(file_text(path), path));
+  }
+  const std::string text = to_text(merged(parts));
+  const std::string path = cat(saving, "/", kManifestName);
+  write_new_file(path, std::as_bytes(std::span(text)));
+  parse_manifest(text, path);  // what could not be read again is not committed
+  for (std::int64_t rank = 0; rank < num_ranks; ++rank) remove_file(cat(saving, "/", part_name(rank)));
+  sync_folder(saving);
+  const std::string target = step_folder(folder, step).path;
+  replace_folder(saving, target);
+  sync_folder(folder);
+  if (fs::exists(saving)) remove_checkpoint(saving);  // the one that was replaced
+}
+
+void abandon_save(const std::string& folder, std::int64_t step) { remove_all(saving_path(folder, step)); }
+
+void remove_old(const std::string& folder, const Keep& keep) {
+  if (keep.last == 0) return;
+  auto found = step_folders(folder);
+  found.erase(found.begin(), found.begin() + std::min<std::ptrdiff_t>(keep.last, std::ssize(found)));
+  for (auto old = found.rbegin(); old != found.rend(); ++old)
+    if (keep.every == 0 || old->step % keep.every != 0) remove_checkpoint(old->path);
+}
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,43 @@
+// Where do the checkpoints of a run lie, which is the newest, and how does one come to be? `step-00000120` is whole,
+// always: it is written as `step-00000120.saving` and renamed when all of it is on the disk.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/checkpoint/manifest.hpp"
+
+namespace tessera::checkpoint {
+
+struct StepFolder {
+  std::int64_t step = 0;
+  std::string path;
+  bool operator==(const StepFolder&) const = default;
+};
+
+// Those of the run whose folders these lie in, newest first. They are whole, but may have been damaged since.
+std::vector<StepFolder> step_folders(const std::string& folder);
+StepFolder step_folder(const std::string& folder, std::int64_t step);
+
+// Saving of one step. Throw DiskError. First on one rank, which makes the place for all and removes what a save that
+// never ended left there; then each rank writes its part; then the first commits.
+void begin_save(const std::string& folder, std::int64_t step);
+// Where the parts of it are written.
+std::string saving_path(const std::string& folder, std::int64_t step);
+// The last that a rank writes: what its files hold.
+void write_part(const std::string& saving_path, std::int64_t rank, const Manifest& part);
+// Joins the parts of all ranks and makes the checkpoint one, in the place of any of the same step.
+void commit_save(const std::string& folder, std::int64_t step, std::int64_t num_ranks);
+// After a save that failed.
+void abandon_save(const std::string& folder, std::int64_t step);
+
+// How many are kept: the newest `last` (0: all), and every one whose step is a multiple of `every` (0: none besides).
+struct Keep {
+  std::int64_t last = 0, every = 0;
+};
+
+// Removes those that need not be kept, the oldest first.
+void remove_old(const std::string& folder, const Keep& keep);
+
+}  // namespace tessera::checkpoint

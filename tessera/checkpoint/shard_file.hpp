@@ -1,0 +1,34 @@
+// What does a rank write? The boxes it holds, into safetensors files that other readers understand: at most one box of a
+// tensor in a file, and where it lies in the whole tensor as PyTorch's distributed checkpoint expects it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/checkpoint/manifest.hpp"
+
+namespace tessera::checkpoint {
+
+struct HeldPiece {
+  std::string tensor;
+  std::string dtype;
+  Shape shape;  // of the whole tensor
+  Box box;
+  std::span<const std::byte> bytes;  // row-major
+};
+
+// Writes `rank-00003.safetensors`, and `rank-00003-2.safetensors` and so on for further boxes of the same tensors; adds
+// tensors, files and pieces to `part`. Throws DiskError.
+void write_pieces(const std::string& folder, std::int64_t rank, std::span<const HeldPiece> held,
+                  Manifest& part);
+
+// Bytes of a file as safetensors: length, header. The tensors follow in the order given.
+struct HeaderEntry {
+  std::string tensor;
+  std::string dtype;
+  Box box;  // its place in the whole tensor
+};
+std::string shard_header(std::span<const HeaderEntry> entries);
+
+}  // namespace tessera::checkpoint
