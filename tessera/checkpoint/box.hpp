@@ -42,6 +42,6 @@ void for_each_run(const Box& part, const Box& from, const Box& to,
                   const std::function<void(const CopyRun&)>& copy);
 
 // Whether the boxes, taken together, hold every element of the shape once. Says of the first trouble what it is.
-std::optional<std::string> tiling_problem(const Shape& shape, std::vector<Box> boxes);
+std::optional<std::string> tiling_problem(const Shape& shape, const std::vector<Box>& boxes);
 
 }  // namespace tessera::checkpoint

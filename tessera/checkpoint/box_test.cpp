@@ -63,6 +63,21 @@ TEST(Box, HolesAndOverlapsOfATilingAreNamed) {
   EXPECT_EQ(tiling_problem({4, 2}, {{{0, 0}, {2, 2}}, {{3, 0}, {1, 2}}}), "pieces hold 6 of 8 elements");
   EXPECT_EQ(tiling_problem({4, 2}, {{{0, 0}, {2, 2}}, {{1, 1}, {1, 1}}, {{2, 0}, {2, 2}}}),
             "two pieces overlap");
+  EXPECT_EQ(tiling_problem({4}, {{{0}, {2}}, {{1}, {2}}}),
+            "two pieces overlap");  // as many elements as the tensor
+  EXPECT_EQ(tiling_problem({2, 2}, {{{0, 0}, {1, 2}}, {{0, 0}, {2, 1}}}), "two pieces overlap");
+  EXPECT_EQ(tiling_problem({}, {{{}, {}}, {{}, {}}}), "two pieces overlap");
+  const Box vast{{0}, {1ll << 62}};
+  EXPECT_EQ(tiling_problem({1ll << 62}, {vast, vast, vast}), "two pieces overlap");
+}
+
+TEST(Box, ManyColumnsSideBySideAreCheckedInTime) {
+  constexpr std::int64_t kColumns = 100'000;
+  std::vector<Box> boxes;
+  for (std::int64_t column = 0; column < kColumns; ++column) boxes.push_back({{0, column}, {2, 1}});
+  EXPECT_EQ(tiling_problem({2, kColumns}, boxes), std::nullopt);
+  boxes.back().offset[1] = 0;
+  EXPECT_EQ(tiling_problem({2, kColumns}, boxes), "two pieces overlap");
 }
 
 }  // namespace

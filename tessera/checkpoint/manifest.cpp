@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/json_depth.hpp"
 #include "tessera/checkpoint/safetensors.hpp"
 
 namespace tessera::checkpoint {
@@ -16,6 +17,8 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kHashKey = "{\"hash\":\"";
 constexpr std::size_t kHashDigits = 16;
+constexpr int kDepth = 4;  // manifest, list, piece, offset
+constexpr std::size_t kMaxDims = 8;
 constexpr const char* kFormat = "tessera checkpoint";
 
 std::span<const std::byte> bytes_of_text(std::string_view text) { return std::as_bytes(std::span(text)); }
@@ -91,6 +94,7 @@ struct Reader {
            "this is not a manifest of a Tessera checkpoint, or its beginning is damaged");
     const std::string_view digits = text.substr(kHashKey.size(), kHashDigits), rest = text.substr(head);
     expect(hash_text(hash_of(bytes_of_text(rest))) == digits, "the manifest is damaged: its hash is another");
+    expect(json_depth(text) <= kDepth, "the manifest is nested deeper than its format allows");
     Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     expect(json.is_object(), "the manifest is not a JSON object");
     expect(this->text(json, "format") == kFormat, "the format is not '", kFormat, "'");
@@ -119,6 +123,7 @@ struct Reader {
     Tensor tensor{text(json, "dtype"), shape(json, "shape")};
     const auto element = element_bytes(tensor.dtype);
     expect(element.has_value(), "tensor '", name, "' has unknown dtype '", tensor.dtype, "'");
+    expect(tensor.shape.size() <= kMaxDims, "tensor '", name, "' has more than ", kMaxDims, " dims");
     auto bytes = static_cast<std::int64_t>(*element);
     for (const std::int64_t size : tensor.shape)
       expect(!__builtin_mul_overflow(bytes, size, &bytes), "tensor '", name, "' is larger than 2^63 bytes");

@@ -60,6 +60,19 @@ TEST(Manifest, SaysWhatIsWrong) {
 }
 
 // The same text with another version, and the hash that belongs to it.
+TEST(Manifest, WhatIsMadeToOverwhelmAReaderIsRefused) {
+  Manifest manifest = small();
+  manifest.tensors["a"].shape = Shape(9, 1);
+  EXPECT_THAT(complaint(manifest), HasSubstr("more than 8 dims"));
+
+  std::string text = to_text(small());
+  const std::string step = "\"step\":";
+  text.replace(text.find(step), step.size() + 1, step + std::string(1'000'000, '['));
+  const std::size_t head = std::string_view("{\"hash\":\"0123456789abcdef").size();
+  text.replace(head - 16, 16, hash_text(hash_of(std::as_bytes(std::span(text).subspan(head)))));
+  EXPECT_THAT(complaint_of([&] { parse_manifest(text, "m.json"); }), HasSubstr("nested deeper"));
+}
+
 TEST(Manifest, ANewerVersionIsRefusedWithWhatToDo) {
   std::string text = to_text(small());
   text.replace(text.find("\"version\":1"), 11, "\"version\":2");

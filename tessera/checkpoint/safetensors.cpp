@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/json_depth.hpp"
 #include "tessera/checkpoint/replace_file.hpp"
 
 namespace tessera::checkpoint {
@@ -19,7 +20,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
-constexpr int kShapeDepth = 2;                          // the header is 0, its entries are 1
+constexpr int kDepth = 3;                               // header, tensor, shape
 constexpr const char* kMetadata = "__metadata__";
 
 using Dtype = std::pair<std::string_view, std::uint64_t>;
@@ -49,17 +50,11 @@ struct Reader {
     return {reinterpret_cast<const char*>(text.data()), text.size()};
   }
 
-  // A repeated key would silently hide a tensor, and the parser alone keeps the last. What is nested deeper than a shape
-  // is dropped while parsing: each level would take far more memory than its one byte of text.
+  // A repeated key would silently hide a tensor, and the parser alone keeps the last.
   Json parsed(std::string_view text) const {
     std::vector<std::set<std::string>> keys;
     std::string repeated;
-    bool deep = false;
-    const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-      const bool opens =
-          event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
-      deep = deep || (opens && depth > kShapeDepth);
-      if (deep) return false;
+    const auto watch = [&](int, Json::parse_event_t event, Json& value) {
       if (event == Json::parse_event_t::object_start) keys.emplace_back();
       if (event == Json::parse_event_t::object_end) keys.pop_back();
       if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
@@ -67,8 +62,8 @@ struct Reader {
       return true;
     };
     expect(text.starts_with('{'), "header does not begin with '{'");
+    expect(json_depth(text) <= kDepth, "header is nested deeper than the format allows");
     Json header = Json::parse(text, watch, /*allow_exceptions=*/false);
-    expect(!deep, "header is nested deeper than the format allows");
     expect(!header.is_discarded() && header.is_object(), "header is not a JSON object");
     expect(repeated.empty(), "header names '", repeated, "' twice");
     return header;
