@@ -1,4 +1,5 @@
-// The Llama family: RMSNorm, rotary positions, grouped queries, SwiGLU, tied or untied embeddings.
+// The Llama family: RMSNorm, rotary positions, grouped queries, SwiGLU, tied or untied embeddings; with biases of q, k and v
+// as Qwen 2, or norms of q and k as Qwen 3.
 #include "tessera/base/error.hpp"
 #include "tessera/model/attention.hpp"
 #include "tessera/model/branches.hpp"
@@ -39,6 +40,9 @@ class BlockUnit final : public Unit {
         rotary_(rotary),
         norm_1_(weight(buckets, layer, {"input_layernorm"})),
         qkv_(weight(buckets, layer, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"})),
+        qkv_bias_(run.model.qkv_bias ? &bias_of_qkv(buckets, layer) : nullptr),
+        q_norm_(run.model.qk_norm ? &weight(buckets, layer, {"self_attn.q_norm"}) : nullptr),
+        k_norm_(run.model.qk_norm ? &weight(buckets, layer, {"self_attn.k_norm"}) : nullptr),
         out_(weight(buckets, layer, {"self_attn.o_proj"})),
         norm_2_(weight(buckets, layer, {"post_attention_layernorm"})),
         gate_up_(weight(buckets, layer, {"mlp.gate_proj", "mlp.up_proj"})),
@@ -52,10 +56,10 @@ class BlockUnit final : public Unit {
     for (std::size_t piece = first; piece < first + count; ++piece) {
       switch (piece) {
         case 0:
-          branch = parallel::linear(norm(x, norm_1_, tape), qkv_, tape.work);
+          branch = parallel::linear(norm(x, norm_1_, tape), qkv_, tape.work, qkv_bias_);
           break;
         case 1:
-          branch = attention(branch, batch);
+          branch = attend(heads(branch, batch, tape), batch, layer_);
           break;
         case 2:
           x = x.add(drop_attention_(parallel::linear(branch, out_, tape.work), batch.sample_indices));
@@ -78,26 +82,33 @@ class BlockUnit final : public Unit {
 
  private:
   static Weight& weight(std::span<FlatBucket> buckets, std::int64_t layer,
-                        const std::vector<const char*>& parts) {
+                        const std::vector<const char*>& parts, const char* kind = "weight") {
     std::vector<std::string> names;
-    for (const char* part : parts) names.push_back(cat("model.layers.", layer, ".", part, ".weight"));
+    for (const char* part : parts) names.push_back(cat("model.layers.", layer, ".", part, ".", kind));
     return find_weight(buckets, names);
+  }
+  static Weight& bias_of_qkv(std::span<FlatBucket> buckets, std::int64_t layer) {
+    return weight(buckets, layer, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, "bias");
   }
   Tensor norm(const Tensor& x, Weight& weight, Tape& tape) const {
     return tensor::rms_norm(x, tape.leaf(weight), spec_.norm_epsilon);
   }
-  Tensor attention(const Tensor& qkv, const Batch& batch) const {
+  parallel::Heads heads(const Tensor& qkv, const Batch& batch, Tape& tape) const {
     const std::int64_t positions = qkv.size(0) / batch.samples, before = num_cached(batch, layer_);
     const Rotary turn = {rotary_.cos_S1D.narrow(0, before, positions),
                          rotary_.sin_S1H.narrow(0, before, positions)};
-    return attend(parallel::split_and_rotate(qkv, turn, batch.samples, spec_.heads, spec_.kv_heads), batch,
-                  layer_);
+    if (!q_norm_) return parallel::split_and_rotate(qkv, turn, batch.samples, spec_.heads, spec_.kv_heads);
+    return parallel::split_norm_and_rotate(
+        qkv, {tape.wide_leaf(*q_norm_), tape.wide_leaf(*k_norm_), spec_.norm_epsilon}, turn, batch.samples,
+        spec_.heads, spec_.kv_heads);
   }
 
   const spec::Model& spec_;
   std::size_t layer_;
   Rotary rotary_;
-  Weight &norm_1_, &qkv_, &out_, &norm_2_, &gate_up_, &down_;
+  Weight &norm_1_, &qkv_;
+  Weight *qkv_bias_, *q_norm_, *k_norm_;  // null where the model has none
+  Weight &out_, &norm_2_, &gate_up_, &down_;
   Dropout drop_attention_, drop_mlp_;
 };
 
@@ -128,8 +139,11 @@ class HeadUnit final : public Head {
 Model make_llama(const spec::Run& run, const program::Tables& tables, const Held& held) {
   const spec::Model& spec = run.model;
   const auto dtype = shard::to_torch(tables.buckets.front().compute);
+  const parallel::Frequencies frequencies{spec.rope_theta, spec.rope_scaling_factor,
+                                          spec.rope_low_frequency_factor, spec.rope_high_frequency_factor,
+                                          spec.rope_original_context};
   const Rotary rotary =
-      parallel::rotary(spec.sequence, spec.head_dim(), spec.rope_theta, dtype, held.buckets.front().device());
+      parallel::rotary(spec.sequence, spec.head_size(), frequencies, dtype, held.buckets.front().device());
   Model model(tables.units.size());
   if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held.buckets);
   for (std::int64_t layer = 0; layer < spec.layers; ++layer)

@@ -25,8 +25,14 @@ Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, 
 struct Rotary {
   Tensor cos_S1D, sin_S1H;
 };
-Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype,
-              at::Device device = at::kCPU);
+// Channel pair i turns by theta^(-2i/D) a position. Pairs whose turn takes more than original_context / low positions turn
+// `factor` times slower, those below original_context / high as they are, those between by a blend of both.
+struct Frequencies {
+  double theta = 10000, factor = 1, low = 1, high = 4;
+  std::int64_t original_context = 8192;
+};
+Rotary rotary(std::int64_t positions, std::int64_t head_dim, const Frequencies& frequencies,
+              at::ScalarType dtype, at::Device device = at::kCPU);
 
 // The fused projection [T, (N+2K)*D] split in q [B,N,S,D], k and v [B,K,S,D], with q and k rotated.
 struct Heads {
@@ -35,6 +41,15 @@ struct Heads {
 Heads split(const Tensor& qkv, std::int64_t samples, std::int64_t heads);  // K = N, nothing rotated
 Heads split_and_rotate(const Tensor& qkv, const Rotary& rotary, std::int64_t samples, std::int64_t heads,
                        std::int64_t kv_heads);
+
+// The same with an RMSNorm over the channels of each head of q and k before they are rotated. Weights are leaves in at
+// least 32 bits.
+struct HeadNorm {
+  Tensor q_D, k_D;
+  double epsilon;
+};
+Heads split_norm_and_rotate(const Tensor& qkv, const HeadNorm& norm, const Rotary& rotary,
+                            std::int64_t samples, std::int64_t heads, std::int64_t kv_heads);
 
 // silu(gate) * up of the fused [T, 2F], gate first.
 Tensor swiglu(const Tensor& gate_up_T2F);

@@ -105,7 +105,7 @@ TEST(Embedding, AddsGradientsOfRepeatedTokens) {
 
 TEST(SplitAndRotate, IsTheRotationOfHalvesAndItsDerivative) {
   const std::int64_t samples = 2, positions = 3, heads = 4, kv_heads = 2, head_dim = 6;
-  const Rotary turn = rotary(positions, head_dim, 100.0, at::kDouble);
+  const Rotary turn = rotary(positions, head_dim, {.theta = 100.0}, at::kDouble);
   const Tensor qkv = random({samples * positions, (heads + 2 * kv_heads) * head_dim}, 5).requires_grad_(true);
   const Tensor a = random({samples, heads, positions, head_dim}, 6);
   const Tensor b = random({samples, kv_heads, positions, head_dim}, 7), c = random(b.sizes().vec(), 8);
@@ -128,6 +128,57 @@ TEST(SplitAndRotate, IsTheRotationOfHalvesAndItsDerivative) {
               at(raw, 1).item<double>() * cosine - at(raw, 4).item<double>() * sine, 1e-14);
   EXPECT_NEAR(at(h.q, 4).item<double>(),
               at(raw, 4).item<double>() * cosine + at(raw, 1).item<double>() * sine, 1e-14);
+}
+
+TEST(SplitNormAndRotate, IsTheRotationOfNormedHeadsAndItsDerivative) {
+  const std::int64_t samples = 2, positions = 3, heads = 4, kv_heads = 2, head_dim = 6;
+  const Rotary turn = rotary(positions, head_dim, {.theta = 100.0}, at::kDouble);
+  const Tensor qkv = random({samples * positions, (heads + 2 * kv_heads) * head_dim}, 5).requires_grad_(true);
+  const HeadNorm norm{random({head_dim}, 9).requires_grad_(true), random({head_dim}, 10).requires_grad_(true),
+                      1e-2};
+  const Tensor a = random({samples, heads, positions, head_dim}, 6);
+  const Tensor b = random({samples, kv_heads, positions, head_dim}, 7), c = random(b.sizes().vec(), 8);
+  const auto loss = [&] {
+    const Heads h = split_norm_and_rotate(qkv, norm, turn, samples, heads, kv_heads);
+    return h.q.mul(a).sum().add(h.k.mul(b).sum()).add(h.v.mul(c).sum());
+  };
+  for (const Tensor& x : {qkv, norm.q_D, norm.k_D})
+    EXPECT_LT(distance(gradient(loss(), x), differences(x.detach(), [&] { return loss().item<double>(); })),
+              1e-7);
+
+  // Heads normed by other means, then turned.
+  const Tensor plain = qkv.detach().clone();
+  const Tensor all = plain.view({samples, positions, -1, head_dim});
+  for (const auto& [first, count, weight] :
+       {std::tuple{std::int64_t{0}, heads, norm.q_D}, {heads, kv_heads, norm.k_D}}) {
+    const Tensor part = all.narrow(2, first, count);
+    part.copy_(tensor::rms_norm(part, weight.detach(), norm.epsilon));
+  }
+  const Heads expected = split_and_rotate(plain, turn, samples, heads, kv_heads);
+  const Heads found = split_norm_and_rotate(qkv, norm, turn, samples, heads, kv_heads);
+  EXPECT_LT(distance(found.q, expected.q), 1e-14);
+  EXPECT_LT(distance(found.k, expected.k), 1e-14);
+  EXPECT_LT(distance(found.v, expected.v), 1e-14);
+}
+
+// Of 2 pi positions: a pair that turns once in them is between the bounds.
+TEST(Rotary, SlowsTurnsThatTheContextHardlySees) {
+  const std::int64_t positions = 2, head_dim = 8;
+  const Frequencies f{.theta = 1e4, .factor = 8, .low = 1, .high = 4, .original_context = 4096};
+  const Rotary found = rotary(positions, head_dim, f, at::kDouble);
+  const double expected[] = {1.0, 0.1, 0.01, 0.001 / 8};  // turns in the context: 652, 65, 6.5, 0.65
+  for (std::int64_t pair = 0; pair < 4; ++pair)
+    EXPECT_NEAR(found.sin_S1H.select(0, 1).flatten().select(0, pair).item<double>(), std::sin(expected[pair]),
+                1e-15)
+        << pair;
+  const Frequencies between{.theta = 1e4, .factor = 8, .low = 1, .high = 9, .original_context = 4096};
+  const double turns = 4096 * 0.01 / (2 * 3.14159265358979323846), kept = (turns - 1) / 8;
+  EXPECT_NEAR(rotary(positions, head_dim, between, at::kDouble)
+                  .sin_S1H.select(0, 1)
+                  .flatten()
+                  .select(0, 2)
+                  .item<double>(),
+              std::sin(kept * 0.01 + (1 - kept) * 0.01 / 8), 1e-15);
 }
 
 TEST(Split, GivesTheThirdsAndTheirDerivative) {

@@ -106,6 +106,65 @@ struct SplitAndRotate : Function<SplitAndRotate> {
   }
 };
 
+// Only the root mean squares are kept beside what is kept anyway: normed heads are made again from qkv.
+struct SplitNormAndRotate : Function<SplitNormAndRotate> {
+  static variable_list forward(AutogradContext* ctx, const Tensor& qkv, const Tensor& q_weight,
+                               const Tensor& k_weight, const Tensor& cos, const Tensor& sin,
+                               std::int64_t samples, std::int64_t heads, double epsilon) {
+    const std::int64_t head_dim = cos.size(-1), positions = qkv.size(0) / samples;
+    const Tensor all_BSND = qkv.view({samples, positions, -1, head_dim});
+    const std::int64_t kv_heads = (all_BSND.size(2) - heads) / 2;
+    const Tensor both_BSND = all_BSND.narrow(2, 0, heads + kv_heads);
+    const auto wide = tensor::wide(qkv.scalar_type());
+    Tensor normed = both_BSND.to(wide);
+    Tensor scale = normed.mul(normed).mean(-1, /*keepdim=*/true).add_(epsilon).rsqrt_();
+    normed = qkv.scalar_type() == wide ? normed.mul(scale) : normed.mul_(scale);
+    weigh(normed, heads, q_weight, k_weight);
+    normed = normed.to(qkv.scalar_type());
+    Tensor turned_BSND = tensor::empty(normed.sizes(), qkv.scalar_type(), qkv.device());
+    rotate(turned_BSND, normed, cos, sin, 1.0);
+    ctx->saved_data["heads"] = heads;
+    ctx->save_for_backward({qkv, scale, q_weight, k_weight, cos, sin});
+    return {turned_BSND.narrow(2, 0, heads).transpose(1, 2),
+            turned_BSND.narrow(2, heads, kv_heads).transpose(1, 2),
+            all_BSND.narrow(2, heads + kv_heads, kv_heads).transpose(1, 2)};
+  }
+  // With n = x * scale and y = n * w turned: dn = w dy turned back, dx = scale (dn - n mean(n dn)).
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const auto saved = ctx->get_saved_variables();
+    const Tensor &qkv = saved[0], &scale = saved[1], &cos = saved[4], &sin = saved[5];
+    const std::int64_t heads = ctx->saved_data["heads"].toInt();
+    const std::int64_t samples = scale.size(0), positions = scale.size(1), both = scale.size(2),
+                       kv_heads = both - heads, head_dim = cos.size(-1);
+    const Tensor all_BSND = qkv.view({samples, positions, heads + 2 * kv_heads, head_dim});
+    Tensor d_BSND = tensor::empty({samples, positions, both, head_dim}, qkv.scalar_type(), qkv.device());
+    rotate(d_BSND.narrow(2, 0, heads), gradients[0].transpose(1, 2), cos, sin, -1.0);
+    rotate(d_BSND.narrow(2, heads, kv_heads), gradients[1].transpose(1, 2), cos, sin, -1.0);
+    d_BSND = d_BSND.to(scale.scalar_type());
+    Tensor normed = all_BSND.narrow(2, 0, both).to(scale.scalar_type());
+    normed = normed.is_alias_of(qkv) ? normed.mul(scale) : normed.mul_(scale);
+    Tensor d_q, d_k;
+    {
+      Tensor products = d_BSND.mul(normed);
+      d_q = products.narrow(2, 0, heads).sum({0, 1, 2});
+      d_k = products.narrow(2, heads, kv_heads).sum({0, 1, 2});
+      weigh(products, heads, saved[2], saved[3]);
+      normed.mul_(products.mean(-1, /*keepdim=*/true));
+    }
+    weigh(d_BSND, heads, saved[2], saved[3]);
+    d_BSND.sub_(normed).mul_(scale);
+    normed.reset();
+    Tensor dqkv_BSND = tensor::empty(all_BSND.sizes(), qkv.scalar_type(), qkv.device());
+    dqkv_BSND.narrow(2, 0, both).copy_(d_BSND);
+    dqkv_BSND.narrow(2, both, kv_heads).copy_(gradients[2].transpose(1, 2));
+    return {dqkv_BSND.view(qkv.sizes()), d_q, d_k, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+  static void weigh(Tensor& both_BSND, std::int64_t heads, const Tensor& q_weight, const Tensor& k_weight) {
+    both_BSND.narrow(2, 0, heads).mul_(q_weight);
+    both_BSND.narrow(2, heads, both_BSND.size(2) - heads).mul_(k_weight);
+  }
+};
+
 struct SwiGlu : Function<SwiGlu> {
   static Tensor forward(AutogradContext* ctx, const Tensor& gate_up) {
     const std::int64_t ffn = gate_up.size(1) / 2;
@@ -187,15 +246,26 @@ Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, 
   return Embedding::apply(tape, tokens_T, &weight_VH, &work);
 }
 
-Rotary rotary(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype,
-              at::Device device) {
+namespace {
+double scaled(double frequency, const Frequencies& f) {
+  constexpr double kTurn = 2 * 3.14159265358979323846;
+  const double turns = static_cast<double>(f.original_context) * frequency / kTurn;  // within the context
+  const double kept = std::clamp((turns - f.low) / (f.high - f.low), 0.0, 1.0);
+  return (1 - kept) * frequency / f.factor + kept * frequency;
+}
+}  // namespace
+
+Rotary rotary(std::int64_t positions, std::int64_t head_dim, const Frequencies& frequencies,
+              at::ScalarType dtype, at::Device device) {
   // Angles in fp32 unless the run is fp64: the tables of every other Llama are made so.
   const auto wide = tensor::wide(dtype);
   Tensor angle = tensor::empty({positions, 1, head_dim / 2}, at::kDouble);
   double* out = angle.mutable_data_ptr<double>();
   for (std::int64_t p = 0; p < positions; ++p)
     for (std::int64_t i = 0; i < head_dim / 2; ++i) {
-      double frequency = 1.0 / std::pow(theta, 2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+      double frequency =
+          1.0 / std::pow(frequencies.theta, 2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+      if (frequencies.factor != 1) frequency = scaled(frequency, frequencies);
       if (wide == at::kFloat) frequency = static_cast<float>(frequency);
       const double turn = static_cast<double>(p) * frequency;
       *out++ = wide == at::kFloat ? static_cast<double>(static_cast<float>(turn)) : turn;
@@ -213,6 +283,14 @@ Heads split(const Tensor& qkv, std::int64_t samples, std::int64_t heads) {
 Heads split_and_rotate(const Tensor& qkv, const Rotary& rotary, std::int64_t samples, std::int64_t heads,
                        std::int64_t kv_heads) {
   const auto out = SplitAndRotate::apply(qkv, rotary.cos_S1D, rotary.sin_S1H, samples, heads, kv_heads);
+  return {out[0], out[1], out[2]};
+}
+
+Heads split_norm_and_rotate(const Tensor& qkv, const HeadNorm& norm, const Rotary& rotary,
+                            std::int64_t samples, std::int64_t heads, std::int64_t kv_heads) {
+  CHECK(qkv.size(1) == (heads + 2 * kv_heads) * norm.q_D.size(0), "heads that do not fit their norm");
+  const auto out = SplitNormAndRotate::apply(qkv, norm.q_D, norm.k_D, rotary.cos_S1D, rotary.sin_S1H, samples,
+                                             heads, norm.epsilon);
   return {out[0], out[1], out[2]};
 }
 

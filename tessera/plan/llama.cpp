@@ -12,48 +12,72 @@ using program::Init;
 using program::Parameter;
 using program::Piece;
 
-program::Unit block_unit(const Sizes& s, std::int64_t layer) {
+Piece attention_piece(const Sizes& s, bool has_norm) {
   // Rotary positions read and write q and k.
-  const Piece attention{
+  Piece piece{
       .name = "attention",
-      .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.sequence) * static_cast<double>(s.h),
-      .bytes_read = (s.n * (s.h + s.k) + s.n * (s.h + 2 * s.k)) * s.c,
-      .bytes_written = (s.n * (s.h + s.k) + s.n * s.h) * s.c + s.n * s.heads * s.a,
-      .channels = s.h};
+      .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.sequence) * static_cast<double>(s.q),
+      .bytes_read = (s.n * (s.q + s.k) + s.n * (s.q + 2 * s.k)) * s.c,
+      .bytes_written = (s.n * (s.q + s.k) + s.n * s.q) * s.c + s.n * s.heads * s.a,
+      .channels = s.q,
+      .has_vectors = has_norm};
+  if (has_norm) {  // squares, and q and k scaled, are written and read again
+    piece.bytes_read += 3 * s.n * (s.q + s.k) * s.a;
+    piece.bytes_written += 2 * s.n * (s.q + s.k) * s.a;
+  }
+  return piece;
+}
+
+program::Unit block_unit(const Sizes& s, const spec::Model& m, std::int64_t layer) {
   // silu(gate) is written and read again.
   const Piece gate{.name = "gate",
                    .bytes_read = 3 * s.n * s.f * s.c,
                    .bytes_written = 2 * s.n * s.f * s.c,
                    .channels = s.f};
   program::Unit unit{cat("block.", layer),
-                     {named(norm_and_product("norm+qkv", s, kRmsNorm, s.h + 2 * s.k, 0), {"hidden"}, {"qkv"}),
-                      named(attention, {"qkv"}, {"attended"}),
-                      named(product_and_residual("out", s, s.h, 0), {"attended", "hidden"}, {"middle"}),
+                     {named(norm_and_product("norm+qkv", s, kRmsNorm, s.q + 2 * s.k, m.qkv_bias ? 1 : 0),
+                            {"hidden"}, {"qkv"}),
+                      named(attention_piece(s, m.qk_norm), {"qkv"}, {"attended"}),
+                      named(product_and_residual("out", s, s.q, 0), {"attended", "hidden"}, {"middle"}),
                       named(norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0), {"middle"}, {"gate_up"}),
                       named(gate, {"gate_up"}, {"gated"}),
                       named(product_and_residual("down", s, s.f, 0), {"gated", "middle"}, {"hidden"})}};
-  add_block_moments(unit, s, {.has_rotary = true, .is_gated = true});
+  add_block_moments(
+      unit, s, {.has_rotary = true, .has_qk_norm = m.qk_norm, .has_qkv_bias = m.qkv_bias, .is_gated = true});
   return unit;
 }
 
 std::vector<Parameter> block_parameters(const spec::Model& m, std::int64_t layer) {
-  const std::int64_t kv = m.kv_heads * m.head_dim();
+  const std::int64_t q = m.query_size(), kv = m.key_size();
   const Init init = normal(m.init_std), residual = residual_normal(m);
   const auto parameter = [&](const char* name, std::int64_t out, std::int64_t in, const Init& how) {
     return Parameter{
         .name = cat("model.layers.", layer, ".", name, "_proj.weight"), .shape = {out, in}, .init = how};
   };
-  return {parameter("self_attn.q", m.hidden, m.hidden, init),
-          parameter("self_attn.k", kv, m.hidden, init),
-          parameter("self_attn.v", kv, m.hidden, init),
-          parameter("self_attn.o", m.hidden, m.hidden, residual),
-          parameter("mlp.gate", m.ffn, m.hidden, init),
-          parameter("mlp.up", m.ffn, m.hidden, init),
+  return {parameter("self_attn.q", q, m.hidden, init),     parameter("self_attn.k", kv, m.hidden, init),
+          parameter("self_attn.v", kv, m.hidden, init),    parameter("self_attn.o", m.hidden, q, residual),
+          parameter("mlp.gate", m.ffn, m.hidden, init),    parameter("mlp.up", m.ffn, m.hidden, init),
           parameter("mlp.down", m.hidden, m.ffn, residual)};
 }
 
-Parameter norm_parameter(const spec::Model& m, const std::string& name) {
-  return {.name = name, .shape = {m.hidden}, .init = {Init::Kind::ones, 0}};
+Parameter norm_parameter(const std::string& name, std::int64_t size) {
+  return {.name = name + ".weight", .shape = {size}, .init = {Init::Kind::ones, 0}};
+}
+
+std::vector<Parameter> block_vectors(const spec::Model& m, std::int64_t layer) {
+  const std::string block = cat("model.layers.", layer, ".");
+  std::vector<Parameter> out = {norm_parameter(block + "input_layernorm", m.hidden)};
+  if (m.qkv_bias)
+    for (const auto& [name, size] :
+         {std::pair{"q", m.query_size()}, {"k", m.key_size()}, {"v", m.key_size()}})
+      out.push_back({.name = cat(block, "self_attn.", name, "_proj.bias"),
+                     .shape = {size},
+                     .init = {Init::Kind::zeros, 0}});
+  if (m.qk_norm)
+    for (const char* name : {"self_attn.q_norm", "self_attn.k_norm"})
+      out.push_back(norm_parameter(block + name, m.head_size()));
+  out.push_back(norm_parameter(block + "post_attention_layernorm", m.hidden));
+  return out;
 }
 
 }  // namespace
@@ -74,13 +98,11 @@ Blueprint llama_blueprint(const spec::Run& run) {
   out.embedding_parameters = table("model.embed_tokens.weight");
   if (!m.tied_embeddings) out.head_parameters = table("lm_head.weight");
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
-    out.blocks.push_back(block_unit(s, layer));
+    out.blocks.push_back(block_unit(s, m, layer));
     out.block_parameters.push_back(block_parameters(m, layer));
-    out.block_vectors.push_back(
-        {norm_parameter(m, cat("model.layers.", layer, ".input_layernorm.weight")),
-         norm_parameter(m, cat("model.layers.", layer, ".post_attention_layernorm.weight"))});
+    out.block_vectors.push_back(block_vectors(m, layer));
   }
-  out.head_vectors = {norm_parameter(m, "model.norm.weight")};
+  out.head_vectors = {norm_parameter("model.norm", m.hidden)};
   return out;
 }
 

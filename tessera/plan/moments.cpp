@@ -136,23 +136,51 @@ struct Block {
 };
 }  // namespace
 
-void forward_attention(Moments& moments, const Sizes& s, bool has_rotary) {
+// Queries and keys of n tokens, normed, one after the other, in wide numbers.
+namespace {
+std::int64_t turned_bytes(const Sizes& s, std::int64_t element) { return s.n * (s.q + s.k) * element; }
+
+void forward_head_norm(Moments& moments, const Sizes& s) {
+  if (is_narrow(s)) moments.make("heads.wide", turned_bytes(s, s.a));
+  moments.make("heads.squares", turned_bytes(s, s.a));
+  moments.make("heads.statistics", s.n * (s.heads + s.kv_heads) * s.a).drop("heads.squares");
+  moments.make("heads.normed", turned_bytes(s, s.c));
+  if (is_narrow(s)) moments.drop("heads.wide");
+}
+
+void backward_head_norm(Moments& moments, const Sizes& s) {
+  moments.make("d.turned", turned_bytes(s, s.c));
+  if (is_narrow(s)) moments.make("d.wide", turned_bytes(s, s.a)).drop("d.turned");
+  moments.make("heads.scaled", turned_bytes(s, s.a)).pass(turned_bytes(s, s.a)).drop("heads.scaled");
+  moments.make("d.qkv", s.n * (s.q + 2 * s.k) * s.c).drop(is_narrow(s) ? "d.wide" : "d.turned");
+}
+}  // namespace
+
+void forward_attention(Moments& moments, const Sizes& s, const HeadShape& shape) {
   const Block block(s);
-  std::int64_t scratch = (block.rows * block.columns + 2 * block.rows + block.rows * s.h / s.heads) * s.a;
+  std::int64_t scratch = (block.rows * block.columns + 2 * block.rows + block.rows * s.q / s.heads) * s.a;
   if (is_narrow(s))
     scratch += block.rows * block.columns * s.c + 2 * s.n * s.k * s.c;  // keys and values packed
-  if (has_rotary) moments.make("turned", s.n * (s.h + s.k) * s.c);
-  moments.make("attended", s.n * s.h * s.c).make("row_sums", s.n * s.heads * s.a).pass(scratch);
+  if (shape.has_norm) forward_head_norm(moments, s);
+  if (shape.has_rotary) moments.make("turned", turned_bytes(s, s.c));
+  if (shape.has_norm) moments.drop("heads.normed").tape("heads.statistics").drop("heads.statistics");
+  moments.make("attended", s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a).pass(scratch);
   for (const char* name : {"turned", "qkv", "attended", "row_sums"}) moments.tape(name);
   moments.drop("row_sums").drop("turned").drop("qkv");
 }
 
-void backward_attention(Moments& moments, const Sizes& s, bool has_rotary) {
+void backward_attention(Moments& moments, const Sizes& s, const HeadShape& shape) {
   const Block block(s);
-  moments.make("d.q", s.n * s.h * s.c).make("d.k", s.n * s.k * s.c).make("d.v", s.n * s.k * s.c);
+  moments.make("d.q", s.n * s.q * s.c).make("d.k", s.n * s.k * s.c).make("d.v", s.n * s.k * s.c);
   moments.pass(2 * block.rows * block.columns * (s.a + (is_narrow(s) ? s.c : 0))).drop("d.attended");
-  if (has_rotary) moments.untape("turned");
-  moments.untape("qkv").untape("row_sums").untape("attended").make("d.qkv", s.n * (s.h + 2 * s.k) * s.c);
+  if (shape.has_rotary) moments.untape("turned");
+  moments.untape("row_sums").untape("attended");
+  if (shape.has_norm) {
+    backward_head_norm(moments, s);
+    moments.untape("heads.statistics").untape("qkv");
+  } else {
+    moments.untape("qkv").make("d.qkv", s.n * (s.q + 2 * s.k) * s.c);
+  }
   moments.drop("d.q").drop("d.k").drop("d.v");
 }
 

@@ -48,8 +48,11 @@ void backward_norm(Moments& moments, const Sizes& s, bool has_mean, const std::s
 void forward_dropout(Moments& moments, const Sizes& s, const std::string& x, const std::string& out);
 
 // Blocks of rows and columns that the attention kernel works on at a time.
-void forward_attention(Moments& moments, const Sizes& s, bool has_rotary);
-void backward_attention(Moments& moments, const Sizes& s, bool has_rotary);
+struct HeadShape {
+  bool has_rotary, has_norm;
+};
+void forward_attention(Moments& moments, const Sizes& s, const HeadShape& shape);
+void backward_attention(Moments& moments, const Sizes& s, const HeadShape& shape);
 
 void forward_loss(Moments& moments, const Sizes& s);
 void backward_loss(Moments& moments, const Sizes& s);

@@ -21,12 +21,14 @@ void drop(Piece& piece, const Sizes& s) {
 Sizes::Sizes(const spec::Run& run)
     : n(run.layout.micro_batch * run.model.sequence),
       h(run.model.hidden),
-      k(run.model.kv_heads * run.model.head_dim()),
+      q(run.model.query_size()),
+      k(run.model.key_size()),
       f(run.model.ffn),
       v(run.model.vocab),
       c(bytes_of(compute_dtype(run.layout.precision))),
       a(std::max<std::int64_t>(c, 4)),
       heads(run.model.heads),
+      kv_heads(run.model.kv_heads),
       sequence(run.model.sequence),
       drops(run.model.dropout > 0) {}
 

@@ -13,10 +13,10 @@ namespace tessera::plan {
 program::Dtype storage_dtype(spec::Precision precision);
 program::Dtype compute_dtype(spec::Precision precision);
 
-// Sizes of one micro-batch: n tokens, h hidden, k key (and value) width, f feed-forward, v vocabulary, c bytes per
+// Sizes of one micro-batch: n tokens, h hidden, q query width, k key (and value) width, f feed-forward, v vocabulary, c bytes per
 // element computed with, a bytes per element of statistics and of the loss.
 struct Sizes {
-  std::int64_t n, h, k, f, v, c, a, heads, sequence;
+  std::int64_t n, h, q, k, f, v, c, a, heads, kv_heads, sequence;
   bool drops;  // dropout reads and writes what is dropped once more; its mask is made again, never kept
   explicit Sizes(const spec::Run& run);
 };

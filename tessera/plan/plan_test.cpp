@@ -62,6 +62,43 @@ TEST(Describe, CountsParametersAsTheFormula) {
     }
 }
 
+TEST(Describe, CountsThePublishedParametersOfRelatedFamilies) {
+  spec::Run qwen2, qwen3, mistral;
+  qwen2.model = {.layers = 24, .hidden = 896, .heads = 14, .kv_heads = 2, .ffn = 4864, .vocab = 151936};
+  qwen2.model.qkv_bias = qwen2.model.tied_embeddings = true;
+  EXPECT_EQ(num_parameters(describe(qwen2)), 494'032'768);
+  qwen3.model = {.layers = 28, .hidden = 1024, .heads = 16, .kv_heads = 8, .head_dim = 128, .ffn = 3072};
+  qwen3.model.vocab = 151936;
+  qwen3.model.qk_norm = qwen3.model.tied_embeddings = true;
+  EXPECT_EQ(num_parameters(describe(qwen3)), 596'049'920);
+  mistral.model = {.layers = 32, .hidden = 4096, .heads = 32, .kv_heads = 8, .ffn = 14336, .vocab = 32000};
+  mistral.model.sliding_window = 4096;
+  EXPECT_EQ(num_parameters(describe(mistral)), 7'241'732'096);
+}
+
+// Biases of q, k and v lie side by side; they, and the norms of heads, do not decay.
+TEST(Describe, PutsBiasesAndHeadNormsAmongTheVectors) {
+  spec::Run run = small();
+  run.model.layers = 1;
+  run.model.head_dim = 10;
+  run.model.qkv_bias = run.model.qk_norm = true;
+  const Bucket vectors = describe(run).buckets.back();
+  std::vector<std::pair<std::string, std::int64_t>> found;
+  for (const auto& parameter : vectors.parameters) found.emplace_back(parameter.name, parameter.elements());
+  const std::string block = "model.layers.0.";
+  EXPECT_EQ(found, (std::vector<std::pair<std::string, std::int64_t>>{
+                       {block + "input_layernorm.weight", 48},
+                       {block + "self_attn.q_proj.bias", 60},
+                       {block + "self_attn.k_proj.bias", 20},
+                       {block + "self_attn.v_proj.bias", 20},
+                       {block + "self_attn.q_norm.weight", 10},
+                       {block + "self_attn.k_norm.weight", 10},
+                       {block + "post_attention_layernorm.weight", 48},
+                       {"model.norm.weight", 48}}));
+  EXPECT_FALSE(vectors.weight_decay);
+  EXPECT_EQ(describe(run).buckets[1].parameters[3].shape, (std::vector<std::int64_t>{48, 60}));
+}
+
 TEST(Describe, NamesParametersAsHuggingFaceDoes) {
   const Tables tables = describe(small());
   std::vector<std::string> buckets, block, norms;
@@ -170,6 +207,15 @@ TEST(Describe, TapeOfABlockIsAsComputedByHand) {
   const Tables tables = describe(small());
   EXPECT_EQ(bytes_of(program::Cell{program::CellKind::tape, 1, 0}, tables),
             16 * 4 * (8 * 48 + 3 * 16 + 4 * 100 + 2 + 6));
+}
+
+// Norms of q and k keep a root mean square per head, and nothing else.
+TEST(Describe, NormsOfHeadsKeepTheirStatisticsAlone) {
+  spec::Run run = small();
+  run.model.qk_norm = true;
+  EXPECT_EQ(bytes_of(program::Cell{program::CellKind::tape, 1, 0}, describe(run)) -
+                bytes_of(program::Cell{program::CellKind::tape, 1, 0}, describe(small())),
+            16 * 4 * (6 + 2));
 }
 
 // The norm's statistics and scaled input (in 16 bits also the widened one) and dx per token, one dW: no logits, whose 600

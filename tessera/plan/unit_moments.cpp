@@ -27,19 +27,20 @@ void settle(program::Unit& unit) {
 
 struct Branch {  // norm(x) and the product that leaves the residual stream
   std::string x, normed, out, residual;
+  std::int64_t width;
+  bool has_bias;
 };
 
-void norm_and_product(program::Piece& piece, const Sizes& s, const BlockShape& shape, const Branch& b,
-                      std::int64_t out) {
+void norm_and_product(program::Piece& piece, const Sizes& s, bool has_mean, const Branch& b) {
   const ProductNames names{b.normed, b.out, "d." + b.out};
-  const ProductSizes sizes{s.h, out, shape.has_bias};
+  const ProductSizes sizes{s.h, b.width, b.has_bias};
   Moments forward, backward;
-  forward_norm(forward, s, shape.has_mean, b.x, b.normed);
+  forward_norm(forward, s, has_mean, b.x, b.normed);
   forward_product(forward, s, names, sizes);
   forward.drop(b.normed);
   backward_product(backward, s, names, sizes);
   backward.drop("d." + b.out);
-  backward_norm(backward, s, shape.has_mean, b.x, b.normed, b.residual);
+  backward_norm(backward, s, has_mean, b.x, b.normed, b.residual);
   piece.forward_moments = forward.list();
   piece.backward_moments = backward.list();
 }
@@ -80,14 +81,17 @@ void feed_forward_function(program::Piece& piece, const Sizes& s, bool is_gated)
 void add_block_moments(program::Unit& unit, const Sizes& s, const BlockShape& shape) {
   CHECK(unit.pieces.size() == 6, "a block of ", unit.pieces.size(), " pieces");
   auto* pieces = unit.pieces.data();
-  norm_and_product(pieces[0], s, shape, {"x", "normed_1", "qkv", "d.middle"}, s.h + 2 * s.k);
+  norm_and_product(pieces[0], s, shape.has_mean,
+                   {"x", "normed_1", "qkv", "d.middle", s.q + 2 * s.k, shape.has_bias || shape.has_qkv_bias});
   Moments forward, backward;
-  forward_attention(forward, s, shape.has_rotary);
-  backward_attention(backward, s, shape.has_rotary);
+  const HeadShape heads{shape.has_rotary, shape.has_qk_norm};
+  forward_attention(forward, s, heads);
+  backward_attention(backward, s, heads);
   pieces[1].forward_moments = forward.list();
   pieces[1].backward_moments = backward.list();
-  product_and_residual(pieces[2], s, shape, "attended", s.h, "middle");
-  norm_and_product(pieces[3], s, shape, {"middle", "normed_2", "up", "d.y"}, shape.is_gated ? 2 * s.f : s.f);
+  product_and_residual(pieces[2], s, shape, "attended", s.q, "middle");
+  norm_and_product(pieces[3], s, shape.has_mean,
+                   {"middle", "normed_2", "up", "d.y", shape.is_gated ? 2 * s.f : s.f, shape.has_bias});
   feed_forward_function(pieces[4], s, shape.is_gated);
   product_and_residual(pieces[5], s, shape, "fed", s.f, "y");
   // A branch is held until the next takes its place.

@@ -5,9 +5,10 @@
 
 namespace tessera::plan {
 
-// What families differ in: norms with a mean, turned queries and keys, biases, a gate beside what it opens.
+// What families differ in: norms with a mean, turned and normed queries and keys, biases, a gate beside what it opens.
 struct BlockShape {
-  bool has_mean = false, has_rotary = false, has_bias = false, is_gated = false;
+  bool has_mean = false, has_rotary = false, has_qk_norm = false, has_bias = false, has_qkv_bias = false,
+       is_gated = false;
 };
 
 // Of six pieces: norm and q, k, v; attention; out; norm and up; gate or GELU; down.

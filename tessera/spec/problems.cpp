@@ -51,17 +51,40 @@ void check_ranges(const Run& run, Findings& findings) {
 }
 
 void check_model(const Model& model, Findings& findings) {
-  const bool heads_fit = model.hidden % model.heads == 0;
+  const bool heads_fit = model.head_dim > 0 || model.hidden % model.heads == 0;
   findings.need(heads_fit, "model.hidden", cat("is not divisible by model.heads = ", model.heads));
   findings.need(model.heads % model.kv_heads == 0, "model.heads",
                 cat("is not divisible by model.kv_heads = ", model.kv_heads));
   findings.need(
       model.family != Family::gpt2 || model.kv_heads == model.heads, "model.kv_heads",
       cat("differs from model.heads; GPT-2 has no grouped queries: write model.kv_heads = ", model.heads));
-  findings.need(model.family != Family::gpt2 || model.rope_theta == Model{}.rope_theta, "model.rope_theta",
-                "means nothing to GPT-2, whose positions are learnt: leave it out");
-  findings.need(!heads_fit || model.family != Family::llama || model.head_dim() % 2 == 0, "model.hidden",
-                cat("makes heads of ", model.head_dim(), " channels; rotary positions need an even number"));
+  findings.need(!heads_fit || model.family != Family::llama || model.head_size() % 2 == 0,
+                model.head_dim > 0 ? "model.head_dim" : "model.hidden",
+                cat("makes heads of ", model.head_size(), " channels; rotary positions need an even number"));
+  findings.need(
+      model.rope_scaling_factor == 1 || model.rope_low_frequency_factor < model.rope_high_frequency_factor,
+      "model.rope_low_frequency_factor",
+      cat("is not below model.rope_high_frequency_factor = ", model.rope_high_frequency_factor));
+  findings.need(model.sliding_window == 0 || model.sequence <= model.sliding_window, "model.sliding_window",
+                cat("is shorter than model.sequence = ", model.sequence,
+                    "; attention within a window is not implemented: write model.sequence = ",
+                    model.sliding_window, " or less"));
+}
+
+// What rotary positions, grouped heads and the like have no meaning for.
+void check_gpt2(const Model& model, Findings& findings) {
+  if (model.family != Family::gpt2) return;
+  const Model none;
+  const auto unused = [&](bool is_default, const char* key, const char* why) {
+    findings.need(is_default, key, cat("means nothing to GPT-2, ", why, ": leave it out"));
+  };
+  unused(model.rope_theta == none.rope_theta, "model.rope_theta", "whose positions are learnt");
+  unused(model.rope_scaling_factor == 1, "model.rope_scaling_factor", "whose positions are learnt");
+  unused(model.head_dim == 0 || model.head_dim * model.heads == model.hidden, "model.head_dim",
+         "whose heads share the hidden channels");
+  unused(model.sliding_window == 0, "model.sliding_window", "which sees all positions");
+  unused(!model.qkv_bias, "model.qkv_bias", "which has all biases");
+  unused(!model.qk_norm, "model.qk_norm", "which has none");
 }
 
 void check_training(const Training& training, Findings& findings) {
@@ -150,10 +173,11 @@ void check_totals(const Run& run, Findings& findings) {
   constexpr double kMaxValues = 0x1p56, kMaxTokens = 0x1p62;
   const auto x = [](std::int64_t size) { return static_cast<double>(size); };
   const Model& m = run.model;
-  const double hidden = x(m.hidden), ffn = x(m.ffn), vocab = x(m.vocab), layers = x(m.layers);
-  findings.need(layers * (4 * hidden * hidden + 3 * hidden * ffn) + 2 * vocab * hidden <= kMaxValues,
+  const double hidden = x(m.hidden), width = std::max(hidden, x(m.heads) * x(m.head_size())), ffn = x(m.ffn),
+               vocab = x(m.vocab), layers = x(m.layers);
+  findings.need(layers * (4 * hidden * width + 3 * hidden * ffn) + 2 * vocab * hidden <= kMaxValues,
                 "model.hidden", "with layers, ffn and vocab makes more than 2^56 parameters");
-  findings.need(x(run.layout.micro_batch) * x(m.sequence) * (hidden + ffn + vocab) * layers <= kMaxValues,
+  findings.need(x(run.layout.micro_batch) * x(m.sequence) * (width + ffn + vocab) * layers <= kMaxValues,
                 "layout.micro_batch",
                 "is too large: micro_batch * model.sequence * (model.hidden + model.ffn + model.vocab) * "
                 "model.layers is above 2^56");
@@ -175,6 +199,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   if (auto found = ranges.take(); !found.empty()) return found;
   Findings findings(run);
   check_model(run.model, findings);
+  check_gpt2(run.model, findings);
   check_training(run.training, findings);
   check_ranks(run, findings);
   check_stages(run, findings);

@@ -71,6 +71,48 @@ TEST(Problems, WhatGpt2HasNotIsRefused) {
       << "heads of five channels";
 }
 
+TEST(Problems, HeadsOfTheirOwnWidthNeedNotDivideHidden) {
+  EXPECT_THAT(texts([](spec::Run& run) {
+                run.model.hidden = 30;
+                run.model.head_dim = 16;
+              }),
+              ElementsAre());
+  EXPECT_THAT(
+      texts([](spec::Run& run) { run.model.head_dim = 15; }),
+      ElementsAre("model.head_dim = 15 makes heads of 15 channels; rotary positions need an even number"));
+}
+
+TEST(Problems, ASequenceIsNoLongerThanTheWindow) {
+  EXPECT_THAT(texts([](spec::Run& run) { run.model.sliding_window = run.model.sequence; }), ElementsAre());
+  EXPECT_THAT(
+      texts([](spec::Run& run) {
+        run.model.sequence = 256;
+        run.model.sliding_window = 128;
+      }),
+      ElementsAre("model.sliding_window = 128 is shorter than model.sequence = 256; attention within a "
+                  "window is not implemented: write model.sequence = 128 or less"));
+}
+
+TEST(Problems, ScaledFrequenciesHaveALowAndAHighBound) {
+  EXPECT_THAT(texts([](spec::Run& run) {
+                run.model.rope_scaling_factor = 8;
+                run.model.rope_low_frequency_factor = 4;
+              }),
+              ElementsAre("model.rope_low_frequency_factor = 4.0 is not below "
+                          "model.rope_high_frequency_factor = 4"));
+}
+
+TEST(Problems, WhatGpt2LacksIsNotAsked) {
+  const auto found = texts([](spec::Run& run) {
+    run.model.family = Family::gpt2;
+    run.model.qkv_bias = run.model.qk_norm = true;
+    run.model.head_dim = 2 * run.model.hidden;
+    run.model.sliding_window = run.model.sequence;
+    run.model.rope_scaling_factor = 2;
+  });
+  EXPECT_EQ(found.size(), 5u) << join(found, "\n");
+}
+
 TEST(Problems, TheLearningRateCurveMustFitTheSteps) {
   EXPECT_THAT(texts([](spec::Run& run) { run.training.min_learning_rate = 0.01; }),
               ElementsAre("training.min_learning_rate = 0.01 is above training.learning_rate = 0.001"));

@@ -67,13 +67,29 @@ void declare_model(std::vector<Key>& keys) {
   section.add("family", &Model::family, "architecture");
   section.add("layers", &Model::layers, from_to(1, kMaxLayers), "number of blocks");
   section.add("hidden", &Model::hidden, from_to(1, kMaxWidth), "width of the residual stream");
-  section.add("heads", &Model::heads, from_to(1, kMaxWidth), "attention heads; divides hidden");
+  section.add("heads", &Model::heads, from_to(1, kMaxWidth),
+              "attention heads; divides hidden unless head_dim is given");
   section.add("kv_heads", &Model::kv_heads, from_to(1, kMaxWidth),
               "llama: key and value heads; divides heads. gpt2: as many as heads");
+  section.add("head_dim", &Model::head_dim, from_to(0, kMaxWidth),
+              "llama: channels of a head; 0: hidden / heads");
   section.add("ffn", &Model::ffn, from_to(1, kMaxTokens), "inner width of the feed-forward part");
   section.add("vocab", &Model::vocab, from_to(1, kMaxTokens), "number of token ids");
   section.add("sequence", &Model::sequence, from_to(1, kMaxTokens), "tokens per sample");
   section.add("rope_theta", &Model::rope_theta, above(0), "llama: base of the rotary frequencies");
+  section.add("rope_scaling_factor", &Model::rope_scaling_factor, at_least(1),
+              "llama: what low rotary frequencies are divided by, as Llama 3 does; 1: none");
+  section.add("rope_low_frequency_factor", &Model::rope_low_frequency_factor, above(0),
+              "rope scaling: turns longer than rope_original_context over this are divided");
+  section.add("rope_high_frequency_factor", &Model::rope_high_frequency_factor, above(0),
+              "rope scaling: turns shorter than rope_original_context over this stay as they are");
+  section.add("rope_original_context", &Model::rope_original_context, from_to(1, kMaxTokens),
+              "rope scaling: positions that the model was first trained with");
+  section.add("sliding_window", &Model::sliding_window, from_to(0, kMaxTokens),
+              "llama: positions that a query sees, as Mistral has it; 0: all. No sequence may be longer");
+  section.add("qkv_bias", &Model::qkv_bias, "llama: biases of q, k and v, as Qwen 2 has them");
+  section.add("qk_norm", &Model::qk_norm,
+              "llama: RMSNorm over the channels of each head of q and k, as Qwen 3 has it");
   section.add("norm_epsilon", &Model::norm_epsilon, at_least(0),
               "added to the mean square (gpt2: the variance) in a norm");
   section.add("tied_embeddings", &Model::tied_embeddings,
@@ -81,7 +97,10 @@ void declare_model(std::vector<Key>& keys) {
   section.add("init_std", &Model::init_std, at_least(0), "standard deviation of initial weights");
   section.add("dropout", &Model::dropout, from_below(0, 1),
               "share of channels zeroed in the embedding and in what each block adds, in steps of 1/65536");
-  section.add("weights", &Model::weights, "safetensors file to start from; empty: drawn from training.seed");
+  section.add(
+      "weights", &Model::weights,
+      "safetensors file, or folder of Hugging Face (which also gives the sizes), to start from; empty: drawn "
+      "from training.seed");
 }
 
 void declare_data(std::vector<Key>& keys) {

@@ -28,16 +28,28 @@ struct Model {
   std::int64_t hidden = 256;
   std::int64_t heads = 4;
   std::int64_t kv_heads = 4;
+  std::int64_t head_dim = 0;  // channels of a head; 0: hidden / heads
   std::int64_t ffn = 688;
   std::int64_t vocab = 256;
   std::int64_t sequence = 256;  // tokens per sample
   double rope_theta = 10000.0;
+  // Frequencies are divided by the factor where a turn takes longer than original_context / low_frequency_factor
+  // positions, kept where it takes less than original_context / high_frequency_factor, and blended between.
+  double rope_scaling_factor = 1;  // 1: none
+  double rope_low_frequency_factor = 1;
+  double rope_high_frequency_factor = 4;
+  std::int64_t rope_original_context = 8192;
+  std::int64_t sliding_window = 0;  // positions that a query sees; 0: all before it
+  bool qkv_bias = false;            // biases of q, k and v
+  bool qk_norm = false;             // RMSNorm over the channels of each head of q and k
   double norm_epsilon = 1e-5;
   bool tied_embeddings = false;  // a run file of family gpt2 starts from true
   double init_std = 0.02;
   double dropout = 0;   // of the embedding and of what each block adds to the residual stream
   std::string weights;  // a safetensors file to start from; empty: drawn from the seed
-  std::int64_t head_dim() const { return hidden / heads; }
+  std::int64_t head_size() const { return head_dim > 0 ? head_dim : hidden / heads; }
+  std::int64_t query_size() const { return heads * head_size(); }
+  std::int64_t key_size() const { return kv_heads * head_size(); }
   bool operator==(const Model&) const = default;
 };
 

@@ -17,7 +17,9 @@ TEST(Families, KernelsDoTheProductsThatThePlanCounts) {
   auto tied = small_run(1), tied_gpt2 = small_gpt2_run(1), half = small_gpt2_run(1);
   tied.model.tied_embeddings = tied_gpt2.model.tied_embeddings = true;
   half.layout.precision = spec::Precision::fp16;
-  for (const auto& run : {small_run(1), tied, small_gpt2_run(1), tied_gpt2, half}) {
+  std::vector<spec::Run> runs = {small_run(1), tied, small_gpt2_run(1), tied_gpt2, half};
+  for (const auto& run : related_runs(1)) runs.push_back(run);
+  for (const auto& run : runs) {
     const auto tables = plan::describe(run);
     double planned = 0, attention = 0;
     for (const auto& unit : tables.units)
@@ -37,7 +39,9 @@ TEST(Families, KernelsDoTheProductsThatThePlanCounts) {
 
 // Weights are gathered again for a backward only if nothing holds those of the forward.
 TEST(Families, TapesHoldNoGatheredWeights) {
-  for (auto run : {small_run(1), small_gpt2_run(1)}) {
+  std::vector<spec::Run> runs = {small_run(1), small_gpt2_run(1)};
+  for (const auto& run : related_runs(1)) runs.push_back(run);
+  for (const auto& run : runs) {
     auto tables = plan::describe(run);
     std::vector<shard::FlatBucket> buckets;
     buckets.reserve(tables.buckets.size());

@@ -48,6 +48,20 @@ TEST(Peak, IsPredictedForBothFamiliesInEveryPrecision) {
       EXPECT_NEAR(ratio(wide_run(family, precision)), 1, 0.03) << int(family) << " " << int(precision);
 }
 
+TEST(Peak, IsPredictedOfRelatedFamilies) {
+  for (const auto precision : {spec::Precision::fp32, spec::Precision::bf16, spec::Precision::fp64})
+    for (const auto recompute : {spec::Recompute::none, spec::Recompute::selective}) {
+      spec::Run run = wide_run(spec::Family::llama, precision);
+      run.layout.recompute = recompute;
+      run.model.qk_norm = true;
+      run.model.head_dim = 32;
+      EXPECT_NEAR(ratio(run), 1, 0.03) << "norms of heads " << int(precision) << " " << int(recompute);
+      run.model.qk_norm = false;
+      run.model.qkv_bias = true;
+      EXPECT_NEAR(ratio(run), 1, 0.03) << "biases " << int(precision) << " " << int(recompute);
+    }
+}
+
 TEST(Peak, IsPredictedOfALargeVocabulary) {
   for (const auto precision : {spec::Precision::fp32, spec::Precision::bf16}) {
     spec::Run run = wide_run(spec::Family::llama, precision);

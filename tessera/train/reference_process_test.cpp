@@ -33,8 +33,28 @@ spec::Model model_of(spec::Family family, std::int64_t kv_heads, bool tied) {
           .tied_embeddings = tied};
 }
 
+spec::Model related_model(const std::string& kind) {
+  spec::Model model = model_of(spec::Family::llama, 2, kind == "qwen2");
+  model.qkv_bias = kind == "qwen2";
+  model.qk_norm = kind == "qwen3";
+  if (kind == "qwen3") model.head_dim = 12;
+  if (kind == "mistral") {
+    model.head_dim = 16;
+    model.sliding_window = 24;
+  }
+  if (kind == "llama3") {
+    model.rope_scaling_factor = 8;
+    model.rope_original_context = 64;
+  }
+  return model;
+}
+
 const std::vector<Case> kCases = {
-    {"Llama", "llama.py", model_of(spec::Family::llama, 2, false), 3 * 9 + 3},
+    {"Llama", "llama.py llama", model_of(spec::Family::llama, 2, false), 3 * 9 + 3},
+    {"Llama3", "llama.py llama3", related_model("llama3"), 3 * 9 + 3},
+    {"Qwen2", "llama.py qwen2", related_model("qwen2"), 3 * 12 + 2},
+    {"Qwen3", "llama.py qwen3", related_model("qwen3"), 3 * 11 + 3},
+    {"Mistral", "llama.py mistral", related_model("mistral"), 3 * 9 + 3},
     {"Gpt2", "gpt2.py tied", model_of(spec::Family::gpt2, 8, true), 3 * 16 + 4},
     {"Gpt2Untied", "gpt2.py untied", model_of(spec::Family::gpt2, 8, false), 3 * 16 + 5}};
 

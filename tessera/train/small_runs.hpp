@@ -25,6 +25,18 @@ inline spec::Run small_gpt2_run(std::int64_t dp) {
   return run;
 }
 
+// Related to Llama: what each has that it has not.
+inline std::vector<spec::Run> related_runs(std::int64_t dp) {
+  spec::Run qwen2 = small_run(dp), qwen3 = small_run(dp), llama3 = small_run(dp);
+  qwen2.model.qkv_bias = true;
+  qwen3.model.qk_norm = true;
+  qwen3.model.head_dim = 12;
+  llama3.model.rope_scaling_factor = 8;
+  llama3.model.rope_original_context = 16;
+  llama3.model.sliding_window = llama3.model.sequence;
+  return {qwen2, qwen3, llama3};
+}
+
 // Of each step, as rank 0 reports it.
 inline std::vector<double> losses(const spec::Run& run, int steps) {
   std::vector<double> out;

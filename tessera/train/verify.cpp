@@ -211,10 +211,13 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note) {
   auto& m = small.model;
   if (!m.weights.empty()) changes.push_back("weights drawn, not read");
   m.weights.clear();
-  const std::int64_t head_dim = std::min<std::int64_t>(m.head_dim(), 16), queries = m.heads / m.kv_heads;
+  const std::int64_t head_dim = std::min<std::int64_t>(m.head_size(), 16), queries = m.heads / m.kv_heads;
+  // A width of q that is not hidden's stays another.
+  const std::int64_t extra = m.query_size() == m.hidden ? 0 : 8;
   cut("kv_heads", m.kv_heads, std::max<std::int64_t>(1, 8 / queries));
   cut("heads", m.heads, m.kv_heads * queries);
-  cut("hidden", m.hidden, m.heads * head_dim);
+  cut("head_dim", m.head_dim, head_dim);
+  cut("hidden", m.hidden, m.heads * head_dim + extra);
   cut("ffn", m.ffn, 3 * m.hidden);
   // Every stage keeps a unit, embedding and head among them.
   const bool dealt_by_hand = !small.layout.stages.empty() || !small.layout.schedule_file.empty();

@@ -4,15 +4,14 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/collective/threads.hpp"
-#include "tessera/train/session.hpp"
+#include "tessera/train/small_runs.hpp"
 
 namespace tessera::train {
 namespace {
 
 spec::Run small_run() {
-  spec::Run run;
-  run.model = {.layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .ffn = 48, .vocab = 61, .sequence = 12};
-  run.training.global_batch = 8;
+  spec::Run run = train::small_run(1);
+  run.layout.micro_batch = 1;
   return run;
 }
 
@@ -53,6 +52,31 @@ TEST(Verify, Gpt2EqualsOneDevice) {
         expect_equal_to_one_device(run,
                                    cat("gpt2 dp ", dp, " accumulation ", accumulation, tied ? " tied" : ""));
       }
+}
+
+// Biases of q, k and v, norms of heads, heads wider than hidden, scaled frequencies, in every kind of layout.
+TEST(Verify, RelatedFamiliesEqualOneDevice) {
+  for (auto run : related_runs(1))
+    for (const bool tied : {false, true}) {
+      run.model.tied_embeddings = tied;
+      run.layout.micro_batch = 1;
+      const std::string name = cat("bias ", run.model.qkv_bias, " norm ", run.model.qk_norm, " tied ", tied);
+      run.layout.dp_replicate = 3;
+      expect_equal_to_one_device(run, name + " dp 3");
+      run.layout.dp_replicate = 1;
+      run.layout.dp_shard = 2;
+      run.layout.zero = 3;
+      for (const auto recompute : {spec::Recompute::full, spec::Recompute::selective}) {
+        run.layout.recompute = recompute;
+        run.layout.pp = 1;
+        expect_equal_to_one_device(run, name + " zero 3, recomputed");
+        run.layout.pp = 2;
+        run.layout.schedule = spec::Schedule::zb_v;
+        run.model.layers = 4;
+        expect_equal_to_one_device(run, name + " zero 3, pp 2, recomputed");
+        run.model.layers = 2;
+      }
+    }
 }
 
 TEST(Verify, Gpt2WithShortAndEmptyMicroBatchesEqualsOneDevice) {

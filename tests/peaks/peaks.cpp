@@ -47,6 +47,7 @@ struct Case {
   Schedule schedule = Schedule::f1b1;
   Recompute recompute = Recompute::none;
   std::int64_t sequence = 128, micro_batch = 1, num_micro = 2;
+  bool qkv_bias = false, qk_norm = false;  // as Qwen 2 and Qwen 3 have them
 };
 
 constexpr Precision kBf16 = Precision::bf16;
@@ -87,6 +88,9 @@ const Case kCases[] = {
     {.shape = k180, .precision = kBf16},
     {.shape = k180, .precision = kBf16, .zero = 3, .dp_shard = 2},
     {.shape = k300, .precision = kBf16, .recompute = Recompute::full},
+    {.shape = k44, .sequence = 512, .micro_batch = 2, .qk_norm = true},
+    {.shape = k44, .precision = kBf16, .zero = 3, .dp_shard = 2, .sequence = 512, .qk_norm = true},
+    {.shape = k44, .precision = kBf16, .sequence = 512, .micro_batch = 2, .qkv_bias = true},
 };
 
 spec::Run run_of(const Case& c) {
@@ -98,7 +102,9 @@ spec::Run run_of(const Case& c) {
                .kv_heads = c.shape.heads,
                .ffn = c.shape.ffn,
                .vocab = c.shape.vocab,
-               .sequence = c.sequence};
+               .sequence = c.sequence,
+               .qkv_bias = c.qkv_bias,
+               .qk_norm = c.qk_norm};
   run.layout.precision = c.precision;
   run.layout.zero = c.zero;
   run.layout.dp_shard = c.dp_shard;
@@ -119,6 +125,8 @@ std::string to_text(const Case& c) {
   if (c.dp_shard * c.dp_replicate > 1) out += cat(", dp ", c.dp_replicate, " x ", c.dp_shard);
   if (c.pp > 1) out += cat(", pp ", c.pp, " ", spec::word(c.schedule));
   if (c.recompute != Recompute::none) out += cat(", recompute ", spec::word(c.recompute));
+  if (c.qkv_bias) out += ", biases of q, k, v";
+  if (c.qk_norm) out += ", norms of q, k";
   return out + cat(", ", c.num_micro, " x ", c.micro_batch, " x ", c.sequence, " tokens");
 }
 

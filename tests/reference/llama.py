@@ -1,22 +1,34 @@
-"""Writes what the rest of the world computes for a small Llama, for reference_process_test.cpp to compare with.
+"""Writes what the rest of the world computes for a small model of the Llama family or one related to it, for
+reference_process_test.cpp to compare with.
 
-  llama.py FOLDER
+  llama.py FOLDER llama|llama3|qwen2|qwen3|mistral
 
-model.safetensors      a random LlamaForCausalLM of the `transformers` package (grouped queries), fp32
+model.safetensors      a random model of the `transformers` package (grouped queries), fp32
 reference.safetensors  tokens, its logits and all gradients (fp32); and, in fp64, the losses and parameters of 20 steps of
                        torch.optim.AdamW with clipping and decay groups on the same model written out in plain PyTorch
                        (transformers computes norms and rotary tables in fp32 whatever the model's dtype is)
 """
+import math
 import sys
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+                          Qwen3Config, Qwen3ForCausalLM)
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, FFN, VOCAB, SEQUENCE, BATCH = 3, 64, 8, 2, 160, 97, 24, 4
 STEPS, RATE, DECAY, CLIP, BETAS, EPSILON = 20, 1e-3, 0.1, 0.5, (0.9, 0.95), 1e-8
 NORM_EPSILON, THETA = 1e-5, 10000.0
+LLAMA3 = {"rope_type": "llama3", "rope_theta": THETA, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}
+KINDS = {  # the classes, and what differs from Llama 2
+    "llama": (LlamaConfig, LlamaForCausalLM, {}),
+    "llama3": (LlamaConfig, LlamaForCausalLM, {"rope_parameters": LLAMA3, "max_position_embeddings": 512}),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM, {"tie_word_embeddings": True}),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 12}),
+    "mistral": (MistralConfig, MistralForCausalLM, {"head_dim": 16, "sliding_window": SEQUENCE}),
+}
 
 
 def tokens(step):
@@ -28,12 +40,14 @@ def mean_loss(logits, targets):
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def world():
+def world(kind):
     torch.manual_seed(0)
-    config = LlamaConfig(hidden_size=HIDDEN, intermediate_size=FFN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
-                         num_key_value_heads=KV_HEADS, vocab_size=VOCAB, max_position_embeddings=SEQUENCE,
-                         rms_norm_eps=NORM_EPSILON, rope_theta=THETA, tie_word_embeddings=False)
-    model = LlamaForCausalLM(config).float()
+    config_class, model_class, special = KINDS[kind]
+    usual = dict(hidden_size=HIDDEN, intermediate_size=FFN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+                 num_key_value_heads=KV_HEADS, vocab_size=VOCAB, max_position_embeddings=SEQUENCE,
+                 rms_norm_eps=NORM_EPSILON, rope_parameters={"rope_type": "default", "rope_theta": THETA},
+                 tie_word_embeddings=False)
+    model = model_class(config_class(**(usual | special))).float()
     with torch.no_grad():
         for name, p in model.named_parameters():  # norms away from one, matrices large enough to matter
             p.mul_(4) if p.dim() > 1 else p.add_(0.3 * torch.randn(p.shape))
@@ -45,33 +59,43 @@ def world():
     return {n: p.detach().clone() for n, p in model.named_parameters()}, out
 
 
-def rotated(x):  # [b, heads, positions, d], halves against each other
-    d = x.shape[-1]
-    angle = torch.outer(torch.arange(SEQUENCE, dtype=torch.float64), THETA ** (-torch.arange(0, d, 2, dtype=torch.float64) / d))
+def frequencies(kind, d):
+    f = THETA ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    if kind != "llama3":
+        return f
+    context, low, high = (LLAMA3[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"))
+    turns = context * f / (2 * math.pi)
+    kept = ((turns - low) / (high - low)).clamp(0, 1)
+    return (1 - kept) * f / LLAMA3["factor"] + kept * f
+
+
+def rotated(x, kind):  # [b, heads, positions, d], halves against each other
+    angle = torch.outer(torch.arange(SEQUENCE, dtype=torch.float64), frequencies(kind, x.shape[-1]))
     cos, sin = angle.cos(), angle.sin()
     a, b = x.chunk(2, -1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
 
-def plain_logits(w, ids):
-    norm = lambda x, name: F.rms_norm(x, (HIDDEN,), w[name], NORM_EPSILON)
+def plain_logits(w, ids, kind):
+    norm = lambda x, name: F.rms_norm(x, x.shape[-1:], w[name], NORM_EPSILON) if name in w else x
     heads = lambda y, n: y.unflatten(-1, (n, -1)).transpose(1, 2)
     x = F.embedding(ids, w["model.embed_tokens.weight"])
     for i in range(LAYERS):
         at = f"model.layers.{i}."
         h = norm(x, at + "input_layernorm.weight")
-        q, k, v = (heads(F.linear(h, w[f"{at}self_attn.{n}_proj.weight"]), c)
+        q, k, v = (heads(F.linear(h, w[f"{at}self_attn.{n}_proj.weight"], w.get(f"{at}self_attn.{n}_proj.bias")), c)
                    for n, c in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)))
-        k, v = (t.repeat_interleave(HEADS // KV_HEADS, 1) for t in (rotated(k), v))
-        a = F.scaled_dot_product_attention(rotated(q), k, v, is_causal=True).transpose(1, 2).flatten(2)
+        q, k = (rotated(norm(t, f"{at}self_attn.{n}_norm.weight"), kind) for n, t in (("q", q), ("k", k)))
+        k, v = (t.repeat_interleave(HEADS // KV_HEADS, 1) for t in (k, v))
+        a = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
         x = x + F.linear(a, w[at + "self_attn.o_proj.weight"])
         h = norm(x, at + "post_attention_layernorm.weight")
         gate, up = (F.linear(h, w[f"{at}mlp.{n}_proj.weight"]) for n in ("gate", "up"))
         x = x + F.linear(F.silu(gate) * up, w[at + "mlp.down_proj.weight"])
-    return F.linear(norm(x, "model.norm.weight"), w["lm_head.weight"])
+    return F.linear(norm(x, "model.norm.weight"), w.get("lm_head.weight", w["model.embed_tokens.weight"]))
 
 
-def trained(weights):
+def trained(weights, kind):
     w = {n: p.double().requires_grad_() for n, p in weights.items()}
     groups = [{"params": [p for p in w.values() if p.dim() > 1], "weight_decay": DECAY},
               {"params": [p for p in w.values() if p.dim() == 1], "weight_decay": 0.0}]
@@ -79,7 +103,7 @@ def trained(weights):
     losses, norms = [], []
     for step in range(STEPS):
         batch = tokens(step)
-        loss = mean_loss(plain_logits(w, batch[:, :-1]), batch[:, 1:])
+        loss = mean_loss(plain_logits(w, batch[:, :-1], kind), batch[:, 1:])
         optimizer.zero_grad()
         loss.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(w.values(), CLIP))
@@ -88,12 +112,12 @@ def trained(weights):
     return {"losses": torch.stack(losses), "norms": torch.stack(norms)} | {f"trained.{n}": p.detach() for n, p in w.items()}
 
 
-def main(folder):
-    weights, out = world()
+def main(folder, kind):
+    weights, out = world(kind)
     save_file(weights, f"{folder}/model.safetensors")
-    out |= trained(weights) | {"tokens": torch.stack([tokens(i) for i in range(STEPS)])}
+    out |= trained(weights, kind) | {"tokens": torch.stack([tokens(i) for i in range(STEPS)])}
     save_file(out, f"{folder}/reference.safetensors")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2])
