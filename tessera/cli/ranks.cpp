@@ -5,6 +5,7 @@
 
 #include "tessera/base/activity.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/checkpoint/tensor_files.hpp"
 #include "tessera/cli/commands.hpp"
 #include "tessera/cli/connect.hpp"
 #include "tessera/cli/joined.hpp"
@@ -99,7 +100,7 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
 bool started_by_launcher() { return environment("TESSERA_STORE").starts_with("fd:"); }
 
 spec::Run load_run(const Options& options) {
-  spec::Run run = spec::load(options.file, options.overrides);
+  spec::Run run = spec::load(options.file, options.overrides, checkpoint::described);
   const spec::Build build{.nccl = collective::has_nccl()};
   spec::validate(run, build);  // before its sizes are multiplied
   const std::int64_t ranks = run.layout.ranks();

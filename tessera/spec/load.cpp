@@ -1,6 +1,7 @@
 #include "tessera/spec/load.hpp"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <sstream>
 #include <system_error>
@@ -143,38 +144,84 @@ std::string applied(const Entry& entry, Run& run) {
 // What a family's published models have where the run file says nothing.
 void set_family_defaults(Model& model) { model.tied_embeddings = model.family == Family::gpt2; }
 
-Run resolved(const std::vector<Entry>& entries, std::span<const std::string> overrides) {
-  std::vector<Entry> last;
-  for (const auto& text : overrides) last.push_back(override_entry(text));
+// What a run decides about a model whose architecture is given.
+bool is_of_the_run(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kNames = {"sequence", "init_std", "dropout", "weights"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+// Empty when the entry says what the weights say, or something that they leave open.
+std::string contradiction(const Entry& entry, const Described& described) {
+  const Key* key = entry.section == "model" ? find_key(cat("model.", entry.name)) : nullptr;
+  if (!key || is_of_the_run(key->name)) return "";
+  Run asked, given;
+  asked.model = given.model = described.model;
+  if (!applied(entry, asked).empty() || key->get(asked) == key->get(given)) return "";
+  if (key->name == "head_dim" && asked.model.head_size() == given.model.head_size()) return "";
+  return cat(entry.where, ": ", key->full(), " = ", entry.found, " contradicts ", described.where,
+             ", which says ", value_text(key->get(given)), ": leave it out, or take other weights");
+}
+
+// Samples are no longer than the weights can take; where no length is asked for, that is a reason for a shorter one.
+std::string fitted_sequence(const std::vector<Entry>& entries, const Described& described, Model& model) {
+  std::int64_t most = described.max_positions;
+  if (model.sliding_window > 0) most = std::min(most, model.sliding_window);
+  const bool is_asked = std::any_of(entries.begin(), entries.end(), [](const Entry& entry) {
+    return entry.section == "model" && entry.name == "sequence";
+  });
+  if (!is_asked) model.sequence = std::min(model.sequence, most);
+  if (model.sequence <= most) return "";
+  return cat("model.sequence = ", model.sequence, " is above the ", most, " positions that ", described.where,
+             " allows: write model.sequence = ", most, " or less");
+}
+
+// The mistakes of entries that differ from what the weights say.
+std::vector<std::string> contradictions(const std::vector<Entry>& entries, const Described& described,
+                                        Model& model) {
+  std::vector<std::string> out;
+  for (const auto& entry : entries)
+    if (auto text = contradiction(entry, described); !text.empty()) out.push_back(std::move(text));
+  if (auto text = fitted_sequence(entries, described, model); !text.empty()) out.push_back(std::move(text));
+  return out;
+}
+
+Run resolved(std::vector<Entry> entries, std::span<const std::string> overrides, const Describe& describe) {
+  const auto num_in_files = static_cast<std::ptrdiff_t>(entries.size());
+  for (const auto& text : overrides) entries.push_back(override_entry(text));
   Run run;
-  for (const auto* list : {&entries, &std::as_const(last)})
-    for (const auto& entry : *list)
-      if (entry.section == "model" && entry.name == "family") applied(entry, run);
+  for (const auto& entry : entries)
+    if (entry.section == "model" && (entry.name == "family" || entry.name == "weights")) applied(entry, run);
   set_family_defaults(run.model);
+  std::optional<Described> described;
+  if (describe && !run.model.weights.empty()) described = describe(run.model.weights);
+  if (described) run.model = described->model;
   std::vector<std::string> mistakes;
   const auto apply = [&](const Entry& entry) {
     if (auto mistake = applied(entry, run); !mistake.empty()) mistakes.push_back(std::move(mistake));
   };
   for (const auto& entry : entries) {
-    // Of an unknown section only the heading is reported, not each key below it.
-    if (entry.name.empty() || entry.section.empty() || is_section(entry.section)) apply(entry);
+    // Of an unknown section in a file only the heading is reported, not each key below it.
+    const bool is_override = &entry - entries.data() >= num_in_files;
+    if (is_override || entry.name.empty() || entry.section.empty() || is_section(entry.section)) apply(entry);
   }
-  for (const auto& entry : last) apply(entry);
+  if (described)
+    for (auto& text : contradictions(entries, *described, run.model)) mistakes.push_back(std::move(text));
   if (!mistakes.empty()) throw UserError(join(mistakes, "\n"));
   return run;
 }
 
 }  // namespace
 
-Run load(const fs::path& path, std::span<const std::string> overrides) {
-  return parse(contents(path, ""), path.string(), overrides);
+Run load(const fs::path& path, std::span<const std::string> overrides, const Describe& describe) {
+  return parse(contents(path, ""), path.string(), overrides, describe);
 }
 
-Run parse(std::string_view text, const std::string& name, std::span<const std::string> overrides) {
+Run parse(std::string_view text, const std::string& name, std::span<const std::string> overrides,
+          const Describe& describe) {
   Trail trail = {identity(name)};
   std::vector<Entry> entries;
   collect(text, name, trail, entries);
-  return resolved(entries, overrides);
+  return resolved(std::move(entries), overrides, describe);
 }
 
 std::string to_text(const Run& run) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -9,12 +11,24 @@
 
 namespace tessera::spec {
 
+// What model.weights says of the model that it holds.
+struct Described {
+  Model model;  // sequence, init_std, dropout and weights of it mean nothing
+  std::int64_t max_positions = 0;
+  std::string where;  // "folder/config.json"
+};
+// Of model.weights; nothing if that says nothing of the model.
+using Describe = std::function<std::optional<Described>(const std::string& weights)>;
+
 // Reads a run file and what it includes, then applies overrides of the form section.key=value. Throws one
-// UserError that lists all mistakes. Whether the values go together is validate()'s question.
-Run load(const std::filesystem::path& path, std::span<const std::string> overrides = {});
+// UserError that lists all mistakes. Whether the values go together is validate()'s question. What `describe` says of
+// the model stands in for its keys; one that is written down and differs is a mistake.
+Run load(const std::filesystem::path& path, std::span<const std::string> overrides = {},
+         const Describe& describe = nullptr);
 
 // The same from a text; `name` stands for the file in messages, and includes are relative to its folder.
-Run parse(std::string_view text, const std::string& name, std::span<const std::string> overrides = {});
+Run parse(std::string_view text, const std::string& name, std::span<const std::string> overrides = {},
+          const Describe& describe = nullptr);
 
 // The whole run as a file, defaults written out: parse(to_text(run)) == run.
 std::string to_text(const Run& run);

@@ -271,5 +271,37 @@ TEST(Load, WhatIsPrintedReadsBackEqual) {
   }
 }
 
+// A folder with two layers of 64 channels, which takes 128 positions.
+std::optional<Described> described(const std::string& weights) {
+  if (weights != "folder") return std::nullopt;
+  return Described{
+      {.layers = 2, .hidden = 64, .heads = 4, .kv_heads = 2, .qk_norm = true}, 128, "folder/config.json"};
+}
+
+TEST(Load, WhatTheWeightsSayOfTheModelStandsInForItsKeys) {
+  const spec::Run run = parse("[model]\nweights = 'folder'\nlayers = 2\nhead_dim = 16\ndropout = 0.1\n",
+                              "run.toml", {}, described);
+  EXPECT_EQ(run.model.hidden, 64);
+  EXPECT_TRUE(run.model.qk_norm);
+  EXPECT_EQ(run.model.dropout, 0.1);
+  EXPECT_EQ(run.model.weights, "folder");
+  EXPECT_EQ(run.model.sequence, 128) << "no more than there are positions";
+  EXPECT_EQ(parse("[model]\nweights = 'file'\n", "run.toml", {}, described).model.hidden, Model{}.hidden);
+}
+
+TEST(Load, AKeyThatContradictsTheWeightsIsAMistakeThatNamesBoth) {
+  const std::vector<std::string> overrides = {"model.weights=folder", "model.sequence=129"};
+  EXPECT_THAT([&] { parse("[model]\nhidden = 32\nqk_norm = false\n", "run.toml", overrides, described); },
+              ThrowsMessage<UserError>(StrEq(
+                  "run.toml:2: model.hidden = 32 contradicts folder/config.json, which says 64: leave it "
+                  "out, or take "
+                  "other weights\n"
+                  "run.toml:3: model.qk_norm = false contradicts folder/config.json, which says true: leave "
+                  "it out, or "
+                  "take other weights\n"
+                  "model.sequence = 129 is above the 128 positions that folder/config.json allows: write "
+                  "model.sequence = 128 or less")));
+}
+
 }  // namespace
 }  // namespace tessera::spec

@@ -4,14 +4,14 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/foreign.hpp"
-#include "tessera/checkpoint/safetensors.hpp"
+#include "tessera/checkpoint/tensor_files.hpp"
 
 namespace tessera::train {
 
 namespace {
 
 using checkpoint::ForeignPlace;
-using checkpoint::Safetensors;
+using checkpoint::TensorFiles;
 using tensor::Tensor;
 
 const std::string kHead = "lm_head.weight";
@@ -31,7 +31,7 @@ std::string words(const std::vector<std::int64_t>& shape) {
 }
 
 // Under our own name, or where `transformers` puts it, with or without its prefix.
-ForeignPlace place_of(const std::string& name, const Safetensors& file) {
+ForeignPlace place_of(const std::string& name, const TensorFiles& file) {
   const auto& tensors = file.tensors();
   if (tensors.contains(name) && !checkpoint::foreign_place(name).may_be_longer) return {.tensor = name};
   ForeignPlace place = checkpoint::foreign_place(name);
@@ -55,13 +55,13 @@ void check_shape(const std::vector<std::int64_t>& found, const program::Paramete
 }
 
 // The bytes are only read: the caller copies or compares.
-Tensor whole_of(const Safetensors& file, const std::string& name) {
+Tensor whole_of(const TensorFiles& file, const std::string& name) {
   const auto& found = file.tensor(name);
   auto* bytes = const_cast<std::byte*>(found.bytes.data());
   return tensor::view_of(bytes, found.shape, dtype_of(found.dtype, cat(name, " in ", file.path())));
 }
 
-Tensor value_in(const Safetensors& file, const program::Parameter& parameter, const ForeignPlace& place) {
+Tensor value_in(const TensorFiles& file, const program::Parameter& parameter, const ForeignPlace& place) {
   check_shape(file.tensor(place.tensor).shape, parameter, place, cat(place.tensor, " in ", file.path()));
   const Tensor whole = whole_of(file, place.tensor);
   const std::int64_t rows = parameter.shape.front();
@@ -69,7 +69,7 @@ Tensor value_in(const Safetensors& file, const program::Parameter& parameter, co
 }
 
 // A tied head may lie in the file a second time; a head of its own is another model, though every shape fits.
-void check_tied_head(const Safetensors& file, const std::string& table) {
+void check_tied_head(const TensorFiles& file, const std::string& table) {
   if (!file.tensors().contains(table) || tensor::bit_equal(whole_of(file, kHead), whole_of(file, table)))
     return;
   throw UserError(cat(kHead, " in ", file.path(), " differs from ", table,
@@ -82,8 +82,8 @@ void check_tied_head(const Safetensors& file, const std::string& table) {
 WeightsFile::~WeightsFile() = default;
 
 WeightsFile::WeightsFile(const std::string& path, const program::Tables& tables)
-    : file_(std::make_unique<Safetensors>(path)) {
-  const Safetensors& file = *file_;
+    : file_(std::make_unique<TensorFiles>(path)) {
+  const TensorFiles& file = *file_;
   std::set<std::string> used;
   for (const auto& bucket : tables.buckets)
     for (const auto& parameter : bucket.parameters) used.insert(place_of(parameter.name, file).tensor);

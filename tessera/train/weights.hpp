@@ -1,4 +1,5 @@
-// Which values does a run start from, if it doesn't draw them? Those of a safetensors file.
+// Which values does a run start from, if it doesn't draw them? Those of a safetensors file, or of a
+// folder of Hugging Face.
 #pragma once
 
 #include <memory>
@@ -8,7 +9,7 @@
 #include "tessera/shard/flat_bucket.hpp"
 
 namespace tessera::checkpoint {
-class Safetensors;
+class TensorFiles;
 }
 
 namespace tessera::train {
@@ -23,7 +24,7 @@ class WeightsFile {
   void fill(shard::FlatBucket& bucket) const;
 
  private:
-  std::unique_ptr<checkpoint::Safetensors> file_;
+  std::unique_ptr<checkpoint::TensorFiles> file_;
 };
 
 }  // namespace tessera::train

@@ -3,11 +3,14 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/safetensors.hpp"
+#include "tessera/checkpoint/hf_config.hpp"
+#include "tessera/checkpoint/tensor_files.hpp"
 #include "tessera/plan/describe.hpp"
+#include "tessera/spec/load.hpp"
 #include "tessera/train/small_runs.hpp"
 
 namespace tessera::train {
@@ -122,6 +125,49 @@ TEST_F(Weights, OfPublishedGpt2FilesAreReadWithTheirMasksAndSurplusPositions) {
     EXPECT_EQ(element("transformer.wpe.weight", 11, 5), 11 * hidden + 5);
   });
   std::filesystem::remove(path);
+}
+
+// Sizes come from the folder, each rank takes its slices out of the shards: the losses of one file on one rank.
+TEST_F(Weights, OfAFolderWithShardsAreReadInEveryLayout) {
+  const auto folder = std::filesystem::temp_directory_path() / cat("tessera-folder-", getpid());
+  std::filesystem::create_directories(folder);
+  auto run = small_run(1);
+  run.model.qk_norm = true;
+  run.model.head_dim = 12;
+  std::vector<float> numbers(1 << 12);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(std::sin(0.1 * double(i)));
+  std::map<std::string, Tensors> shards;
+  std::string map;
+  for (const auto& bucket : plan::describe(run).buckets)
+    for (const auto& p : bucket.parameters) {
+      const std::string shard = p.name.ends_with("_proj.weight") ? "b.safetensors" : "a.safetensors";
+      shards[shard][p.name] = {
+          "F32", p.shape,
+          std::as_bytes(std::span(numbers).subspan(p.name.size(), static_cast<std::size_t>(p.elements())))};
+      map += cat(map.empty() ? "" : ", ", '"', p.name, "\": \"", shard, '"');
+    }
+  Tensors all;
+  for (const auto& [name, tensors] : shards) {
+    all.insert(tensors.begin(), tensors.end());
+    checkpoint::write_safetensors((folder / name).string(), tensors);
+  }
+  std::ofstream(folder / checkpoint::kIndexName) << "{\"weight_map\": {" << map << "}}";
+  std::ofstream(folder / checkpoint::kConfigName) << checkpoint::hf_config(run.model, "F32");
+  checkpoint::write_safetensors((folder / "all").string(), all);
+  run.model.weights = (folder / "all").string();
+  const auto expected = losses(run, 2);
+  for (const auto& layout :
+       {std::vector<std::string>{}, {"layout.pp=2"}, {"layout.dp_shard=3", "layout.zero=3"}}) {
+    auto overrides = layout;
+    overrides.push_back(cat("model.weights=", folder.string()));
+    for (const char* key : {"training.global_batch=8", "training.warmup_steps=2", "layout.micro_batch=2"})
+      overrides.push_back(key);
+    const auto read = spec::parse("", "run.toml", overrides, checkpoint::described);
+    const auto found = losses(read, 2);
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i] / expected[i], 1, 1e-5) << join(layout, " ");
+  }
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
