@@ -27,11 +27,12 @@ std::string part_name(std::int64_t rank) { return cat("part-", padded(rank, 5), 
 
 // Of "step-00000120"; nothing for any other name.
 std::optional<std::int64_t> step_of(std::string_view name) {
-  if (!name.starts_with(kPrefix) || name.size() < kPrefix.size() + kDigits) return std::nullopt;
+  if (!name.starts_with(kPrefix)) return std::nullopt;
   name.remove_prefix(kPrefix.size());
   std::int64_t step = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
+  if (error != std::errc() || end != name.data() + name.size() || name != padded(step, kDigits))
+    return std::nullopt;
   return step;
 }
 

@@ -99,9 +99,9 @@ struct Reader {
     expect(json.is_object(), "the manifest is not a JSON object");
     expect(this->text(json, "format") == kFormat, "the format is not '", kFormat, "'");
     const auto version = number_at<std::int64_t>(json, "version");
-    expect(version == kVersion, "written in version ", version, " of the format; this Tessera reads version ",
-           kVersion, ". Use the Tessera that wrote it (", this->text(json, "written_by"),
-           ") or a later one.");
+    expect(version == kFormatVersion, "written in version ", version,
+           " of the format; this Tessera reads version ", kFormatVersion, ". Use the Tessera that wrote it (",
+           this->text(json, "written_by"), ") or a later one.");
     return json;
   }
 
@@ -112,7 +112,7 @@ struct Reader {
                  .seed = number_at<std::uint64_t>(json, "seed"),
                  .good_steps = number_at<std::int64_t>(json, "good_steps")};
     const Json& scale = at(json, "loss_scale");
-    expect(scale.is_number() && scale.get<double>() >= 1, "'loss_scale' is not a number of at least 1");
+    expect(scale.is_number() && scale.get<double>() >= 0, "'loss_scale' is not a number of at least 0");
     out.loss_scale = scale.get<double>();
     return out;
   }
@@ -203,7 +203,7 @@ std::string to_text(const Manifest& manifest) {
   const Progress& p = manifest.progress;
   const Json progress = {{"step", p.step}, {"updates", p.updates},       {"next_sample", p.next_sample},
                          {"seed", p.seed}, {"loss_scale", p.loss_scale}, {"good_steps", p.good_steps}};
-  std::string rest = cat("\",\n\"format\":\"", kFormat, "\",\n\"version\":", kVersion,
+  std::string rest = cat("\",\n\"format\":\"", kFormat, "\",\n\"version\":", kFormatVersion,
                          ",\n\"written_by\":", Json(manifest.written_by).dump(),
                          ",\n\"progress\":", progress.dump(), ",\n\"config\":", Json(manifest.config).dump(),
                          ",\n\"program_hash\":", Json(manifest.program_hash).dump());

@@ -13,7 +13,7 @@
 
 namespace tessera::checkpoint {
 
-inline constexpr std::int64_t kVersion = 1;
+inline constexpr std::int64_t kFormatVersion = 1;
 inline constexpr char kManifestName[] = "manifest.json";
 
 // What a run needs besides its tensors to go on as if it had not stopped.
@@ -22,8 +22,8 @@ struct Progress {
   std::int64_t updates = 0;       // steps that changed the weights
   std::uint64_t next_sample = 0;  // global index
   std::uint64_t seed = 0;         // of weights and dropout
-  double loss_scale = 1;
-  std::int64_t good_steps = 0;  // updates since the scale last changed
+  double loss_scale = 0;          // 0: the run has none
+  std::int64_t good_steps = 0;    // updates since the scale last changed
   bool operator==(const Progress&) const = default;
 };
 

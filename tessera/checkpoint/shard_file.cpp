@@ -1,7 +1,5 @@
 #include "tessera/checkpoint/shard_file.hpp"
 
-#include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.hpp"
@@ -15,22 +13,6 @@ std::string file_name(std::int64_t rank, std::size_t place) {
   const std::string number = cat(rank);
   return cat("rank-", std::string(number.size() < 5 ? 5 - number.size() : 0, '0'), number,
              place == 0 ? "" : cat("-", place + 1), ".safetensors");
-}
-
-// Of the n-th box of a tensor, the n-th file.
-std::vector<std::vector<const HeldPiece*>> dealt(std::span<const HeldPiece> held) {
-  std::vector<std::vector<const HeldPiece*>> files(1);
-  std::map<std::string, std::size_t> boxes;
-  for (const HeldPiece& piece : held) {
-    const std::size_t place = boxes[piece.tensor]++;
-    if (place == files.size()) files.emplace_back();
-    files[place].push_back(&piece);
-  }
-  // Wide elements first keep every tensor aligned to its element.
-  for (auto& file : files)
-    std::ranges::stable_sort(file, std::greater(),
-                             [](const HeldPiece* piece) { return element_bytes(piece->dtype); });
-  return files;
 }
 
 }  // namespace
@@ -53,26 +35,53 @@ std::string shard_header(std::span<const HeaderEntry> entries) {
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
 
-void write_pieces(const std::string& folder, std::int64_t rank, std::span<const HeldPiece> held,
-                  Manifest& part) {
-  const auto files = dealt(held);
-  for (std::size_t place = 0; place < files.size(); ++place) {
-    std::vector<HeaderEntry> entries;
-    for (const HeldPiece* piece : files[place]) entries.push_back({piece->tensor, piece->dtype, piece->box});
-    const std::string header = shard_header(entries);
-    FileWriter writer(folder, file_name(rank, place));
-    writer.append(std::as_bytes(std::span(header)));
-    std::uint64_t at = header.size();
-    for (const HeldPiece* piece : files[place]) {
-      part.tensors[piece->tensor] = {piece->dtype, piece->shape};
-      part.pieces.push_back({piece->tensor, piece->box, static_cast<std::uint32_t>(part.files.size()), at});
-      CHECK(piece->bytes.size() == bytes_of(part.pieces.back(), part.tensors[piece->tensor]), "piece of ",
-            piece->tensor);
-      writer.append(piece->bytes);
-      at += piece->bytes.size();
-    }
-    part.files.push_back(writer.finish());
+ShardWriter::ShardWriter(const std::string& folder, std::int64_t rank, std::span<const HeldPiece> pieces) {
+  // The n-th box of a tensor goes into the n-th file.
+  std::vector<std::vector<HeaderEntry>> entries(1);
+  std::map<std::string, std::uint32_t> boxes;
+  for (const HeldPiece& piece : pieces) {
+    const std::uint32_t file = boxes[piece.tensor]++;
+    if (file == entries.size()) entries.emplace_back();
+    entries[file].push_back({piece.tensor, piece.dtype, piece.box});
+    tensors_[piece.tensor] = {piece.dtype, piece.shape};
+    pieces_.push_back({piece.tensor, piece.box, file});
   }
+  std::vector<std::uint64_t> ends;
+  for (std::size_t file = 0; file < entries.size(); ++file) {
+    const std::string header = shard_header(entries[file]);
+    files_.push_back(std::make_unique<FileWriter>(folder, file_name(rank, file)));
+    files_.back()->append(std::as_bytes(std::span(header)));
+    ends.push_back(header.size());
+  }
+  for (Piece& piece : pieces_) {
+    piece.begin = ends[piece.file];
+    ends[piece.file] += bytes_of(piece, tensors_[piece.tensor]);
+  }
+}
+
+void ShardWriter::append(std::span<const std::byte> bytes) {
+  const Piece& piece = pieces_.at(next_++);
+  CHECK(bytes.size() == bytes_of(piece, tensors_[piece.tensor]), bytes.size(), " bytes of a piece of ",
+        piece.tensor);
+  files_[piece.file]->append(bytes);
+}
+
+void ShardWriter::finish(Manifest& part) {
+  CHECK(next_ == pieces_.size(), next_, " of ", pieces_.size(), " pieces were written");
+  const auto before = static_cast<std::uint32_t>(part.files.size());
+  for (const auto& file : files_) part.files.push_back(file->finish());
+  part.tensors.insert(tensors_.begin(), tensors_.end());
+  for (Piece piece : pieces_) {
+    piece.file += before;
+    part.pieces.push_back(std::move(piece));
+  }
+}
+
+void write_pieces(const std::string& folder, std::int64_t rank, std::span<const HeldPiece> pieces,
+                  Manifest& part) {
+  ShardWriter writer(folder, rank, pieces);
+  for (const HeldPiece& piece : pieces) writer.append(piece.bytes);
+  writer.finish(part);
 }
 
 }  // namespace tessera::checkpoint

@@ -2,6 +2,8 @@
 // tensor in a file, and where it lies in the whole tensor as PyTorch's distributed checkpoint expects it.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,9 +20,26 @@ struct HeldPiece {
   std::span<const std::byte> bytes;  // row-major
 };
 
-// Writes `rank-00003.safetensors`, and `rank-00003-2.safetensors` and so on for further boxes of the same tensors; adds
-// tensors, files and pieces to `part`. Throws DiskError.
-void write_pieces(const std::string& folder, std::int64_t rank, std::span<const HeldPiece> held,
+// Writes `rank-00003.safetensors`, and `rank-00003-2.safetensors` and so on for further boxes of the same tensors. Throws
+// DiskError.
+class ShardWriter {
+ public:
+  // The pieces in the order in which their bytes will come; what `bytes` holds of them doesn't matter yet.
+  ShardWriter(const std::string& folder, std::int64_t rank, std::span<const HeldPiece> pieces);
+  // Of the next piece.
+  void append(std::span<const std::byte> bytes);
+  // Adds tensors, files and pieces to `part`.
+  void finish(Manifest& part);
+
+ private:
+  std::vector<std::unique_ptr<FileWriter>> files_;
+  std::vector<Piece> pieces_;
+  std::map<std::string, Tensor> tensors_;
+  std::size_t next_ = 0;
+};
+
+// All at once.
+void write_pieces(const std::string& folder, std::int64_t rank, std::span<const HeldPiece> pieces,
                   Manifest& part);
 
 // Bytes of a file as safetensors: length, header. The tensors follow in the order given.

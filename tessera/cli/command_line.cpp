@@ -113,8 +113,9 @@ int dispatch(int argc, char** argv) {
   app.require_subcommand(1);
   auto* train = add_command(app, "train", "train as the run file says", options);
   add_procs(train, options, "start this many local ranks (default: as many as the layout has)");
-  train->add_option("--out", options.out,
-                    "folder of metrics.jsonl and tensorboard/ (default: runs/<name of the run file>)");
+  train->add_option(
+      "--out", options.out,
+      "folder of metrics.jsonl, tensorboard/ and checkpoints/ (default: runs/<name of the run file>)");
   train
       ->add_option("--prometheus", options.prometheus_port,
                    "answer GET /metrics on this port of 127.0.0.1; 0: any free port, which is printed")
@@ -122,6 +123,12 @@ int dispatch(int argc, char** argv) {
       ->type_name("PORT");
   train->add_flag("--dry-run", options.dry_run,
                   "say what each rank would hold (as plan memory does), and stop");
+  train
+      ->add_option(
+          "--from", options.from,
+          "go on from this checkpoint, or the newest in this folder (default: the newest of the run, if "
+          "there is one); none: begin anew")
+      ->type_name("FOLDER");
   train->add_option("--trace", options.trace, "write a Chrome/Perfetto trace to this file");
   auto* verify = add_command(app, "verify", "compare the layout with one device, in fp64", options);
   add_procs(verify, options, "rank processes instead of threads: this many, or as many as the layout has");

@@ -50,6 +50,7 @@ struct Options {
       0;  // local rank processes, or kProcsOfLayout; 0: not said (train as the layout, verify on threads)
   std::string out;
   std::string trace;
+  std::string from;  // train: the checkpoint to go on from; empty: the newest of the run; "none": begin
   std::optional<int> prometheus_port;
   int rounds = 15;  // bench
   SimulateOptions simulate;

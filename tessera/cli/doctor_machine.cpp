@@ -10,6 +10,7 @@
 
 #include "tessera/base/file_text.hpp"
 #include "tessera/base/text.hpp"
+#include "tessera/base/version.hpp"
 #include "tessera/cli/doctor.hpp"
 #include "tessera/tensor/tensor.hpp"
 
@@ -108,7 +109,7 @@ void examine_versions(Findings& findings) {
   };
   utsname system{};
   uname(&system);
-  add("tessera", TESSERA_VERSION);
+  add("tessera", kVersion);
   add("LibTorch", cat(tensor::engine_version(), ", kernels for ", tensor::kernel_level()));
   add("compiler", cat("g++ ", __VERSION__));
   add("kernel", cat(system.sysname, " ", system.release, ", ", system.machine));

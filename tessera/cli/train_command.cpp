@@ -47,6 +47,7 @@ void print_summary(const train::Summary& s, const std::string& folder, bool json
     for (const auto& lap : s.start.laps())
       start_parts.push_back({{"name", lap.name}, {"seconds", lap.seconds}});
     const metrics::Record record = {{"steps", s.steps},
+                                    {"resumed_after", s.resumed_after},
                                     {"parameters", s.parameters},
                                     {"ranks", s.ranks},
                                     {"first_loss", s.first_loss},
@@ -67,6 +68,12 @@ void print_summary(const train::Summary& s, const std::string& folder, bool json
     std::puts(metrics::json_object(record).c_str());
     return;
   }
+  if (s.steps == 0 && s.resumed_after > 0)
+    return static_cast<void>(
+        std::puts(cat("nothing is left to train: ", s.resumed_after,
+                      " steps were made (training.steps; --from none and another --out begin "
+                      "anew)")
+                      .c_str()));
   std::puts(cat("trained ", s.steps, " steps in ", duration_text(s.seconds), ": loss ",
                 fixed(s.first_loss, 4), " -> ", fixed(s.mean_loss_of_last_ten, 4),
                 " (mean of the last ten), ", count_text(s.tokens_per_second), " tokens/s\n",
@@ -92,11 +99,15 @@ int train_command(const Options& options) {
     plan::hold_to_memory_limit(run, plan::compile(run));
   const std::string name = std::filesystem::path(options.file).stem().string();
   const std::string folder = options.out.empty() ? cat("runs/", name) : options.out;
+  const std::string checkpoints =
+      run.checkpoint.folder.empty() ? cat(folder, "/checkpoints") : run.checkpoint.folder;
   const auto body = [&](const Rank& rank) {
     const auto summary = train::train(run, rank.communicator,
                                       {.name = name,
                                        .folder = folder,
                                        .trace = options.trace,
+                                       .checkpoints = checkpoints,
+                                       .from = options.from,
                                        .lines = !options.json,
                                        .prometheus_port = options.prometheus_port,
                                        .resident_bytes = rank.resident_bytes,

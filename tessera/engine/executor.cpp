@@ -67,10 +67,11 @@ StepReport Executor::step(const StepInput& input) {
   return report;
 }
 
-// What the step before would have gathered.
+// What the step before would have gathered; a run that goes on has it already.
 void Executor::gather_delayed() {
   for (const Op& op : sequence_.ops)
-    if (op.what == What::gather && tables_.buckets[op.item].delayed) residence_.gather(op);
+    if (op.what == What::gather && tables_.buckets[op.item].delayed && !residence_.has_full(op.item))
+      residence_.gather(op);
 }
 
 std::size_t Executor::at(std::uint32_t item, std::int32_t micro) const {

@@ -191,6 +191,25 @@ Tensor Residence::shard_between_steps(const shard::FlatBucket& bucket) {
   return bucket.shard().defined() ? bucket.shard() : parts_.depot.get({cell}, parts_.device);
 }
 
+std::vector<Tensor> Residence::state_between_steps(const shard::FlatBucket& bucket) {
+  const std::uint32_t item = item_of(bucket);
+  const auto& optimizer = parts_.optimizers[place_.at(item)];
+  if (!optimizer.state().empty()) return {optimizer.state().begin(), optimizer.state().end()};
+  std::vector<Tensor> out;
+  for (std::size_t part = 0; part < optimizer.num_states(); ++part)
+    out.push_back(parts_.depot.get({{CellKind::state, item}, part}, parts_.device));
+  return out;
+}
+
+void Residence::put_between_steps(const shard::FlatBucket& bucket, const Tensor& shard,
+                                  std::span<const Tensor> state) {
+  const std::uint32_t item = item_of(bucket);
+  if (!bucket.shard().defined()) parts_.depot.put({{CellKind::shard, item}}, shard);
+  if (!parts_.optimizers[place_.at(item)].state().empty()) return;
+  for (std::size_t part = 0; part < state.size(); ++part)
+    parts_.depot.put({{CellKind::state, item}, part}, state[part]);
+}
+
 void Residence::gather_all() {
   for (auto& bucket : parts_.buckets) {
     const bool was_outside = !bucket.shard().defined();

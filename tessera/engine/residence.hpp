@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tessera/base/bytes_moved.hpp"
@@ -41,10 +42,15 @@ class Residence {
   // Sum of squares of the elements that this rank brings to the norm. See Note [Who brings an element to the norm].
   double squared_norm() const;
 
-  // Between steps: Full of every bucket, until free_all; Shard of one, wherever it lies.
+  // Between steps: Full of every bucket, until free_all; Shard and State of one, wherever they lie.
+  bool has_full(std::uint32_t item) { return bucket(item).full().defined(); }
   void gather_all();
   void free_all();
   tensor::Tensor shard_between_steps(const shard::FlatBucket& bucket);
+  std::vector<tensor::Tensor> state_between_steps(const shard::FlatBucket& bucket);
+  // Takes over changed ones that lie outside; what lies in memory was changed there.
+  void put_between_steps(const shard::FlatBucket& bucket, const tensor::Tensor& shard,
+                         std::span<const tensor::Tensor> state);
 
   // Since the last call.
   BytesMoved take_moved();

@@ -66,6 +66,12 @@ void Display::update(const StepFacts& facts) {
   is_stale_ = true;
 }
 
+void Display::tell(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  watched_.note = text;
+  is_stale_ = true;
+}
+
 bool Display::is_due() const {
   const Canvas now = canvas_of(descriptor_);
   return is_stale_ || now.width != canvas_.width || now.height != canvas_.height ||

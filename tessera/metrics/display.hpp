@@ -26,6 +26,8 @@ class Display {
   Display& operator=(const Display&) = delete;
 
   void update(const StepFacts& facts);
+  // Shown below the frame until the next.
+  void tell(const std::string& text);
 
  private:
   void run();

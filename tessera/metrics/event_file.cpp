@@ -94,6 +94,13 @@ void EventFile::remove_others() const {
   }
 }
 
+void EventFile::write_start(std::int64_t step) {
+  event_format::Event event;
+  event.set_step(step);
+  event.mutable_session_log()->set_status(1);
+  file_.write(record_of_event(event));
+}
+
 void EventFile::write(const StepFacts& facts) {
   event_format::Event event;
   event.set_step(facts.step);

@@ -14,6 +14,8 @@ class EventFile {
   explicit EventFile(const std::string& folder);
   // Event files of an earlier run: TensorBoard would join them to this one. Throws UserError when it can't.
   void remove_others() const;
+  // A run goes on with this step: what an earlier file has of it and of later ones is not valid.
+  void write_start(std::int64_t step);
   // All measures of the step, visible to readers when this returns. Throws UserError when the disk refuses.
   void write(const StepFacts& facts);
 

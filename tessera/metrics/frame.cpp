@@ -216,6 +216,7 @@ std::vector<StyledLine> frame(const Watched& watched, const Canvas& canvas) {
   }
   if (!wide && has_memory) lines.push_back(memory_line(*watched.last));
   lines.push_back(foot_line(watched, canvas));
+  if (!watched.note.empty()) lines.push_back(StyledLine().add(watched.note));
   if (static_cast<int>(lines.size()) >= canvas.height)
     lines.resize(static_cast<std::size_t>(std::max(1, canvas.height - 1)));
   return lines;

@@ -32,6 +32,7 @@ struct Watched {
   std::optional<StepFacts> last;
   std::vector<double> losses;     // of all steps
   double since_step_seconds = 0;  // since the last step ended, or the run began
+  std::string note;               // what was told last; may be empty
   std::string ending;             // empty: it goes on
 };
 

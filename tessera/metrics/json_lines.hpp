@@ -1,6 +1,7 @@
 // Where do the numbers of each step go? A file of JSON lines, one flat record per line.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -11,12 +12,14 @@ namespace tessera::metrics {
 
 class JsonLines {
  public:
-  // Throws UserError when the file can't be opened.
-  explicit JsonLines(const std::string& path) : file_(path, "--out") {}
+  // Begins with the lines that are there of the first `kept_steps` steps. Throws UserError when the file can't be opened.
+  explicit JsonLines(const std::string& path, std::int64_t kept_steps = 0);
   // One line, visible to readers when this returns. Throws UserError when the disk refuses.
   void write(std::span<const Field> record) { file_.write(json_object(record) + '\n'); }
 
  private:
+  JsonLines(const std::string& path, const std::string& begin);
+
   OutFile file_;
 };
 

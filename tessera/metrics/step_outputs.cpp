@@ -26,6 +26,7 @@ void print_line(FILE* where, const std::string& line) {
 
 struct StepOutputs::Parts {
   bool prints_lines = false;
+  bool is_silent = false;  // standard output belongs to another
   std::optional<JsonLines> records;
   std::optional<EventFile> events;
   std::optional<Endpoint> endpoint;
@@ -43,9 +44,13 @@ StepOutputs::StepOutputs(const OutputOptions& options) : parts_(std::make_unique
   if (!options.folder.empty()) {
     const std::filesystem::path folder(options.folder);
     parts_->events.emplace((folder / "tensorboard").string());
-    parts_->records.emplace((folder / "metrics.jsonl").string());
-    parts_->events->remove_others();
+    parts_->records.emplace((folder / "metrics.jsonl").string(), options.kept_steps);
+    if (options.kept_steps == 0)
+      parts_->events->remove_others();
+    else
+      parts_->events->write_start(options.kept_steps + 1);
   }
+  parts_->is_silent = !options.lines;
   if (!options.lines) return;
   if (is_live_terminal(STDOUT_FILENO)) {
     std::fflush(stdout);
@@ -64,6 +69,13 @@ void StepOutputs::add(const StepFacts& facts) {
   if (parts_->endpoint) parts_->endpoint->update(facts);
   if (parts_->records) parts_->records->write(record_of(facts));
   if (parts_->events) parts_->events->write(facts);
+}
+
+void StepOutputs::tell(const std::string& text) {
+  if (parts_->display)
+    parts_->display->tell(text);
+  else
+    print_line(parts_->is_silent ? stderr : stdout, text);
 }
 
 }  // namespace tessera::metrics

@@ -14,6 +14,7 @@ struct OutputOptions {
   std::string folder;  // of metrics.jsonl and tensorboard/; empty: neither
   bool lines = true;   // the display where standard output is a terminal, else a line a step
   std::optional<int> prometheus_port;
+  std::int64_t kept_steps = 0;  // what an earlier run wrote of these steps stays
   RunTitle title;
 };
 
@@ -23,6 +24,8 @@ class StepOutputs {
   explicit StepOutputs(const OutputOptions& options);
   ~StepOutputs();
   void add(const StepFacts& facts);
+  // A line for whoever watches.
+  void tell(const std::string& text);
 
  private:
   struct Parts;

@@ -9,6 +9,12 @@ LossScale::LossScale(const spec::Run& run)
       value_(dynamic_ ? run.training.loss_scale_start : 1.0),
       growth_steps_(run.training.loss_scale_growth_steps) {}
 
+void LossScale::restore(double value, std::int64_t good_steps) {
+  if (!dynamic_) return;
+  value_ = value;
+  good_steps_ = good_steps;
+}
+
 void LossScale::update(bool taken) {
   constexpr double kFactor = 2;
   if (!dynamic_) return;

@@ -13,6 +13,10 @@ class LossScale {
  public:
   explicit LossScale(const spec::Run& run);
   double value() const { return value_; }
+  std::int64_t good_steps() const { return good_steps_; }
+  bool is_dynamic() const { return dynamic_; }
+  // As a run had it that this one continues.
+  void restore(double value, std::int64_t good_steps);
   // After each step. Never below 1: what overflows there is not mended by scaling.
   void update(bool taken);
 

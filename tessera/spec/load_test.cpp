@@ -83,7 +83,8 @@ TEST(Load, MistakesNameFileLineKeyAndWhatIsAllowed) {
        "run.toml:1: unknown section modle; did you mean model? The sections are model, data, training, "
        "layout, cluster."},
       {"[qqqqqqqq]\n",
-       "run.toml:1: unknown section qqqqqqqq. The sections are model, data, training, layout, cluster."},
+       "run.toml:1: unknown section qqqqqqqq. The sections are model, data, training, checkpoint, layout, "
+       "cluster."},
       {"[model]\nlearning_rate = 1\n",
        "run.toml:2: unknown key model.learning_rate; did you mean training.learning_rate?"},
       {"steps = 3\n", "run.toml:1: unknown key steps; did you mean training.steps?"},

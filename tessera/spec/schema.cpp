@@ -136,6 +136,19 @@ void declare_training(std::vector<Key>& keys) {
               "fp16: updates in a row after which the factor doubles");
 }
 
+void declare_checkpoint(std::vector<Key>& keys) {
+  SectionKeys section(keys, "checkpoint", &Run::checkpoint);
+  section.add("every", &Checkpoint::every, at_least(0),
+              "steps between saves, the last step besides; 0: nothing is saved");
+  section.add("keep_last", &Checkpoint::keep_last, at_least(0), "newest checkpoints that are kept; 0: all");
+  section.add("keep_every", &Checkpoint::keep_every, at_least(0),
+              "checkpoints of steps that this divides are kept too; 0: none");
+  section.add("folder", &Checkpoint::folder, "where they lie; empty: checkpoints/ in the folder of the run");
+  section.add(
+      "background", &Checkpoint::background,
+      "write beside the next steps, from a copy in memory; with offload in use the steps wait instead");
+}
+
 void declare_layout(std::vector<Key>& keys) {
   SectionKeys section(keys, "layout", &Run::layout);
   section.add("pp", &Layout::pp, from_to(1, kMaxAxis), "pipeline stages");
@@ -207,6 +220,7 @@ const std::vector<Section>& sections() {
       {"model", "What is trained."},
       {"data", "What it is trained on."},
       {"training", "For how long, and by which rule."},
+      {"checkpoint", "What is kept of a run, so that it can go on."},
       {"layout", "How the work is split over ranks, and in which order it runs."},
       {"cluster", "Where the ranks are, and how they talk."}};
   return list;
@@ -218,6 +232,7 @@ const std::vector<Key>& schema() {
     declare_model(keys);
     declare_data(keys);
     declare_training(keys);
+    declare_checkpoint(keys);
     declare_layout(keys);
     declare_cluster(keys);
     return keys;

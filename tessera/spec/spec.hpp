@@ -80,6 +80,15 @@ struct Training {
   bool operator==(const Training&) const = default;
 };
 
+struct Checkpoint {
+  std::int64_t every = 0;       // steps between saves; 0: nothing is saved
+  std::int64_t keep_last = 2;   // of the saved ones; 0: all
+  std::int64_t keep_every = 0;  // those whose step is a multiple are kept too; 0: none
+  std::string folder;           // empty: checkpoints/ in the folder of the run
+  bool background = true;       // written beside the next steps, from a copy
+  bool operator==(const Checkpoint&) const = default;
+};
+
 struct Layout {
   std::int64_t pp = 1;
   std::int64_t dp_replicate = 1;
@@ -135,6 +144,7 @@ struct Run {
   Model model;
   Data data;
   Training training;
+  Checkpoint checkpoint;
   Layout layout;
   Cluster cluster;
   // Micro-batches each data-parallel rank runs in a step; the last ones may be short or empty.

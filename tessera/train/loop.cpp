@@ -10,6 +10,8 @@
 #include "tessera/program/work.hpp"
 #include "tessera/spec/words.hpp"
 #include "tessera/tensor/peak.hpp"
+#include "tessera/train/resume.hpp"
+#include "tessera/train/saver.hpp"
 #include "tessera/train/session.hpp"
 #include "tessera/train/tracer.hpp"
 
@@ -53,10 +55,10 @@ double exposed_seconds(const std::vector<engine::OpTime>& times, const program::
 // What the steps so far add up to.
 class Tally {
  public:
-  void add(std::int64_t step, const engine::StepReport& report, double seconds) {
-    if (step == 1) summary_.first_loss = report.loss;
+  void add(const engine::StepReport& report, double seconds) {
+    if (losses_.empty()) summary_.first_loss = report.loss;
     // The first step pays for pages and caches; it counts only when there is no other.
-    if (step == 2) step_seconds_.clear(), token_rates_.clear(), counted_seconds_ = 0;
+    if (losses_.size() == 1) step_seconds_.clear(), token_rates_.clear(), counted_seconds_ = 0;
     step_seconds_.push_back(seconds);
     counted_seconds_ += seconds;
     token_rates_.push_back(report.tokens / seconds);
@@ -151,6 +153,13 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   Session session(run, communicator, corpus_source(run), {}, options.log, &start_laps);
   const auto& tables = session.program().tables;
   const auto ranks = static_cast<double>(communicator.size());
+  const std::string checkpoints = options.checkpoints;
+  Resumed resumed;
+  if (!checkpoints.empty())
+    resumed = resume(session, {.folder = checkpoints,
+                               .from = options.from,
+                               .saves = run.checkpoint.every > 0,
+                               .rank = communicator.rank()});
   // Before the outputs, which remove what an earlier run left: what may be refused comes first.
   Tracer tracer(session.program(), communicator.rank(), options.trace);
   std::optional<metrics::StepOutputs> outputs;
@@ -158,34 +167,50 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     outputs.emplace(metrics::OutputOptions{.folder = options.folder,
                                            .lines = options.lines,
                                            .prometheus_port = options.prometheus_port,
+                                           .kept_steps = resumed.step,
                                            .title = title_of(run, session, options)});
+  const auto tell = [&](const std::string& text) {
+    if (outputs) outputs->tell(text);
+  };
+  for (const std::string& note : resumed.notes) tell(note);
+  Saver saver(run, session,
+              {.folder = checkpoints,
+               .rank = communicator.rank(),
+               .num_ranks = communicator.size(),
+               .log = options.log,
+               .saved_step = resumed.step,
+               .tell = tell});
   FactsOfSteps facts(run, session.program(), communicator.rank(), options);
   facts.set_peak(run.cluster.peak_tflops * 1e12 * ranks);
 
   Tally tally;
   std::int64_t peak_bytes = 0;
   const double begin = now_seconds();
-  for (std::int64_t step = 1; step <= run.training.steps; ++step) {
+  const std::int64_t first = resumed.step + 1;
+  for (std::int64_t step = first; step <= run.training.steps; ++step) {
     if (options.stop_word && !options.stop_word->may_begin(step)) break;
     const double start = now_seconds();
     const auto report = session.step();
     const double seconds = now_seconds() - start;
     if (options.log) options.log->held(report.at_peak.total());
-    if (step == 1) start_laps.end("first step");
+    if (step == first) start_laps.end("first step");
     const During writing(options.log, Doing::writing, step);
-    tally.add(step, report, seconds);
+    tally.add(report, seconds);
     tracer.add(step, report.times);
     const auto told = facts.of(step, report, session.learning_rate(), seconds, tally);
     if (outputs) outputs->add(told);
     peak_bytes = std::max(peak_bytes, told.peak_bytes_of_most());
     // On all ranks at once, as they compute at once; after the first step, so that it comes no later.
-    if (step == 1 && run.cluster.peak_tflops == 0)
+    if (step == first && run.cluster.peak_tflops == 0)
       facts.set_peak(ranks *
                      tensor::measured_flops_per_second(shard::to_torch(tables.buckets.front().compute),
                                                        kPeakSeconds, session.device()));
+    saver.after_step(step);
   }
+  saver.finish(session.progress().step);
   auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
   summary.start = start_laps;
+  summary.resumed_after = resumed.step;
   summary.peak_bytes = peak_bytes;
   const During closing(options.log, Doing::closing);
   outputs.reset();

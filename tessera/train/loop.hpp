@@ -16,10 +16,12 @@
 namespace tessera::train {
 
 struct LoopOptions {
-  std::string name;    // of the run, for people
-  std::string folder;  // where metrics.jsonl and tensorboard/ go; empty: nowhere
-  std::string trace;   // file of the trace; empty: none
-  bool lines = true;   // rank 0 tells of the steps on standard output: a display, or a line a step
+  std::string name;              // of the run, for people
+  std::string folder;            // where metrics.jsonl and tensorboard/ go; empty: nowhere
+  std::string trace;             // file of the trace; empty: none
+  std::string checkpoints = "";  // where they are saved and found; empty: nowhere
+  std::string from = "";         // train/resume.hpp
+  bool lines = true;             // rank 0 tells of the steps on standard output: a display, or a line a step
   std::optional<int> prometheus_port = std::nullopt;  // rank 0 answers monitors there
   // Resident bytes of all ranks, asked on rank 0 after each step; empty: those of this process.
   std::function<std::vector<std::int64_t>()> resident_bytes = nullptr;
@@ -32,6 +34,7 @@ struct LoopOptions {
 
 struct Summary {
   std::int64_t steps = 0, parameters = 0, ranks = 1;
+  std::int64_t resumed_after = 0;  // steps that an earlier run made
   double first_loss = 0, last_loss = 0, mean_loss_of_last_ten = 0;
   double tokens_per_second = 0;  // median over the steps after the first
   double step_seconds = 0;       // median likewise

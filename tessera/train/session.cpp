@@ -219,6 +219,65 @@ tensor::Tensor Session::shard_of(const shard::FlatBucket& bucket) {
   return executor_->residence().shard_between_steps(bucket);
 }
 
+std::vector<std::string> Session::state_prefixes() const {
+  switch (run_.training.optimizer) {
+    case spec::Optimizer::adamw:
+      return {"optimizer.exp_avg.", "optimizer.exp_avg_sq."};
+    case spec::Optimizer::sgd:
+      break;
+  }
+  if (run_.training.momentum == 0) return {};
+  return {"optimizer.momentum."};
+}
+
+std::vector<Kept> Session::kept(const shard::FlatBucket& bucket) {
+  const auto& table = bucket.table();
+  const auto held_by = [&](Kept kept, std::initializer_list<std::int16_t> sets) {
+    for (const std::int16_t set : sets) {
+      if (set < 0) continue;
+      kept.place = kept.place * group(set).size() + group(set).rank();
+      kept.num_holders *= group(set).size();
+    }
+    return kept;
+  };
+  const auto slice = [&](const std::string& prefix, const tensor::Tensor& flat) {
+    const Kept kept{prefix, flat, bucket.slice().position * bucket.shard_elements()};
+    return table.sharded_over >= 0 ? held_by(kept, {table.shared_over})
+                                   : held_by(kept, {table.reduced_over, table.shared_over});
+  };
+  std::vector<Kept> out = {slice("", shard_of(bucket))};
+  const auto prefixes = state_prefixes();
+  const auto state = executor_->residence().state_between_steps(bucket);
+  for (std::size_t part = 0; part < state.size(); ++part)
+    out.push_back(slice(prefixes.at(part), state[part]));
+  if (table.delayed && bucket.full().defined())
+    out.push_back(held_by({kPreviousPrefix, bucket.full()}, {table.reduced_over, table.shared_over}));
+  return out;
+}
+
+void Session::put_back(const shard::FlatBucket& bucket, std::span<const Kept> kept) {
+  std::vector<tensor::Tensor> state;
+  for (const Kept& part : kept.subspan(1))
+    if (part.prefix != kPreviousPrefix) state.push_back(part.flat);
+  executor_->residence().put_between_steps(bucket, kept.front().flat, state);
+}
+
+checkpoint::Progress Session::progress() const {
+  return {.step = steps_,
+          .updates = updates_,
+          .next_sample = cursor_,
+          .seed = run_.training.seed,
+          .loss_scale = loss_scale_.is_dynamic() ? loss_scale_.value() : 0,
+          .good_steps = loss_scale_.good_steps()};
+}
+
+void Session::go_on_from(const checkpoint::Progress& progress) {
+  steps_ = progress.step;
+  updates_ = progress.updates;
+  cursor_ = progress.next_sample;
+  if (progress.loss_scale > 0) loss_scale_.restore(progress.loss_scale, progress.good_steps);
+}
+
 tensor::Tensor Session::whole_of(const shard::FlatBucket& bucket, const tensor::Tensor& slice) const {
   if (bucket.slice().count == 1) return slice;
   tensor::Tensor whole = tensor::empty({bucket.table().elements}, slice.scalar_type(), slice.device());

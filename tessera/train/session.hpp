@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/base/laps.hpp"
+#include "tessera/checkpoint/manifest.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
 #include "tessera/optim/loss_scale.hpp"
@@ -36,6 +37,18 @@ struct Variation {
   bool keep_gradients = false;                // FlatBucket::kept_gradient() has those of the last step
 };
 
+// Weights of one update before, where a step computes with those.
+inline constexpr char kPreviousPrefix[] = "previous.";
+
+// A flat buffer that outlives steps.
+struct Kept {
+  std::string prefix;      // of its tensors' names, before the parameter's
+  tensor::Tensor flat;     // the buffer itself, or a copy if it lies outside of memory
+  std::int64_t first = 0;  // its first element, in the flat of the whole bucket
+  // Of as many ranks that hold the same elements, the place of this one.
+  std::int64_t place = 0, num_holders = 1;
+};
+
 class Session {
  public:
   // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights. What the rank is
@@ -57,6 +70,15 @@ class Session {
   std::span<const optim::BucketOptimizer> optimizers() const { return optimizers_; }
   // Master values of a bucket's slice, wherever they lie.
   tensor::Tensor shard_of(const shard::FlatBucket& bucket);
+  // What the names of the optimizer's tensors begin with, in the order of its state.
+  std::vector<std::string> state_prefixes() const;
+  // What a checkpoint holds of a bucket.
+  std::vector<Kept> kept(const shard::FlatBucket& bucket);
+  // Takes over what was written into these.
+  void put_back(const shard::FlatBucket& bucket, std::span<const Kept> kept);
+  // Where the run stands, and going on from there. Weights and optimizer state are put back apart.
+  checkpoint::Progress progress() const;
+  void go_on_from(const checkpoint::Progress& progress);
   // The whole flat of which the ranks hold such slices; all of them call it.
   tensor::Tensor whole_of(const shard::FlatBucket& bucket, const tensor::Tensor& slice) const;
   // All logits of a micro-batch with the current weights; all ranks call it.

@@ -1,0 +1,7 @@
+#include "tessera/base/version.hpp"
+
+namespace tessera {
+
+const char kVersion[] = TESSERA_VERSION;
+
+}  // namespace tessera

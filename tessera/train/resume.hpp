@@ -1,0 +1,27 @@
+// Where does a run go on? At the newest checkpoint that is whole, whatever layout wrote it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/train/session.hpp"
+
+namespace tessera::train {
+
+struct ResumeOptions {
+  std::string folder;  // of the run's checkpoints
+  std::string from;    // a checkpoint, or a folder of them; "none": begin anew; empty: the newest of `folder`
+  bool saves = false;  // the run writes checkpoints into `folder`
+  int rank = 0;
+};
+
+struct Resumed {
+  std::int64_t step = 0;           // the steps that are behind; 0: it begins
+  std::vector<std::string> notes;  // for the user: what was taken, and what could not be
+};
+
+// All ranks call it; the session then stands where the checkpoint was written. Throws UserError when none can be used and
+// one was asked for or is there, or when it belongs to another model.
+Resumed resume(Session& session, const ResumeOptions& options);
+
+}  // namespace tessera::train

@@ -1,0 +1,199 @@
+#include "tessera/train/saved.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "tessera/base/error.hpp"
+#include "tessera/train/stored_dtype.hpp"
+
+namespace tessera::train {
+
+namespace {
+
+using checkpoint::Box;
+using checkpoint::Checkpoint;
+using checkpoint::HeldPiece;
+using program::Parameter;
+using tensor::Tensor;
+
+constexpr std::int64_t kReadElements = 4 << 20;  // read at a time
+constexpr char kStatePrefix[] = "optimizer.";
+
+// The start of the row of a parameter in which the element lies: pieces cut there are whole rows.
+std::int64_t row_start(const program::Bucket& bucket, std::int64_t element) {
+  for (const Parameter& parameter : bucket.parameters) {
+    const std::int64_t row = parameter.elements() / parameter.shape.front();
+    if (element >= parameter.offset && element < parameter.offset + parameter.elements())
+      return element - (element - parameter.offset) % row;
+  }
+  return element;
+}
+
+// Elements [first, end) of the bucket's flat that this rank brings of a buffer.
+struct Range {
+  std::int64_t first = 0, end = 0;
+};
+
+Range share(const program::Bucket& bucket, const Kept& kept) {
+  const std::int64_t elements = kept.flat.numel();
+  const auto cut = [&](std::int64_t place) {
+    if (place == 0 || place == kept.num_holders) return kept.first + elements * place / kept.num_holders;
+    return std::max(kept.first, row_start(bucket, kept.first + elements * place / kept.num_holders));
+  };
+  return {cut(kept.place), cut(kept.place + 1)};
+}
+
+// The part of a parameter in the range, in elements of the parameter.
+Range within(const Parameter& parameter, const Range& range) {
+  const std::int64_t first = std::max(range.first, parameter.offset) - parameter.offset;
+  const std::int64_t end = std::min(range.end, parameter.offset + parameter.elements()) - parameter.offset;
+  return end > first ? Range{first, end} : Range{};
+}
+
+using Visit = std::function<void(const HeldPiece& piece, const Tensor& elements)>;
+
+// All pieces that this rank brings, without their bytes, in the order of the file: those in 16 bits last, so that every
+// element is aligned.
+void for_each_piece(Session& session, const Visit& visit) {
+  for (const bool is_previous : {false, true})
+    for (const auto& bucket : session.buckets()) {
+      if (is_previous && !bucket.table().delayed) continue;
+      for (const Kept& kept : session.kept(bucket)) {
+        if ((kept.prefix == kPreviousPrefix) != is_previous) continue;
+        const Range brought = share(bucket.table(), kept);
+        for (const Parameter& parameter : bucket.table().parameters) {
+          const Range range = within(parameter, brought);
+          std::int64_t at = parameter.offset + range.first - kept.first;
+          for (Box& box : checkpoint::boxes_of_range(parameter.shape, range.first, range.end - range.first)) {
+            const std::int64_t elements = box.elements();
+            visit({kept.prefix + parameter.name,
+                   stored_word(kept.flat.scalar_type()),
+                   parameter.shape,
+                   std::move(box),
+                   {}},
+                  kept.flat.narrow(0, at, elements));
+            at += elements;
+          }
+        }
+      }
+    }
+}
+
+std::span<const std::byte> bytes_of(const Tensor& contiguous) {
+  return {static_cast<const std::byte*>(contiguous.const_data_ptr()), contiguous.nbytes()};
+}
+
+bool is_state(const std::string& name) { return name.starts_with(kStatePrefix); }
+
+bool has_state(const Checkpoint& from) {
+  const auto& tensors = from.manifest().tensors;
+  return std::ranges::any_of(tensors, [](const auto& item) { return is_state(item.first); });
+}
+
+void read_into(const Kept& kept, const Parameter& parameter, Checkpoint& from,
+               std::vector<std::byte>& buffer) {
+  const std::string name = kept.prefix + parameter.name;
+  const auto dtype = stored_dtype(from.tensor(name).dtype, cat(name, " in ", from.folder()));
+  const Range wanted = within(parameter, {kept.first, kept.first + kept.flat.numel()});
+  for (std::int64_t first = wanted.first; first < wanted.end; first += kReadElements) {
+    const std::int64_t count = std::min(kReadElements, wanted.end - first);
+    buffer.resize(static_cast<std::size_t>(count) * c10::elementSize(dtype));
+    auto rest = std::span(buffer);
+    for (const Box& box : checkpoint::boxes_of_range(parameter.shape, first, count)) {
+      const auto bytes = rest.first(static_cast<std::size_t>(box.elements()) * c10::elementSize(dtype));
+      from.read(name, box, bytes);
+      rest = rest.subspan(bytes.size());
+    }
+    kept.flat.narrow(0, parameter.offset + first - kept.first, count)
+        .copy_(tensor::view_of(buffer.data(), {count}, dtype));
+  }
+}
+
+}  // namespace
+
+void Snapshot::take(Session& session) {
+  pieces_.clear();
+  std::size_t bytes = 0;
+  std::vector<std::size_t> begins;
+  for_each_piece(session, [&](HeldPiece piece, const Tensor& elements) {
+    begins.push_back(bytes);
+    bytes += elements.nbytes();
+    pieces_.push_back(std::move(piece));
+  });
+  if (memory_.size() < bytes) memory_ = std::vector<std::byte>(bytes);
+  std::size_t index = 0;
+  for_each_piece(session, [&](const HeldPiece&, const Tensor& elements) {
+    std::byte* to = memory_.data() + begins[index];
+    tensor::view_of(to, {elements.numel()}, elements.scalar_type()).copy_(elements);
+    pieces_[index++].bytes = {to, elements.nbytes()};
+  });
+}
+
+void Snapshot::write(const std::string& folder, std::int64_t rank, checkpoint::Manifest& part) const {
+  checkpoint::write_pieces(folder, rank, pieces_, part);
+}
+
+void write_state(Session& session, const std::string& folder, std::int64_t rank, checkpoint::Manifest& part) {
+  std::vector<HeldPiece> pieces;
+  for_each_piece(session, [&](const HeldPiece& piece, const Tensor&) { pieces.push_back(piece); });
+  checkpoint::ShardWriter writer(folder, rank, pieces);
+  for_each_piece(session, [&](const HeldPiece&, const Tensor& elements) {
+    writer.append(bytes_of(elements.cpu().contiguous()));
+  });
+  writer.finish(part);
+}
+
+void check_fits(const Session& session, const Checkpoint& from) {
+  const auto& saved = from.manifest().tensors;
+  const auto complain = [&](const std::string& what) {
+    throw UserError(cat("checkpoint '", from.folder(), "' ", what,
+                        ". Make [model] and training.optimizer match it (tessera checkpoint inspect ",
+                        from.folder(), "), or start anew with --from none and another --out."));
+  };
+  const auto text = [](const std::vector<std::int64_t>& shape) {
+    std::string out;
+    for (const auto size : shape) out += cat(out.empty() ? "" : " x ", size);
+    return out;
+  };
+  const auto seed = from.manifest().progress.seed, wanted = session.progress().seed;
+  if (has_state(from) && seed != wanted)
+    throw UserError(cat("training.seed = ", wanted, ", but checkpoint '", from.folder(),
+                        "' was trained with ", seed,
+                        ", and weights, dropout and order go on from it. Write training.seed = ", seed, "."));
+  std::set<std::string> known;
+  for (const auto& bucket : session.program().tables.buckets)
+    for (const Parameter& parameter : bucket.parameters) {
+      const auto found = saved.find(parameter.name);
+      if (found == saved.end()) complain(cat("has no ", parameter.name, ", which the model of this run has"));
+      if (found->second.shape != parameter.shape)
+        complain(cat("has ", parameter.name, " as ", text(found->second.shape), ", the model of this run as ",
+                     text(parameter.shape)));
+      known.insert(parameter.name);
+      for (const std::string& prefix : session.state_prefixes())
+        if (has_state(from) && !saved.contains(prefix + parameter.name))
+          complain(cat("has no ", prefix, parameter.name, ", which training.optimizer of this run needs"));
+    }
+  for (const auto& [name, tensor] : saved)
+    if (!is_state(name) && !name.starts_with(kPreviousPrefix) && !known.contains(name))
+      complain(cat("has ", name, ", which the model of this run has not"));
+}
+
+void restore(Session& session, Checkpoint& from) {
+  std::vector<std::byte> buffer;
+  for (auto& bucket : session.buckets()) {
+    const auto& parameters = bucket.table().parameters;
+    const bool has_previous = from.has(kPreviousPrefix + parameters.front().name);
+    if (bucket.table().delayed) bucket.end_full();
+    if (bucket.table().delayed && has_previous) bucket.begin_full();
+    const auto kept = session.kept(bucket);
+    for (const Kept& part : kept) {
+      if (!from.has(part.prefix + parameters.front().name)) continue;
+      for (const Parameter& parameter : parameters) read_into(part, parameter, from, buffer);
+    }
+    session.put_back(bucket, kept);
+  }
+  // Weights alone are where a run begins.
+  if (session.state_prefixes().empty() || has_state(from)) session.go_on_from(from.manifest().progress);
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,37 @@
+// What does a rank bring to a checkpoint, and what does it take from one? Its slices, whatever the layout: of what several
+// ranks hold alike, each brings an equal share.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/checkpoint/checkpoint.hpp"
+#include "tessera/checkpoint/shard_file.hpp"
+#include "tessera/train/session.hpp"
+
+namespace tessera::train {
+
+// A copy of what this rank brings, which later steps don't touch. The memory is kept for the next.
+class Snapshot {
+ public:
+  void take(Session& session);
+  void write(const std::string& folder, std::int64_t rank, checkpoint::Manifest& part) const;
+
+ private:
+  std::vector<checkpoint::HeldPiece> pieces_;
+  std::vector<std::byte> memory_;
+};
+
+// The same without a copy, one bucket after the other: the session must stand still.
+void write_state(Session& session, const std::string& folder, std::int64_t rank, checkpoint::Manifest& part);
+
+// What a checkpoint must have for this session; throws UserError that says what differs. Not a question of damage.
+void check_fits(const Session& session, const checkpoint::Checkpoint& from);
+
+// Weights, optimizer state and progress of the checkpoint become the session's. Throws UserError when something of it is
+// damaged: what the session holds is then good for nothing but another restore.
+void restore(Session& session, checkpoint::Checkpoint& from);
+
+}  // namespace tessera::train

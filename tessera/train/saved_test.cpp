@@ -1,0 +1,217 @@
+// Checkpoints of real sessions: what one layout writes, another reads, and training goes on as if nothing had happened.
+#include "tessera/train/saved.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tessera/base/complaint.hpp"
+#include "tessera/checkpoint/folder.hpp"
+#include "tessera/train/resume.hpp"
+#include "tessera/train/saver.hpp"
+#include "tessera/train/small_runs.hpp"
+
+namespace tessera::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Saved : public ::testing::Test {
+ protected:
+  Saved() { std::filesystem::remove_all(folder_); }
+  ~Saved() override { std::filesystem::remove_all(folder_); }
+
+  // Losses of `steps` more steps, from the newest checkpoint if there is one, with a checkpoint at the end.
+  std::vector<double> go_on(spec::Run run, int steps) const {
+    run.checkpoint.every = 1000;
+    std::vector<double> out;
+    collective::run_ranks(
+        static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
+          Session session(run, communicator, random_source(run.model));
+          const bool first = communicator.rank() == 0;
+          const Resumed resumed =
+              resume(session, {.folder = folder_, .saves = true, .rank = communicator.rank()});
+          Saver saver(run, session,
+                      {.folder = folder_,
+                       .rank = communicator.rank(),
+                       .num_ranks = communicator.size(),
+                       .saved_step = resumed.step});
+          for (int i = 0; i < steps; ++i) {
+            const auto report = session.step();
+            if (first) out.push_back(report.loss);
+          }
+          saver.finish(session.progress().step);
+        });
+    return out;
+  }
+
+  // Of `run`, three steps on `a` and three on `b` against six at once on `b`.
+  void expect_same_as_uninterrupted(const spec::Run& a, const spec::Run& b, double tolerance) {
+    std::filesystem::remove_all(folder_);
+    auto found = go_on(a, 3);
+    const auto rest = go_on(b, 3);
+    found.insert(found.end(), rest.begin(), rest.end());
+    const auto expected = losses(b, 6);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_LE(std::abs(found[i] - expected[i]), tolerance * expected[i]) << "step " << i + 1;
+  }
+
+  std::string folder_ = cat(::testing::TempDir(), "saved-", ::getpid());
+};
+
+spec::Run run_of(std::int64_t pp, std::int64_t replicate, std::int64_t shard, std::int64_t zero) {
+  spec::Run run = small_run(replicate);
+  run.layout.precision = spec::Precision::fp64;
+  run.layout.pp = pp;
+  run.layout.dp_shard = shard;
+  run.layout.zero = zero;
+  run.layout.micro_batch = 1;
+  return run;
+}
+
+TEST_F(Saved, EqualLayoutsGoOnBitForBit) {
+  for (const auto precision : {spec::Precision::fp32, spec::Precision::bf16, spec::Precision::fp16}) {
+    spec::Run run = run_of(2, 1, 2, 1);
+    run.layout.precision = precision;
+    run.training.loss_scale_growth_steps = 2;
+    run.model.tied_embeddings = true;
+    run.model.dropout = 0.1;
+    expect_same_as_uninterrupted(run, run, 0);
+  }
+}
+
+TEST_F(Saved, OtherLayoutsGoOnWithinRounding) {
+  expect_same_as_uninterrupted(run_of(1, 1, 1, 0), run_of(2, 1, 2, 3), 1e-10);
+  expect_same_as_uninterrupted(run_of(2, 2, 2, 2), run_of(1, 1, 3, 1), 1e-10);
+  spec::Run tied = run_of(2, 2, 1, 0), other = run_of(3, 1, 2, 1);
+  tied.model.tied_embeddings = other.model.tied_embeddings = true;
+  expect_same_as_uninterrupted(tied, other, 1e-10);
+}
+
+TEST_F(Saved, DelayedWeightsGoOnWithThoseOfTheStepBefore) {
+  spec::Run run = run_of(2, 1, 1, 0);
+  run.layout.schedule = spec::Schedule::pipedream_2bw;
+  spec::Run sharded = run_of(2, 1, 2, 1);
+  sharded.layout.schedule = spec::Schedule::pipedream_2bw;
+  expect_same_as_uninterrupted(run, sharded, 1e-10);
+  expect_same_as_uninterrupted(sharded, run, 1e-10);
+}
+
+TEST_F(Saved, OffloadedStateIsWrittenAndReadWhereItLies) {
+  spec::Run run = run_of(1, 1, 2, 3);
+  run.layout.offload = "optimizer, parameters";
+  expect_same_as_uninterrupted(run, run_of(1, 2, 1, 0), 1e-10);
+  expect_same_as_uninterrupted(run_of(1, 2, 1, 0), run, 1e-10);
+}
+
+TEST_F(Saved, OptimizersWithOneStateOrNone) {
+  for (const double momentum : {0.0, 0.9}) {
+    spec::Run a = run_of(2, 1, 1, 0), b = run_of(1, 1, 2, 2);
+    for (auto* run : {&a, &b}) {
+      run->training.optimizer = spec::Optimizer::sgd;
+      run->training.momentum = momentum;
+    }
+    expect_same_as_uninterrupted(a, b, 1e-10);
+  }
+}
+
+TEST_F(Saved, ReplicasShareTheWorkEqually) {
+  const spec::Run run = run_of(1, 4, 1, 0);
+  go_on(run, 1);
+  const auto manifest = checkpoint::Checkpoint(checkpoint::step_folder(folder_, 1).path).manifest();
+  std::map<std::uint32_t, double> bytes;
+  double all = 0;
+  for (const auto& piece : manifest.pieces) {
+    const auto size = static_cast<double>(checkpoint::bytes_of(piece, manifest.tensors.at(piece.tensor)));
+    bytes[piece.file] += size;
+    all += size;
+  }
+  EXPECT_EQ(manifest.files.size(), 4u);  // cut between rows: no rank has two boxes of a tensor
+  for (const auto& [file, size] : bytes) EXPECT_NEAR(size / all, 0.25, 0.02) << manifest.files[file].name;
+}
+
+TEST_F(Saved, ASnapshotIsNotTouchedWhenParametersChangeAtOnce) {
+  const spec::Run run = run_of(1, 1, 1, 0);
+  collective::run_ranks(1, [&](const collective::Communicator& alone) {
+    Session session(run, alone, random_source(run.model));
+    session.step();
+    Snapshot snapshot;
+    snapshot.take(session);
+    std::vector<tensor::Tensor> before;
+    for (const auto& bucket : session.buckets())
+      for (const Kept& kept : session.kept(bucket)) {
+        before.push_back(kept.flat.clone());
+        tensor::Tensor(kept.flat).fill_(7);
+      }
+    checkpoint::begin_save(folder_, 1);
+    checkpoint::Manifest part{.progress = session.progress()};
+    snapshot.write(checkpoint::saving_path(folder_, 1), 0, part);
+    checkpoint::write_part(checkpoint::saving_path(folder_, 1), 0, part);
+    checkpoint::commit_save(folder_, 1, 1);
+    checkpoint::Checkpoint saved(checkpoint::step_folder(folder_, 1).path);
+    restore(session, saved);
+    auto expected = before.begin();
+    for (const auto& bucket : session.buckets())
+      for (const Kept& kept : session.kept(bucket)) {
+        const tensor::Tensor& old = *expected++;
+        for (const auto& parameter : bucket.table().parameters)
+          EXPECT_TRUE(tensor::bit_equal(shard::parameter_in(kept.flat, parameter),
+                                        shard::parameter_in(old, parameter)))
+              << kept.prefix << parameter.name;
+      }
+  });
+}
+
+TEST_F(Saved, ADamagedCheckpointIsNotUsedAndItSaysSo) {
+  const spec::Run run = run_of(1, 2, 1, 0);
+  go_on(run, 1);
+  go_on(run, 1);
+  const std::string newest = checkpoint::step_folder(folder_, 2).path;
+  std::filesystem::resize_file(newest + "/rank-00001.safetensors.hashes", 1);
+  collective::run_ranks(2, [&](const collective::Communicator& communicator) {
+    Session session(run, communicator, random_source(run.model));
+    const Resumed resumed = resume(session, {.folder = folder_, .rank = communicator.rank()});
+    EXPECT_EQ(resumed.step, 1);
+    EXPECT_THAT(resumed.notes, ElementsAre(HasSubstr("step-00000002 is not used: '" + newest +
+                                                     "/rank-00001.safetensors.hashes'"),
+                                           HasSubstr("going on after step 1")));
+  });
+}
+
+TEST_F(Saved, WhatDoesNotFitIsRefusedWithWhatToDo) {
+  go_on(run_of(1, 1, 1, 0), 1);
+  const auto complaint = [&](const spec::Run& run, const std::string& from = "") {
+    return complaint_of([&] {
+      collective::run_ranks(1, [&](const collective::Communicator& alone) {
+        Session session(run, alone, random_source(run.model));
+        resume(session, {.folder = folder_, .from = from, .saves = true});
+      });
+    });
+  };
+  spec::Run run = run_of(1, 1, 1, 0);
+  EXPECT_EQ(complaint(run), "");
+  run.model.ffn = 56;
+  EXPECT_THAT(complaint(run), HasSubstr("as 48 x 32, the model of this run as 56 x 32"));
+  run = run_of(1, 1, 1, 0);
+  run.model.layers = 3;
+  EXPECT_THAT(complaint(run), HasSubstr("has no model.layers.2."));
+  run.model.layers = 1;
+  EXPECT_THAT(complaint(run), HasSubstr("which the model of this run has not"));
+  run = run_of(1, 1, 1, 0);
+  run.training.optimizer = spec::Optimizer::sgd;
+  run.training.momentum = 0.5;
+  EXPECT_THAT(complaint(run), HasSubstr("has no optimizer.momentum."));
+  run = run_of(1, 1, 1, 0);
+  run.training.seed = 5;
+  EXPECT_THAT(complaint(run), HasSubstr("Write training.seed = 1"));
+  run.training.seed = 1;
+  EXPECT_THAT(complaint(run, "none"), HasSubstr("holds checkpoints of later steps"));
+  EXPECT_THAT(complaint(run, "/no/such/folder"), HasSubstr("there is no checkpoint"));
+}
+
+}  // namespace
+}  // namespace tessera::train

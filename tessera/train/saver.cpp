@@ -1,0 +1,163 @@
+#include "tessera/train/saver.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/complaint.hpp"
+#include "tessera/base/error.hpp"
+#include "tessera/base/version.hpp"
+#include "tessera/checkpoint/folder.hpp"
+#include "tessera/program/text.hpp"
+#include "tessera/spec/load.hpp"
+
+namespace tessera::train {
+
+namespace {
+
+constexpr int kMaxAttempts = 3;
+constexpr std::chrono::milliseconds kPollPause{5};
+// Sums carry both numbers: how many ranks are done, and, in units of this, on how many it failed.
+constexpr double kFailed = 1 << 24;
+
+std::string hash_of_text(const std::string& text) {
+  return checkpoint::hash_text(checkpoint::hash_of(std::as_bytes(std::span(text))));
+}
+
+}  // namespace
+
+Saver::Saver(const spec::Run& run, Session& session, SaverOptions options)
+    : rule_(run.checkpoint),
+      copies_(run.checkpoint.background && !spec::offloads(run.layout, spec::Offload::optimizer) &&
+              !spec::offloads(run.layout, spec::Offload::parameters)),
+      session_(session),
+      options_(std::move(options)),
+      saved_step_(options_.saved_step) {
+  if (rule_.every == 0) return;
+  config_ = spec::to_text(run);
+  program_hash_ = hash_of_text(program::to_text(session.program()));
+}
+
+Saver::~Saver() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Saver::tell(const std::string& text) const {
+  if (options_.rank == 0 && options_.tell) options_.tell(text);
+}
+
+void Saver::after_step(std::int64_t step) {
+  if (rule_.every == 0) return;
+  if (phase_ != Phase::idle) poll();
+  if (step % rule_.every == 0) save(step);
+}
+
+void Saver::finish(std::int64_t step) {
+  if (rule_.every == 0) return;
+  wait();
+  if (saved_step_ == step) return;
+  save(step);
+  wait();
+}
+
+void Saver::save(std::int64_t step) {
+  wait();
+  const During saving(options_.log, Doing::writing, step);
+  step_ = step;
+  attempts_ = 0;
+  begin_seconds_ = now_seconds();
+  progress_ = session_.progress();
+  if (copies_) snapshot_.take(session_);
+  begin();
+}
+
+// Also the way to try again.
+void Saver::begin() {
+  ++attempts_;
+  phase_ = Phase::writing;
+  std::string complaint;
+  if (options_.rank == 0) complaint = complaint_of([&] { checkpoint::begin_save(options_.folder, step_); });
+  // Nobody writes before the folder is there.
+  if (session_.sum(complaint.empty() ? 0 : 1) > 0) {
+    complaint_ = complaint;
+    return end_phase(true);
+  }
+  start([this] {
+    const std::string folder = checkpoint::saving_path(options_.folder, step_);
+    checkpoint::Manifest part{
+        .written_by = kVersion, .progress = progress_, .config = config_, .program_hash = program_hash_};
+    if (copies_)
+      snapshot_.write(folder, options_.rank, part);
+    else
+      write_state(session_, folder, options_.rank, part);
+    checkpoint::write_part(folder, options_.rank, part);
+  });
+  if (!copies_) wait();
+}
+
+void Saver::start(std::function<void()> work) {
+  complaint_.clear();
+  done_ = false;
+  thread_ = std::thread([this, work = std::move(work)] {
+    complaint_ = complaint_of(work);
+    done_ = true;
+  });
+}
+
+bool Saver::is_here_done() {
+  if (!thread_.joinable()) return true;
+  if (!done_) return false;
+  thread_.join();
+  return true;
+}
+
+// All ranks call it together. Short, whatever the disk does: a rank that waits for another is seen to be alive.
+void Saver::poll() {
+  const During asking(options_.log, Doing::writing, step_);
+  const bool done = is_here_done();
+  const double sum = session_.sum((done ? 1 : 0) + (done && !complaint_.empty() ? kFailed : 0));
+  const double num_failed = std::floor(sum / kFailed);
+  if (sum - num_failed * kFailed == options_.num_ranks) end_phase(num_failed > 0);
+}
+
+void Saver::wait() {
+  while (phase_ != Phase::idle) {
+    poll();
+    if (phase_ != Phase::idle) std::this_thread::sleep_for(kPollPause);
+  }
+}
+
+void Saver::end_phase(bool failed) {
+  if (failed) {
+    if (!complaint_.empty())
+      std::fputs(cat("rank ", options_.rank, ": checkpoint of step ", step_, ": ", complaint_, "\n").c_str(),
+                 stderr);
+    const bool again = attempts_ < kMaxAttempts;
+    tell(cat("warning: the checkpoint of step ", step_, " could not be saved (attempt ", attempts_, " of ",
+             kMaxAttempts, "); ", again ? "trying again" : "training goes on without it"));
+    complaint_.clear();
+    phase_ = Phase::idle;
+    if (again) return begin();
+    if (options_.rank == 0)
+      complaint_of([&] { checkpoint::abandon_save(options_.folder, step_); });  // it may not be there at all
+    return;
+  }
+  if (phase_ == Phase::writing) {
+    phase_ = Phase::committing;
+    if (options_.rank != 0) return;
+    return start([this] {
+      checkpoint::commit_save(options_.folder, step_, options_.num_ranks);
+      removal_complaint_ = complaint_of([&] {
+        checkpoint::remove_old(options_.folder, {.last = rule_.keep_last, .every = rule_.keep_every});
+      });
+    });
+  }
+  phase_ = Phase::idle;
+  saved_step_ = step_;
+  if (!removal_complaint_.empty()) tell(cat("warning: an old checkpoint stays: ", removal_complaint_));
+  removal_complaint_.clear();
+  tell(cat("saved the checkpoint of step ", step_, " in ", fixed(now_seconds() - begin_seconds_, 1), " s"));
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,66 @@
+// How does a run save itself while it goes on? A copy of the state is written by a thread of its own, beside the next
+// steps; the ranks agree between steps on how far they are, and the first of them commits.
+//
+// A save that fails warns and is tried again from the same copy; it never ends the training. At most one is under way:
+// a step at which the next is due waits for it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "tessera/train/saved.hpp"
+
+namespace tessera::train {
+
+struct SaverOptions {
+  std::string folder;  // of the run's checkpoints
+  int rank = 0, num_ranks = 1;
+  ActivityLog* log = nullptr;
+  std::int64_t saved_step = 0;                   // where the run goes on from
+  std::function<void(const std::string&)> tell;  // rank 0: a line for the user
+};
+
+class Saver {
+ public:
+  Saver(const spec::Run& run, Session& session, SaverOptions options);
+  ~Saver();
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+
+  // All ranks call it after each step.
+  void after_step(std::int64_t step);
+  // The last step is saved, whether it was due or not; returns when nothing is under way.
+  void finish(std::int64_t step);
+
+ private:
+  enum class Phase { idle, writing, committing };
+  void save(std::int64_t step);
+  void begin();
+  void poll();
+  void wait();
+  void start(std::function<void()> work);
+  bool is_here_done();
+  void end_phase(bool failed);
+  void tell(const std::string& text) const;
+
+  spec::Checkpoint rule_;
+  bool copies_;  // false: steps wait while the state itself is written
+  std::string config_, program_hash_;
+  Session& session_;
+  SaverOptions options_;
+  Phase phase_ = Phase::idle;
+  std::int64_t step_ = 0;  // that is being saved, or was last
+  std::int64_t saved_step_;
+  int attempts_ = 0;
+  double begin_seconds_ = 0;
+  Snapshot snapshot_;
+  checkpoint::Progress progress_;              // of the copy
+  std::string complaint_, removal_complaint_;  // of the work; read when it is done
+  std::atomic<bool> done_ = false;
+  std::thread thread_;  // does the work
+};
+
+}  // namespace tessera::train
