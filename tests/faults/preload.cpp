@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -60,23 +61,33 @@ bool runs_here(std::string_view where) {
   return setting(name) == where.substr(equals + 1);
 }
 
-const Plan& plan() {
-  static const Plan made = [] {
-    Plan out;
-    if (!runs_here(setting("TESSERA_FAULT_WHERE"))) return out;
-    out.folder = setting("TESSERA_FAULT_FOLDER");
-    out.from = setting("TESSERA_FAULT_FROM");
-    out.report = setting("TESSERA_FAULT_REPORT");
-    out.at = std::atol(setting("TESSERA_FAULT_AT").data());
-    out.does = does_of(setting("TESSERA_FAULT_DOES"));
-    return out;
-  }();
-  return made;
+Plan read_plan() {
+  Plan out;
+  if (!runs_here(setting("TESSERA_FAULT_WHERE"))) return out;
+  out.folder = setting("TESSERA_FAULT_FOLDER");
+  out.from = setting("TESSERA_FAULT_FROM");
+  out.report = setting("TESSERA_FAULT_REPORT");
+  out.at = std::atol(setting("TESSERA_FAULT_AT").data());
+  out.does = does_of(setting("TESSERA_FAULT_DOES"));
+  return out;
 }
 
 std::atomic<bool> counting{false};
 std::atomic<bool> cut_before{false};
 std::atomic<long> count{0};
+
+// A forked process begins anew, by the environment that it finds.
+Plan& plan() {
+  static Plan made = [] {
+    pthread_atfork(nullptr, nullptr, [] {
+      plan() = read_plan();
+      counting = cut_before = false;
+      count = 0;
+    });
+    return read_plan();
+  }();
+  return made;
+}
 
 // The absolute path of `path` in the folder `at`, or of the descriptor itself when there is no path.
 struct Place {
