@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/json_depth.hpp"
 #include "tessera/spec/schema.hpp"
 
 namespace tessera::checkpoint {
@@ -17,6 +18,7 @@ using OrderedJson = nlohmann::ordered_json;
 using spec::Model;
 
 constexpr std::size_t kMaxBytes = 1 << 20;
+constexpr int kMaxDepth = 32;
 
 struct Architecture {
   std::string_view name, type;
@@ -36,6 +38,7 @@ class Reader {
   Reader(std::string_view text, const std::string& path) : path_(path) {
     need(text.size() <= kMaxBytes,
          cat("has ", text.size(), " bytes; a config of a model has a few thousand"));
+    need(json_depth(text) <= kMaxDepth, "is nested deeper than any config of a model");
     root_ = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
     need(root_.is_object(), "is not a JSON object");
   }
@@ -324,7 +327,9 @@ std::string with_dtype(const std::string& config, const std::string& dtype, cons
   const bool is_gpt2 = model.family == spec::Family::gpt2;
   if (before.dtype == dtype && (!is_gpt2 || before.max_positions == model.sequence)) return config;
   OrderedJson out = OrderedJson::parse(config);
-  out[out.contains("torch_dtype") ? "torch_dtype" : "dtype"] = torch_word(dtype);
+  if (!out.contains("torch_dtype")) out["dtype"] = nullptr;
+  for (const char* key : {"dtype", "torch_dtype"})
+    if (out.contains(key)) out[key] = torch_word(dtype);
   if (is_gpt2) out["n_positions"] = model.sequence;
   if (is_gpt2 && out.contains("n_ctx")) out["n_ctx"] = model.sequence;
   return out.dump(2) + "\n";

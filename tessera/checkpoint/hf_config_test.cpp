@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
 
 namespace tessera::checkpoint {
@@ -175,6 +176,20 @@ TEST(HfConfig, KeepsItsTextUnlessTheDtypeOrThePositionsChange) {
   spec::Model shorter = read(gpt2()).model;
   shorter.sequence = 128;
   EXPECT_EQ(Json::parse(with_dtype(gpt2().dump(), "F32", shorter))["n_positions"], 128);
+}
+
+TEST(HfConfig, WithBothSpellingsOfTheDtypeHasBothChanged) {
+  Json both = llama3();
+  both["dtype"] = "bfloat16";
+  const std::string changed = with_dtype(both.dump(), "F32", read(llama3()).model);
+  EXPECT_EQ(hf_model(changed, "changed").dtype, "F32");
+  EXPECT_EQ(Json::parse(changed)["torch_dtype"], "float32");
+}
+
+TEST(HfConfig, NestedToOverwhelmAReaderIsRefused) {
+  constexpr std::size_t kDepth = 400'000;
+  const std::string text = "{\"architectures\":" + std::string(kDepth, '[') + std::string(kDepth, ']') + "}";
+  EXPECT_THAT(complaint_of([&] { hf_model(text, "c.json"); }), HasSubstr("nested deeper"));
 }
 
 }  // namespace

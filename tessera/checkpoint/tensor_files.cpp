@@ -6,6 +6,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/file_text.hpp"
+#include "tessera/base/json_depth.hpp"
 #include "tessera/checkpoint/hf_config.hpp"
 
 namespace tessera::checkpoint {
@@ -16,6 +17,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr char kSingleName[] = "model.safetensors";
+constexpr int kMaxDepth = 32;
 
 // A name of a file in the folder itself.
 bool stays_inside(const std::string& name) {
@@ -26,6 +28,7 @@ bool stays_inside(const std::string& name) {
 }  // namespace
 
 std::map<std::string, std::string> parse_index(std::string_view text, const std::string& path) {
+  if (json_depth(text) > kMaxDepth) throw UserError(cat(path, " is nested deeper than any index of shards"));
   const Json root = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   const auto map = root.is_object() ? root.find("weight_map") : root.end();
   if (!root.is_object() || map == root.end() || !map->is_object())

@@ -70,6 +70,11 @@ TEST_F(TensorFilesTest, WhoseIndexLeavesTheFolderOrLiesAreRefused) {
   }
 }
 
+TEST_F(TensorFilesTest, WhoseIndexIsNestedToOverwhelmAReaderAreRefused) {
+  index("{\"weight_map\":" + std::string(1'000'000, '[') + "}");
+  EXPECT_THAT(complaint(), HasSubstr("nested deeper"));
+}
+
 TEST_F(TensorFilesTest, OfAFolderDescribeTheModelAndAFileDoesNot) {
   shard("model.safetensors", {"a"});
   EXPECT_FALSE(described(path("model.safetensors")));
