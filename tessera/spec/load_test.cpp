@@ -81,7 +81,7 @@ TEST(Load, MistakesNameFileLineKeyAndWhatIsAllowed) {
       {"[model]\nlayers = 2\nhiden = 3\n", "run.toml:3: unknown key model.hiden; did you mean model.hidden?"},
       {"[modle]\nlayers = 2\nheads = 2\n",
        "run.toml:1: unknown section modle; did you mean model? The sections are model, data, training, "
-       "layout, cluster."},
+       "checkpoint, layout, cluster."},
       {"[qqqqqqqq]\n",
        "run.toml:1: unknown section qqqqqqqq. The sections are model, data, training, checkpoint, layout, "
        "cluster."},
@@ -161,7 +161,7 @@ TEST(Load, AWrongOverrideIsNamed) {
       {"data.path=\xff", "override 'data.path=\xff': data.path = \xff: wants text"},
       {"modle.layers=2",
        "override 'modle.layers=2': unknown section modle; did you mean model? The sections are model, data, "
-       "training, layout, cluster."},
+       "training, checkpoint, layout, cluster."},
       {"include=x.toml", "override 'include=x.toml': unknown key include."},
   };
   for (const auto& [text, message] : cases) {
