@@ -1,0 +1,194 @@
+// Does any layout go on from what any other saved? A trains six steps without a break and saves the third beside the
+// next steps; B goes on from it. In fp64 B's losses are A's within 1e-10; every fifth pair has equal layouts, in fp32,
+// and the same bits. Ranks are threads.
+//   build/release/tests/pairs [COUNT [SEED]]         100 pairs by default, and a summary as Markdown
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/error.hpp"
+#include "tessera/base/random.hpp"
+#include "tessera/checkpoint/folder.hpp"
+#include "tessera/collective/threads.hpp"
+#include "tessera/spec/problems.hpp"
+#include "tessera/spec/words.hpp"
+#include "tessera/train/resume.hpp"
+#include "tessera/train/saver.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr int kSteps = 6, kSavedAfter = 3;
+constexpr double kTolerance = 1e-10;
+
+class Dice {
+ public:
+  Dice(std::uint64_t seed, std::uint64_t round) : seed_(seed), round_(round) {}
+  std::int64_t below(std::int64_t sides) {
+    return static_cast<std::int64_t>(random_bits(seed_, round_, next_++) % static_cast<std::uint64_t>(sides));
+  }
+  template <typename T>
+  T one_of(std::initializer_list<T> list) {
+    return list.begin()[below(static_cast<std::int64_t>(list.size()))];
+  }
+
+ private:
+  std::uint64_t seed_, round_, next_ = 0;
+};
+
+// The model and the batch, which both of a pair have.
+spec::Run common_run(Dice& dice) {
+  spec::Run run;
+  run.model = {.layers = 6, .hidden = 16, .heads = 4, .kv_heads = 2, .ffn = 24, .vocab = 37, .sequence = 6};
+  if (dice.below(2) == 0) {
+    run.model.family = spec::Family::gpt2;
+    run.model.kv_heads = run.model.heads;
+  }
+  run.model.tied_embeddings = dice.below(2) == 0;
+  run.model.dropout = dice.below(3) == 0 ? 0.1 : 0;
+  run.training.global_batch = dice.one_of<std::int64_t>({16, 19, 24});
+  run.training.warmup_steps = 2;
+  run.training.optimizer = dice.below(4) == 0 ? spec::Optimizer::sgd : spec::Optimizer::adamw;
+  run.training.momentum = dice.below(2) == 0 ? 0 : 0.9;
+  run.layout.precision = spec::Precision::fp64;
+  run.checkpoint.every = kSavedAfter;
+  run.checkpoint.keep_last = 0;
+  return run;
+}
+
+bool is_delayed(const spec::Layout& layout) { return layout.schedule == spec::Schedule::pipedream_2bw; }
+
+// A layout of at most 8 ranks that the run may have.
+spec::Run with_layout(const spec::Run& common, Dice& dice) {
+  using spec::Schedule;
+  while (true) {
+    spec::Run run = common;
+    auto& layout = run.layout;
+    layout.pp = 1 + dice.below(4);
+    layout.dp_replicate = 1 + dice.below(3);
+    layout.dp_shard = 1 + dice.below(4);
+    layout.zero = dice.below(4);
+    layout.schedule =
+        dice.one_of({Schedule::gpipe, Schedule::f1b1, Schedule::interleaved, Schedule::zb_h1, Schedule::zb_v,
+                     Schedule::dualpipe_v, Schedule::bfs, Schedule::automatic, Schedule::pipedream_2bw});
+    layout.micro_batch = 1 + dice.below(2);
+    layout.reduce_every = dice.below(3);
+    layout.recompute = dice.one_of({spec::Recompute::none, spec::Recompute::full});
+    if (dice.below(4) == 0) layout.offload = "optimizer, parameters";
+    run.checkpoint.background = dice.below(4) != 0;
+    const bool other_mathematics = is_delayed(layout) != is_delayed(common.layout);
+    if (layout.ranks() <= 8 && !other_mathematics && spec::problems(run).empty()) return run;
+  }
+}
+
+std::string to_text(const spec::Layout& layout) {
+  return cat(spec::word(layout.schedule), " pp ", layout.pp, " dp ", layout.dp_replicate, "x",
+             layout.dp_shard, " zero ", layout.zero, layout.offload.empty() ? "" : " offload",
+             layout.recompute == spec::Recompute::full ? " recompute" : "", " micro_batch ",
+             layout.micro_batch);
+}
+
+// Losses of the steps after `after`, which must be the one where the session then stands.
+std::vector<double> train_on(const spec::Run& run, const std::string& folder, std::int64_t after) {
+  std::vector<double> out;
+  const std::string from = after == 0 ? "none" : checkpoint::step_folder(folder, after).path;
+  collective::run_ranks(
+      static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
+        const int rank = communicator.rank();
+        train::Session session(run, communicator, train::random_source(run.model));
+        const auto resumed = train::resume(session, {.folder = folder, .from = from, .rank = rank});
+        CHECK(resumed.step == after, "went on after step ", resumed.step);
+        spec::Run saving = run;
+        if (after > 0) saving.checkpoint.every = 0;
+        train::Saver saver(
+            saving, session,
+            {.folder = folder, .rank = rank, .num_ranks = communicator.size(), .saved_step = after});
+        for (std::int64_t step = after + 1; step <= kSteps; ++step) {
+          const auto report = session.step();
+          if (rank == 0) out.push_back(report.loss);
+          saver.after_step(step);
+        }
+        saver.finish(kSteps);
+      });
+  return out;
+}
+
+struct Pair {
+  spec::Run a, b;
+  bool is_equal = false;  // layouts, in fp32
+};
+
+Pair drawn(std::uint64_t number, std::uint64_t seed) {
+  Dice dice(seed, number);
+  spec::Run common = common_run(dice);
+  if (dice.below(9) == 0) common.layout.schedule = spec::Schedule::pipedream_2bw;
+  Pair pair{with_layout(common, dice), with_layout(common, dice), number % 5 == 4};
+  if (!pair.is_equal) return pair;
+  pair.a.layout.precision = spec::Precision::fp32;
+  pair.b = pair.a;
+  return pair;
+}
+
+double error_of(const Pair& pair, const std::string& folder) {
+  std::filesystem::remove_all(folder);
+  const auto uninterrupted = train_on(pair.a, folder, 0), found = train_on(pair.b, folder, kSavedAfter);
+  double worst = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double expected = uninterrupted[i + kSavedAfter];
+    const double error = found[i] == expected ? 0 : std::abs(found[i] - expected) / std::abs(expected);
+    worst = std::max(worst, std::isnan(error) ? INFINITY : error);
+  }
+  std::filesystem::remove_all(folder);
+  return worst;
+}
+
+int run(std::uint64_t count, std::uint64_t seed) {
+  const std::string folder = cat(std::filesystem::temp_directory_path().string(), "/pairs-", getpid());
+  std::map<std::string, int> seen;
+  int passed = 0, equal = 0;
+  double worst = 0;
+  const double begin = now_seconds();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const Pair pair = drawn(i, seed);
+    const double error = error_of(pair, folder);
+    const bool good = error <= (pair.is_equal ? 0 : kTolerance);
+    passed += good;
+    equal += pair.is_equal;
+    worst = std::max(worst, error);
+    if (!good)
+      std::printf("NOT EQUAL: pair %zu, seed %zu, error %.1e\n  A %s\n  B %s\n", i, seed, error,
+                  to_text(pair.a.layout).c_str(), to_text(pair.b.layout).c_str());
+    for (const auto* run : {&pair.a, &pair.b}) {
+      ++seen[cat("zero ", run->layout.zero)];
+      ++seen[spec::word(run->layout.schedule)];
+      ++seen[cat("pp ", run->layout.pp)];
+      ++seen[cat(run->layout.ranks(), " ranks")];
+    }
+    if ((i + 1) % 20 == 0)
+      std::fprintf(stderr, "%zu of %zu pairs, %.0f s left\n", i + 1, count,
+                   (now_seconds() - begin) / static_cast<double>(i + 1) * static_cast<double>(count - i - 1));
+  }
+  std::printf("| of the layouts | times |\n|---|---|\n");
+  for (const auto& [name, times] : seen) std::printf("| %s | %d |\n", name.c_str(), times);
+  std::printf(
+      "\n%d of %zu pairs go on as if nothing had happened (%d of equal layouts in fp32: bit for bit; the "
+      "others in fp64 "
+      "within 1e-10, worst %.1e), %.0f s\n",
+      passed, count, equal, worst, now_seconds() - begin);
+  return passed == static_cast<int>(count) ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  const std::uint64_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100;
+  const std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  return tessera::run(count, seed);
+}
