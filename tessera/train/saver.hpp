@@ -34,6 +34,8 @@ class Saver {
   void after_step(std::int64_t step);
   // The last step is saved, whether it was due or not; returns when nothing is under way.
   void finish(std::int64_t step);
+  // Whether this rank's thread is at work.
+  bool is_writing() const { return thread_.joinable() && !done_; }
 
  private:
   enum class Phase { idle, writing, committing };

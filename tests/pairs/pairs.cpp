@@ -67,10 +67,11 @@ bool is_delayed(const spec::Layout& layout) { return layout.schedule == spec::Sc
 // A layout of at most 8 ranks that the run may have.
 spec::Run with_layout(const spec::Run& common, Dice& dice) {
   using spec::Schedule;
+  const std::int64_t pp = 1 + dice.below(4);  // before what may have to be drawn again
   while (true) {
     spec::Run run = common;
     auto& layout = run.layout;
-    layout.pp = 1 + dice.below(4);
+    layout.pp = pp;
     layout.dp_replicate = 1 + dice.below(3);
     layout.dp_shard = 1 + dice.below(4);
     layout.zero = dice.below(4);
