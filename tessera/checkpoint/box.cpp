@@ -77,6 +77,26 @@ std::vector<Box> boxes_of_range(const Shape& shape, std::int64_t first, std::int
   return out;
 }
 
+std::int64_t elements_of_rows(const Shape& shape, std::int64_t most) {
+  CHECK(most > 0);
+  std::int64_t row = 1;
+  for (std::size_t dim = shape.size(); dim > 0; --dim) {
+    const std::int64_t larger = row * std::max<std::int64_t>(1, shape[dim - 1]);
+    if (larger > most) return most / row * row;
+    row = larger;
+  }
+  return row;
+}
+
+void for_each_block(const Box& box, std::int64_t most, const std::function<void(const Box&)>& take) {
+  const std::int64_t all = box.elements(), step = elements_of_rows(box.extent, most);
+  for (std::int64_t first = 0; first < all; first += step)
+    for (Box& block : boxes_of_range(box.extent, first, std::min(step, all - first))) {
+      for (std::size_t dim = 0; dim < box.offset.size(); ++dim) block.offset[dim] += box.offset[dim];
+      take(block);
+    }
+}
+
 namespace {
 
 // Of the element at `position` of the whole tensor, in the memory of a box.

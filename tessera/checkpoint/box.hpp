@@ -30,6 +30,13 @@ std::optional<Box> intersection(const Box& a, const Box& b);
 // Elements [first, first + count) of a row-major tensor as boxes in rising order: at most two per dim, less one.
 std::vector<Box> boxes_of_range(const Shape& shape, std::int64_t first, std::int64_t count);
 
+// The most elements, at most `most`, that are one or several whole rows of some dim: cuts at multiples of it (of the shape's
+// row-major elements) leave few boxes.
+std::int64_t elements_of_rows(const Shape& shape, std::int64_t most);
+
+// Calls `take` with boxes of at most `most` elements that together are `box`, in its row-major order.
+void for_each_block(const Box& box, std::int64_t most, const std::function<void(const Box&)>& take);
+
 // `count` elements side by side in both memories.
 struct CopyRun {
   std::int64_t from = 0, to = 0, count = 0;

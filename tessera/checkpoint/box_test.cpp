@@ -59,6 +59,28 @@ TEST(Box, RunsJoinWhatLiesSideBySideInBothMemories) {
   EXPECT_EQ(runs, (std::vector<CopyRun>{{5, 0, 2}, {9, 2, 2}}));
 }
 
+TEST(Box, BlocksGoThroughABoxInItsOwnOrder) {
+  const Box box{{2, 1, 3}, {3, 4, 5}};
+  for (std::int64_t most = 1; most < 70; ++most) {
+    std::int64_t next = 0;
+    for_each_block(box, most, [&](const Box& block) {
+      EXPECT_LE(block.elements(), most);
+      for_each_run(block, box, block, [&](const CopyRun& run) {
+        EXPECT_EQ(run.from, next);
+        next += run.count;
+      });
+    });
+    EXPECT_EQ(next, 60) << most;
+  }
+  EXPECT_EQ(elements_of_rows({3, 4, 5}, 47), 40);
+  EXPECT_EQ(elements_of_rows({3, 4, 5}, 17), 15);
+  EXPECT_EQ(elements_of_rows({3, 4, 5}, 3), 3);
+  EXPECT_EQ(elements_of_rows({3, 4, 5}, 100), 60);
+  std::int64_t scalars = 0;
+  for_each_block({{}, {}}, 8, [&](const Box&) { ++scalars; });
+  EXPECT_EQ(scalars, 1);
+}
+
 TEST(Box, HolesAndOverlapsOfATilingAreNamed) {
   EXPECT_EQ(tiling_problem({4, 2}, {{{0, 0}, {2, 2}}, {{3, 0}, {1, 2}}}), "pieces hold 6 of 8 elements");
   EXPECT_EQ(tiling_problem({4, 2}, {{{0, 0}, {2, 2}}, {{1, 1}, {1, 1}}, {{2, 0}, {2, 2}}}),

@@ -1,6 +1,7 @@
 #include "tessera/checkpoint/checkpoint.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
@@ -67,23 +68,66 @@ void Checkpoint::read(const std::string& name, const Box& box, std::span<std::by
   }
 }
 
-std::vector<std::string> Checkpoint::problems(const std::function<void(std::uint64_t, std::uint64_t)>& told) {
-  std::uint64_t all = 0, done = 0;
-  for (const File& file : manifest_.files) all += file.bytes;
+namespace {
+
+// Chunks that follow each other and are damaged are one problem.
+void add_problems(const std::string& folder, const File& file, const std::function<void(std::uint64_t)>& told,
+                  std::vector<std::string>& out) {
+  std::optional<ChunkedFile> opened;
+  const std::string closed = complaint_of([&] { opened.emplace(folder, file); });
+  if (!closed.empty()) out.push_back(closed);
+  if (!opened) return;
+  std::string first_problem;
+  std::uint64_t first = 0, end = 0;  // of the damaged chunks
+  const auto flush = [&] {
+    if (end - first > 1)
+      first_problem =
+          cat("'", folder, "/", file.name, "' is damaged in all ", end - first, " chunks between byte ",
+              first * kChunkBytes, " and byte ", std::min(file.bytes, end * kChunkBytes));
+    if (end > first) out.push_back(first_problem);
+    first = end = 0;
+  };
+  for (std::uint64_t i = 0; i < opened->num_chunks(); ++i) {
+    const std::string problem = complaint_of([&] { opened->chunk(i); });
+    if (problem.empty()) {
+      flush();
+    } else {
+      if (end == first) first = i, first_problem = problem;
+      end = i + 1;
+    }
+    told(std::min(file.bytes, (i + 1) * kChunkBytes));
+  }
+  flush();
+}
+
+std::vector<std::string> problems_in(const std::string& folder, const std::vector<File>& files,
+                                     const Told& told) {
+  std::uint64_t all = 0, before = 0;
+  for (const File& file : files) all += file.bytes;
   std::vector<std::string> out;
-  for (std::uint32_t index = 0; index < manifest_.files.size(); ++index) {
-    const std::uint64_t before = done;
-    const std::string complaint = complaint_of([&] {
-      ChunkedFile& opened = file(index);
-      for (std::uint64_t chunk = 0; chunk < opened.num_chunks(); ++chunk) {
-        done += opened.chunk(chunk).size();
-        if (told) told(done, all);
-      }
-    });
-    if (!complaint.empty()) out.push_back(complaint);
-    done = before + manifest_.files[index].bytes;
+  for (const File& file : files) {
+    add_problems(
+        folder, file,
+        [&](std::uint64_t done) {
+          if (told) told(before + done, all);
+        },
+        out);
+    before += file.bytes;
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<std::string> Checkpoint::problems(const Told& told) const {
+  return problems_in(folder_, manifest_.files, told);
+}
+
+std::vector<std::string> problems_of(const std::string& folder, const Told& told) {
+  Manifest manifest;
+  const std::string complaint = complaint_of([&] { manifest = read_manifest(folder); });
+  if (!complaint.empty()) return {complaint};
+  return problems_in(folder, manifest.files, told);
 }
 
 }  // namespace tessera::checkpoint

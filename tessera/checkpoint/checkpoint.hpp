@@ -11,6 +11,9 @@
 
 namespace tessera::checkpoint {
 
+// Given bytes done and bytes in all, now and then.
+using Told = std::function<void(std::uint64_t, std::uint64_t)>;
+
 // Memory: the manifest, and one chunk for each of a few open files. One caller at a time.
 class Checkpoint {
  public:
@@ -26,9 +29,8 @@ class Checkpoint {
   void read(const std::string& tensor, const Box& box, std::span<std::byte> out);
   // Of a file of the manifest.
   ChunkedFile& file(std::uint32_t index);
-  // Reads every chunk of every file. `told` is given the bytes read and the bytes in all, now and then. All that is
-  // wrong, each as a sentence that names the file.
-  std::vector<std::string> problems(const std::function<void(std::uint64_t, std::uint64_t)>& told = nullptr);
+  // Reads every chunk of every file. All that is wrong, each as a sentence that names the file.
+  std::vector<std::string> problems(const Told& told = nullptr) const;
 
  private:
   std::string folder_;
@@ -37,5 +39,8 @@ class Checkpoint {
   std::map<std::uint32_t, std::unique_ptr<ChunkedFile>> open_;
   std::vector<std::uint32_t> order_;  // of opening
 };
+
+// The same of a folder that may not even open: a manifest or files that are damaged, cut off or missing.
+std::vector<std::string> problems_of(const std::string& folder, const Told& told = nullptr);
 
 }  // namespace tessera::checkpoint

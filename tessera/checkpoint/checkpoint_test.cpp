@@ -123,5 +123,51 @@ TEST_F(Checkpoints, AMissingOrShortFileAndAChangedByteAreNamed) {
   EXPECT_THAT(complaint_of([&] { Checkpoint again(path); }), HasSubstr("No such file"));
 }
 
+TEST_F(Checkpoints, AllDamageIsNamedChunkByChunk) {
+  const std::vector<float> values(5 * kChunkBytes / sizeof(float));
+  begin_save(folder_, 1);
+  Manifest part;
+  const Shape shape = {std::ssize(values)};
+  const HeldPiece held{"a", "F32", shape, whole_box(shape), std::as_bytes(std::span(values))};
+  write_pieces(saving_path(folder_, 1), 0, std::span(&held, 1), part);
+  write_part(saving_path(folder_, 1), 0, part);
+  commit_save(folder_, 1, 1);
+  const std::string path = step_folder(folder_, 1).path;
+  for (const std::streamoff chunk : {0, 2, 3}) {
+    std::fstream damage(path + "/rank-00000.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    damage.seekp(chunk * static_cast<std::streamoff>(kChunkBytes) + 1000);
+    damage.put('x');
+  }
+  std::uint64_t last = 0, all = 0;
+  const auto problems =
+      problems_of(path, [&](std::uint64_t done, std::uint64_t in_all) { last = done, all = in_all; });
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_THAT(problems[0], HasSubstr("damaged between byte 0 and byte 1048576"));
+  EXPECT_THAT(problems[1], HasSubstr("damaged in all 2 chunks between byte 2097152 and byte 4194304"));
+  EXPECT_GT(all, 5 * kChunkBytes);
+  EXPECT_EQ(last, all);
+}
+
+TEST_F(Checkpoints, AFolderThatDoesNotOpenHasItsProblemsListed) {
+  save(3, 0);
+  const std::string path = step_folder(folder_, 3).path;
+  std::filesystem::remove(path + "/rank-00001.safetensors");
+  std::filesystem::resize_file(path + "/rank-00002.safetensors.hashes", 1);
+  const auto problems = problems_of(path);
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_THAT(problems[0], HasSubstr("rank-00001.safetensors': No such file"));
+  EXPECT_THAT(problems[1], HasSubstr("rank-00002.safetensors.hashes' has 1 bytes instead of 8"));
+  std::filesystem::resize_file(path + "/manifest.json", 100);
+  ASSERT_EQ(problems_of(path).size(), 1u);
+  EXPECT_THAT(problems_of(path).front(), HasSubstr("manifest"));
+}
+
+TEST_F(Checkpoints, ARankWithoutPiecesWritesNoFile) {
+  begin_save(folder_, 1);
+  Manifest part;
+  write_pieces(saving_path(folder_, 1), 0, std::span<const HeldPiece>(), part);
+  EXPECT_THAT(part.files, IsEmpty());
+}
+
 }  // namespace
 }  // namespace tessera::checkpoint

@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "step-", kSaving = ".saving";
+// Not kSaving: a run that saves beside it removes those.
+constexpr std::string_view kPrefix = "step-", kSaving = ".saving", kWriting = ".writing";
 constexpr std::size_t kDigits = 8;
 
 std::string padded(std::int64_t number, std::size_t digits) {
@@ -53,6 +54,22 @@ void remove_checkpoint(const std::string& path) {
   remove_file(cat(path, "/", kManifestName));
   sync_folder(path);
   remove_all(path);
+}
+
+// All files of `written` are on the disk before it bears the name.
+void rename_whole(const std::string& written, const std::string& target) {
+  for (const auto& entry : fs::recursive_directory_iterator(written))
+    if (entry.is_directory()) sync_folder(entry.path().string());
+  sync_folder(written);
+  replace_folder(written, target);
+  const auto above = fs::path(target).parent_path();
+  sync_folder(above.empty() ? "." : above.string());
+}
+
+void write_manifest(const std::string& folder, const Manifest& manifest) {
+  const std::string text = to_text(manifest), path = cat(folder, "/", kManifestName);
+  write_new_file(path, std::as_bytes(std::span(text)));
+  parse_manifest(text, path);  // what could not be read again is not committed
 }
 
 }  // namespace
@@ -100,19 +117,35 @@ void commit_save(const std::string& folder, std::int64_t step, std::int64_t num_
     const std::string path = cat(saving, "/", part_name(rank));
     parts.push_back(parse_part(file_text(path), path));
   }
-  const std::string text = to_text(merged(parts));
-  const std::string path = cat(saving, "/", kManifestName);
-  write_new_file(path, std::as_bytes(std::span(text)));
-  parse_manifest(text, path);  // what could not be read again is not committed
+  write_manifest(saving, merged(parts));
   for (std::int64_t rank = 0; rank < num_ranks; ++rank) remove_file(cat(saving, "/", part_name(rank)));
-  sync_folder(saving);
-  const std::string target = step_folder(folder, step).path;
-  replace_folder(saving, target);
-  sync_folder(folder);
+  rename_whole(saving, step_folder(folder, step).path);
   if (fs::exists(saving)) remove_checkpoint(saving);  // the one that was replaced
 }
 
 void abandon_save(const std::string& folder, std::int64_t step) { remove_all(saving_path(folder, step)); }
+
+NewFolder::NewFolder(const std::string& target)
+    : target_(target.substr(0, target.find_last_not_of('/') + 1)), path_(cat(target_, kWriting)) {
+  if (target_.empty() || fs::exists(fs::symlink_status(target_)))
+    throw UserError(cat("'", target, "' exists; name a folder that does not, or remove it"));
+  const fs::path above = fs::path(target_).parent_path();
+  std::error_code error;
+  if (!above.empty()) fs::create_directories(above, error);
+  if (error) throw DiskError(cat("cannot make folder '", above.string(), "': ", error.message()));
+  remove_all(path_);  // of a writing that was ended from outside
+  make_folder(path_);
+}
+
+NewFolder::~NewFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+void NewFolder::commit(const Manifest& manifest) {
+  write_manifest(path_, manifest);
+  rename_whole(path_, target_);
+}
 
 void remove_old(const std::string& folder, const Keep& keep) {
   if (keep.last == 0) return;

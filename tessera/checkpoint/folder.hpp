@@ -32,6 +32,25 @@ void commit_save(const std::string& folder, std::int64_t step, std::int64_t num_
 // After a save that failed.
 void abandon_save(const std::string& folder, std::int64_t step);
 
+// A checkpoint that is no step of a run (rewritten, imported) comes to be in the same way. Throws DiskError, and
+// UserError when `target` exists.
+class NewFolder {
+ public:
+  explicit NewFolder(const std::string& target);
+  // Removes what was written, unless it was committed.
+  ~NewFolder();
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  // Where its files are written.
+  const std::string& path() const { return path_; }
+  // Until then there is no `target`.
+  void commit(const Manifest& manifest);
+
+ private:
+  std::string target_, path_;
+};
+
 // How many are kept: the newest `last` (0: all), and every one whose step is a multiple of `every` (0: none besides).
 struct Keep {
   std::int64_t last = 0, every = 0;

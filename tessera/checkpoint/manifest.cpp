@@ -195,6 +195,22 @@ struct Reader {
 
 }  // namespace
 
+std::vector<std::string> tensors_in_file_order(const Manifest& manifest) {
+  std::map<std::string, std::pair<std::uint32_t, std::uint64_t>> first;
+  for (const Piece& piece : manifest.pieces) {
+    const auto [at, is_new] = first.try_emplace(piece.tensor, piece.file, piece.begin);
+    if (!is_new) at->second = std::min(at->second, std::pair(piece.file, piece.begin));
+  }
+  std::vector<std::string> out;
+  for (const auto& [name, tensor] : manifest.tensors) out.push_back(name);
+  std::ranges::stable_sort(out, {}, [&](const std::string& name) { return first[name]; });
+  return out;
+}
+
+std::uint64_t bytes_of(const Tensor& tensor) {
+  return static_cast<std::uint64_t>(num_elements(tensor.shape)) * element_bytes(tensor.dtype).value();
+}
+
 std::uint64_t bytes_of(const Piece& piece, const Tensor& tensor) {
   return static_cast<std::uint64_t>(piece.box.elements()) * element_bytes(tensor.dtype).value();
 }

@@ -66,7 +66,11 @@ Manifest parse_part(std::string_view text, const std::string& path);
 // All parts as one; throws UserError when they contradict each other. Progress, config and versions are the first's.
 Manifest merged(const std::vector<Manifest>& parts);
 
-// Bytes of a piece. The dtype must be known.
+// Names of the tensors as they lie in the files: whoever reads all of them in this order reads from front to end.
+std::vector<std::string> tensors_in_file_order(const Manifest& manifest);
+
+// Bytes. The dtype must be known.
+std::uint64_t bytes_of(const Tensor& tensor);
 std::uint64_t bytes_of(const Piece& piece, const Tensor& tensor);
 
 }  // namespace tessera::checkpoint

@@ -37,7 +37,7 @@ std::string shard_header(std::span<const HeaderEntry> entries) {
 
 ShardWriter::ShardWriter(const std::string& folder, std::int64_t rank, std::span<const HeldPiece> pieces) {
   // The n-th box of a tensor goes into the n-th file.
-  std::vector<std::vector<HeaderEntry>> entries(1);
+  std::vector<std::vector<HeaderEntry>> entries;
   std::map<std::string, std::uint32_t> boxes;
   for (const HeldPiece& piece : pieces) {
     const std::uint32_t file = boxes[piece.tensor]++;
@@ -60,10 +60,15 @@ ShardWriter::ShardWriter(const std::string& folder, std::int64_t rank, std::span
 }
 
 void ShardWriter::append(std::span<const std::byte> bytes) {
-  const Piece& piece = pieces_.at(next_++);
-  CHECK(bytes.size() == bytes_of(piece, tensors_[piece.tensor]), bytes.size(), " bytes of a piece of ",
-        piece.tensor);
+  const Piece& piece = pieces_.at(next_);
+  const std::uint64_t all = bytes_of(piece, tensors_[piece.tensor]);
+  CHECK(bytes.size() <= all - done_, done_ + bytes.size(), " bytes of a piece of ", piece.tensor, " of ",
+        all);
   files_[piece.file]->append(bytes);
+  done_ += bytes.size();
+  if (done_ < all) return;
+  ++next_;
+  done_ = 0;
 }
 
 void ShardWriter::finish(Manifest& part) {

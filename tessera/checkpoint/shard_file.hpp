@@ -20,13 +20,13 @@ struct HeldPiece {
   std::span<const std::byte> bytes;  // row-major
 };
 
-// Writes `rank-00003.safetensors`, and `rank-00003-2.safetensors` and so on for further boxes of the same tensors. Throws
-// DiskError.
+// Writes `rank-00003.safetensors`, and `rank-00003-2.safetensors` and so on for further boxes of the same tensors; no file
+// for a rank without pieces. Throws DiskError.
 class ShardWriter {
  public:
   // The pieces in the order in which their bytes will come; what `bytes` holds of them doesn't matter yet.
   ShardWriter(const std::string& folder, std::int64_t rank, std::span<const HeldPiece> pieces);
-  // Of the next piece.
+  // Of the next piece, or the next part of it.
   void append(std::span<const std::byte> bytes);
   // Adds tensors, files and pieces to `part`.
   void finish(Manifest& part);
@@ -36,6 +36,7 @@ class ShardWriter {
   std::vector<Piece> pieces_;
   std::map<std::string, Tensor> tensors_;
   std::size_t next_ = 0;
+  std::uint64_t done_ = 0;  // bytes of that piece
 };
 
 // All at once.

@@ -105,6 +105,35 @@ void add_draw(CLI::App* command, Options& options) {
       ->check(CLI::PositiveNumber);
 }
 
+// A command of `tessera checkpoint`, which takes one folder or two.
+CLI::App* add_checkpoint(CLI::App& parent, const char* name, const char* about, Options& options,
+                         int (*act)(const Options&), const char* folder, const char* second = nullptr) {
+  auto* command = parent.add_subcommand(name, about);
+  command->add_option(second ? "from" : "folder", options.checkpoint.folder, folder)->required();
+  if (second) command->add_option("to", options.checkpoint.second, second)->required();
+  command->add_flag("--json", options.json, "print one JSON object (docs/json.md)");
+  command->callback([&options, act] { options.checkpoint.command = act; });
+  return command;
+}
+
+void add_checkpoints(CLI::App& app, Options& options) {
+  auto* parent = app.add_subcommand("checkpoint", "look at checkpoints, check, compare and rewrite them");
+  parent->require_subcommand(1);
+  CheckpointOptions& own = options.checkpoint;
+  add_checkpoint(*parent, "inspect", "what a checkpoint holds, or which ones a run has", options,
+                 checkpoint_inspect_command, "a checkpoint, or the folder of a run")
+      ->add_flag("--all", own.all, "every tensor and file by itself");
+  add_checkpoint(*parent, "verify", "read every byte and hold it to its hash", options,
+                 checkpoint_verify_command, "a checkpoint, or the folder of a run: all of its checkpoints");
+  auto* reshard = add_checkpoint(*parent, "reshard", "rewrite into another number of files of equal bytes",
+                                 options, checkpoint_reshard_command, "a checkpoint", "the folder to make");
+  reshard->add_option("--ranks", own.ranks, "how many shards")->check(CLI::Range(1, 1 << 16))->required();
+  reshard->add_flag("--parameters-only", own.parameters_only, "leave out what training keeps beside them");
+  add_checkpoint(*parent, "diff", "whether two checkpoints say the same, whatever their layouts", options,
+                 checkpoint_diff_command, "a checkpoint", "another")
+      ->add_flag("--all", own.all, "every tensor that differs");
+}
+
 int dispatch(int argc, char** argv) {
   Options options;
   options.main_seconds = now_seconds();
@@ -148,6 +177,7 @@ int dispatch(int argc, char** argv) {
   auto* step =
       add_command(*bench, "step", "the executor against a plain loop over the same kernels", options);
   step->add_option("--rounds", options.rounds, "interleaved pairs of steps")->check(CLI::Range(3, 10000));
+  add_checkpoints(app, options);
   auto* doctor = app.add_subcommand("doctor", "say whether this machine can train, and what to mend");
   doctor->add_flag("--json", options.json, "print one JSON object (docs/doctor.md)");
 
@@ -162,6 +192,7 @@ int dispatch(int argc, char** argv) {
     std::cout << spec::to_text(load_run(options));
     return 0;
   }
+  if (options.checkpoint.command) return options.checkpoint.command(options);
   if (train->parsed() && !options.dry_run) return train_command(options);
   if (train->parsed() || memory->parsed()) return plan_memory_command(options);
   if (doctor->parsed()) return doctor_command(options);

@@ -40,6 +40,16 @@ struct DrawOptions {
   bool memory = false;    // what ranks hold over the step, by category
 };
 
+struct Options;
+
+struct CheckpointOptions {
+  int (*command)(const Options&) = nullptr;  // which one was asked for
+  std::string folder, second;                // what is looked at or read; the other one, or where to
+  int ranks = 1;
+  bool parameters_only = false;
+  bool all = false;  // each tensor and file instead of a summary
+};
+
 struct Options {
   std::string file;                    // the run file
   std::vector<std::string> overrides;  // section.key=value
@@ -55,6 +65,7 @@ struct Options {
   int rounds = 15;  // bench
   SimulateOptions simulate;
   DrawOptions draw;
+  CheckpointOptions checkpoint;
   std::vector<std::string> argv;  // of this process, to start ranks with
   double main_seconds = 0;        // when its main began
 };
@@ -66,6 +77,10 @@ int simulate_command(const Options& options);
 int draw_command(const Options& options);
 int doctor_command(const Options& options);
 int plan_memory_command(const Options& options);
+int checkpoint_inspect_command(const Options& options);
+int checkpoint_verify_command(const Options& options);
+int checkpoint_reshard_command(const Options& options);
+int checkpoint_diff_command(const Options& options);
 
 // Environment of ranks: when the launcher's main began, in now_seconds().
 inline constexpr char kStartedAt[] = "TESSERA_STARTED_AT";

@@ -1,0 +1,35 @@
+// What is a tensor of a checkpoint, by its name? A parameter, or what training keeps beside one:
+// `optimizer.<kind>.<parameter>`, or `previous.<parameter>` where weights are used one update behind.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace tessera::checkpoint {
+
+inline constexpr char kOptimizerPrefix[] = "optimizer.", kPreviousPrefix[] = "previous.";
+
+inline bool is_optimizer_state(std::string_view tensor) { return tensor.starts_with(kOptimizerPrefix); }
+
+inline bool is_parameter(std::string_view tensor) {
+  return !is_optimizer_state(tensor) && !tensor.starts_with(kPreviousPrefix);
+}
+
+// The parameter that the tensor is, or belongs to.
+inline std::string parameter_of(std::string_view tensor) {
+  const bool is_state = is_optimizer_state(tensor);
+  if (is_parameter(tensor)) return std::string(tensor);
+  tensor.remove_prefix(tensor.find('.') + 1);
+  if (is_state) tensor.remove_prefix(tensor.find('.') + 1);
+  return std::string(tensor);
+}
+
+// "parameters", "optimizer.exp_avg", "previous".
+inline std::string kind_of(std::string_view tensor) {
+  if (is_parameter(tensor)) return "parameters";
+  const std::string parameter = parameter_of(tensor);
+  return std::string(tensor.substr(0, tensor.size() - std::min(tensor.size(), parameter.size() + 1)));
+}
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,26 @@
+// How do the commands on checkpoints talk? Checkpoints by the folder a user names, text that no file's content can use to
+// steer the terminal.
+#pragma once
+
+#include <string>
+
+#include "tessera/checkpoint/checkpoint.hpp"
+#include "tessera/metrics/progress_bar.hpp"
+
+namespace tessera::cli {
+
+// The one checkpoint of that folder; a run's folder with several is a UserError that names the newest.
+checkpoint::Checkpoint opened_checkpoint(const std::string& folder);
+
+// Draws on `bar` until it ends.
+checkpoint::Told told_on(metrics::ProgressBar& bar);
+
+std::string size_text(std::uint64_t bytes);
+
+// "4096 x 4096"; "scalar" without dims.
+std::string shape_text(const checkpoint::Shape& shape);
+
+// On standard output, with '?' for control characters and bytes that are no text.
+void print_lines(const std::string& text);
+
+}  // namespace tessera::cli
