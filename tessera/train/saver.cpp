@@ -56,7 +56,8 @@ void Saver::after_step(std::int64_t step) {
 void Saver::finish(std::int64_t step) {
   if (rule_.every == 0) return;
   wait();
-  if (saved_step_ == step) return;
+  if (saved_step_ == step || step_ == step)
+    return;  // what could not be saved in several attempts is given up
   save(step);
   wait();
 }
@@ -130,12 +131,12 @@ void Saver::wait() {
 
 void Saver::end_phase(bool failed) {
   if (failed) {
-    if (!complaint_.empty())
-      std::fputs(cat("rank ", options_.rank, ": checkpoint of step ", step_, ": ", complaint_, "\n").c_str(),
-                 stderr);
     const bool again = attempts_ < kMaxAttempts;
     tell(cat("warning: the checkpoint of step ", step_, " could not be saved (attempt ", attempts_, " of ",
-             kMaxAttempts, "); ", again ? "trying again" : "training goes on without it"));
+             kMaxAttempts, complaint_.empty() ? "" : ": ", complaint_, "); ",
+             again ? "trying again" : "it is given up"));
+    if (options_.rank != 0 && !complaint_.empty())
+      std::fputs(cat("checkpoint of step ", step_, ": ", complaint_, "\n").c_str(), stderr);
     complaint_.clear();
     phase_ = Phase::idle;
     if (again) return begin();
