@@ -1,5 +1,6 @@
 #include "tessera/train/resume.hpp"
 
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 
@@ -65,6 +66,10 @@ Resumed newest(Session& session, const std::string& folder, int rank) {
       return out;
     }
     out.notes.push_back(cat("warning: ", path, " is not used: ", why(tried)));
+    // What the first rank did not read, those say who did.
+    const bool first_knows = session.sum(rank == 0 && !tried.complaint.empty() ? 1 : 0) > 0;
+    if (!first_knows && !tried.complaint.empty())
+      std::fputs(cat("rank ", rank, ": ", tried.complaint, "\n").c_str(), stderr);
   }
   if (!out.notes.empty())
     throw UserError(cat(join(out.notes, "\n"), "\nnone of the checkpoints in ", folder,

@@ -36,15 +36,31 @@ struct Job {
   std::map<std::string, std::string> environment;  // besides what this process has
 };
 
-// Two layers, 31k parameters and their moments, sharded over two processes.
+inline constexpr char kRunFile[] = "examples/tiny.toml";
+
+// Two layers, 31k parameters and their moments.
+inline std::vector<std::string> small_run(int steps) {
+  return {cat("training.steps=", steps),
+          "training.global_batch=4",
+          "model.hidden=32",
+          "model.heads=2",
+          "model.kv_heads=1",
+          "model.ffn=64",
+          "model.sequence=16",
+          "layout.micro_batch=2",
+          "checkpoint.every=1"};
+}
+
+// On two processes, which share the optimizer state.
 inline Job training(const std::string& binary, const fs::path& out, int steps,
                     const std::vector<std::string>& more = {}) {
-  Job job{{binary, "train", "examples/tiny.toml", cat("training.steps=", steps), "training.global_batch=4",
-           "model.hidden=32", "model.heads=2", "model.kv_heads=1", "model.ffn=64", "model.sequence=16",
-           "layout.micro_batch=2", cat("layout.dp_shard=", kRanks), "layout.zero=2", "checkpoint.every=1",
-           "--procs", cat(kRanks), "--out", out.string()},
-          {}};
-  job.command.insert(job.command.end(), more.begin(), more.end());
+  Job job{{binary, "train", kRunFile}, {}};
+  const auto add = [&](const std::vector<std::string>& words) {
+    job.command.insert(job.command.end(), words.begin(), words.end());
+  };
+  add(small_run(steps));
+  add({cat("layout.dp_shard=", kRanks), "layout.zero=2", "--procs", cat(kRanks), "--out", out.string()});
+  add(more);
   return job;
 }
 
@@ -94,10 +110,9 @@ struct Content {
   bool operator==(const Content&) const = default;
 };
 
-// Reads all of it. Throws UserError when something is missing or damaged.
-inline Content content_of(const std::string& folder) {
+// Reads every tensor, as one who goes on from it. Throws UserError when something is missing or damaged.
+inline Content read_all(const std::string& folder) {
   checkpoint::Checkpoint from(folder);
-  if (const auto problems = from.problems(); !problems.empty()) throw UserError(problems.front());
   Content out{from.manifest().progress, {}};
   for (const auto& [name, tensor] : from.manifest().tensors) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(checkpoint::num_elements(tensor.shape)) *
@@ -106,6 +121,13 @@ inline Content content_of(const std::string& folder) {
     out.tensors[name] = checkpoint::hash_of(bytes);
   }
   return out;
+}
+
+// Checks every byte besides, as `tessera checkpoint verify` does.
+inline Content content_of(const std::string& folder) {
+  if (const auto problems = checkpoint::Checkpoint(folder).problems(); !problems.empty())
+    throw UserError(problems.front());
+  return read_all(folder);
 }
 
 using Contents = std::map<std::int64_t, Content>;  // by step
