@@ -147,6 +147,7 @@ void read_rope(const Reader& reader, Model& model) {
                                           ", but only default and llama3 are computed here. A model that is "
                                           "trained within its first context needs none: remove that table."));
   model.rope_scaling_factor = reader.number(rope, "factor", "model.rope_scaling_factor");
+  if (model.rope_scaling_factor == 1) return;  // changes no angle, whatever the others say
   model.rope_low_frequency_factor = reader.number(rope, "low_freq_factor", "model.rope_low_frequency_factor");
   model.rope_high_frequency_factor =
       reader.number(rope, "high_freq_factor", "model.rope_high_frequency_factor");

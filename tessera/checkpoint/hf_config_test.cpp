@@ -186,6 +186,14 @@ TEST(HfConfig, WithBothSpellingsOfTheDtypeHasBothChanged) {
   EXPECT_EQ(Json::parse(changed)["torch_dtype"], "float32");
 }
 
+TEST(HfConfig, AScalingByOneIsNone) {
+  Json config = llama3();
+  config["rope_scaling"]["factor"] = 1.0;
+  Json without = llama3();
+  without.erase("rope_scaling");
+  EXPECT_EQ(read(config).model, read(without).model);
+}
+
 TEST(HfConfig, NestedToOverwhelmAReaderIsRefused) {
   constexpr std::size_t kDepth = 400'000;
   const std::string text = "{\"architectures\":" + std::string(kDepth, '[') + std::string(kDepth, ']') + "}";
