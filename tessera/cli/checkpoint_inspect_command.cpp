@@ -33,14 +33,14 @@ std::string time_text(std::int64_t unix_seconds) {
 
 // Model and layout of the run file in it, where this version can read it.
 std::string run_text(const Manifest& manifest) {
-  if (manifest.config.empty()) return "an import: no run file\n";
+  if (manifest.config.empty()) return "run     none: an import\n";
   spec::Run run;
   const std::string complaint = complaint_of([&] { run = spec::parse(manifest.config, "its run file"); });
-  if (!complaint.empty()) return cat("its run file can't be read here: ", complaint, "\n");
+  if (!complaint.empty()) return cat("run     its file can't be read here: ", complaint, "\n");
   const spec::Model& model = run.model;
   const spec::Layout& layout = run.layout;
   std::string out = cat("model   ", spec::word(model.family), ", ", model.layers, " layers, hidden ",
-                        model.hidden, ", ", model.heads, " heads (", model.kv_heads, " of keys), ffn ",
+                        model.hidden, ", ", model.heads, " heads, ", model.kv_heads, " of keys, ffn ",
                         model.ffn, ", vocab ", model.vocab, ", sequence ", model.sequence, "\n");
   out += cat("layout  ", layout.ranks(), " rank", layout.ranks() == 1 ? "" : "s", ": pp ", layout.pp, ", dp ",
              layout.dp(), " (", layout.dp_replicate, " x ", layout.dp_shard, "), zero ", layout.zero);
@@ -51,9 +51,9 @@ std::string run_text(const Manifest& manifest) {
 std::string state_text(const Manifest& manifest) {
   const checkpoint::Progress& p = manifest.progress;
   return cat("state   step ", p.step, ", ", p.updates, " updates, next sample ", p.next_sample, ", seed ",
-             p.seed, ", loss scale ", p.loss_scale, "\nwritten by Tessera ", manifest.written_by, ", ",
-             checkpoint::num_ranks(manifest), " shards, ", size_text(checkpoint::total_bytes(manifest)),
-             " in ", manifest.files.size(), " files\n");
+             p.seed, p.loss_scale > 0 ? cat(", loss scale ", p.loss_scale) : "", "\nfiles   ",
+             manifest.files.size(), " of ", checkpoint::num_ranks(manifest), " shards, ",
+             size_text(checkpoint::total_bytes(manifest)), ", by Tessera ", manifest.written_by, "\n");
 }
 
 std::string tensors_text(const Manifest& manifest, bool all) {

@@ -88,6 +88,18 @@ TEST_F(CheckpointCommands, DiffExitsWithOneAndSaysWhatDiffers) {
   EXPECT_THAT(json.out, HasSubstr("\"only_first\": [\"optimizer.exp_avg."));
 }
 
+// Saved on 2 stages x 2 ranks under ZeRO-1, by version 1 of the format.
+TEST_F(CheckpointCommands, ARunGoesOnFromTheGoldenCheckpoint) {
+  const std::string golden = "tessera/checkpoint/golden/zero-1";
+  EXPECT_EQ(tessera(cat("checkpoint verify ", golden)).code, 0);
+  std::ofstream(path("golden.toml")) << checkpoint::Checkpoint(golden).manifest().config;
+  const Outcome outcome =
+      tessera(cat("train ", path("golden.toml"), " --from ", golden, " --out ", path("out"),
+                  " training.steps=3 layout.pp=1 layout.dp_shard=1 layout.zero=0 --json"));
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_NEAR(field(outcome.out, "last_loss"), 5.49, 0.02) << outcome.out;
+}
+
 TEST_F(CheckpointCommands, NamesInAManifestCanNotSteerTheTerminal) {
   checkpoint::NewFolder folder(path("steering"));
   const std::vector<float> values(2);
