@@ -17,7 +17,7 @@ namespace tessera::checkpoint {
 namespace {
 
 // How much the disk is given to do at a time while more is written.
-constexpr std::uint64_t kBehindBytes = 32 << 20;
+constexpr std::uint64_t kBehindBytes = 8 << 20;
 
 void expect(bool succeeded, const char* call, const std::string& path) {
   if (!succeeded) throw DiskError(cat("cannot ", call, " '", path, "': ", std::strerror(errno)));
@@ -66,7 +66,7 @@ FileWriter::FileWriter(const std::string& folder, const std::string& name)
 
 void FileWriter::append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const auto some = bytes.first(std::min<std::size_t>(bytes.size(), 8 * kChunkBytes));
+    const auto some = bytes.first(std::min<std::size_t>(bytes.size(), kChunkBytes));
     write_all(file_.number(), some, path_);
     hasher_.add(some);
     bytes = bytes.subspan(some.size());
