@@ -165,6 +165,7 @@ int run(std::uint64_t count, std::uint64_t seed) {
     if (!good)
       std::printf("NOT EQUAL: pair %zu, seed %zu, error %.1e\n  A %s\n  B %s\n", i, seed, error,
                   to_text(pair.a.layout).c_str(), to_text(pair.b.layout).c_str());
+    ++seen[spec::word(pair.a.training.optimizer)];
     for (const auto* run : {&pair.a, &pair.b}) {
       ++seen[cat("zero ", run->layout.zero)];
       ++seen[spec::word(run->layout.schedule)];
