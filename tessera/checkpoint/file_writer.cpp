@@ -61,29 +61,36 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
-FileWriter::FileWriter(const std::string& folder, const std::string& name)
-    : name_(name), path_(placed(folder, name)), file_(make_file(path_)) {}
+NewFile::NewFile(const std::string& folder, const std::string& name)
+    : path_(placed(folder, name)), file_(make_file(path_)) {}
+
+void NewFile::append(std::span<const std::byte> bytes) {
+  write_all(file_.number(), bytes, path_);
+  bytes_ += bytes.size();
+  // The disk works beside us, not after us; an error of it comes with the sync.
+  if (bytes_ - behind_ < kBehindBytes) return;
+  ::sync_file_range(file_.number(), static_cast<off_t>(behind_), static_cast<off_t>(bytes_ - behind_),
+                    SYNC_FILE_RANGE_WRITE);
+  behind_ = bytes_;
+}
+
+void NewFile::finish() { sync_and_close(file_, path_); }
 
 void FileWriter::append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const auto some = bytes.first(std::min<std::size_t>(bytes.size(), kChunkBytes));
-    write_all(file_.number(), some, path_);
+    file_.append(some);
     hasher_.add(some);
     bytes = bytes.subspan(some.size());
-    // The disk works beside us, not after us; an error of it comes with the sync.
-    if (hasher_.bytes() - behind_ < kBehindBytes) continue;
-    ::sync_file_range(file_.number(), static_cast<off_t>(behind_),
-                      static_cast<off_t>(hasher_.bytes() - behind_), SYNC_FILE_RANGE_WRITE);
-    behind_ = hasher_.bytes();
   }
 }
 
 File FileWriter::finish() {
-  sync_and_close(file_, path_);
+  file_.finish();
   const std::uint64_t bytes = hasher_.bytes();
   const auto hashes = hasher_.finish();
   const auto content = std::as_bytes(std::span(hashes));
-  write_new_file(path_ + kHashesSuffix, content);
+  write_new_file(file_.path() + kHashesSuffix, content);
   return {name_, bytes, hash_of(content)};
 }
 

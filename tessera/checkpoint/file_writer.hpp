@@ -43,21 +43,36 @@ class Descriptor {
   int number_;
 };
 
-// Throws DiskError. A file that is not finished is left as it is: it lies in a folder that is not a checkpoint yet.
-class FileWriter {
+// Throws DiskError. A file that is not finished is left as it is: it lies in a folder that is not whole yet.
+class NewFile {
  public:
   // `folder`/`name` must not exist; folders between them are made.
-  FileWriter(const std::string& folder, const std::string& name);
+  NewFile(const std::string& folder, const std::string& name);
+
+  const std::string& path() const { return path_; }
+  void append(std::span<const std::byte> bytes);
+  // It is on the disk when it returns; its name is when the folder is synced.
+  void finish();
+
+ private:
+  std::string path_;
+  Descriptor file_;
+  std::uint64_t bytes_ = 0, behind_ = 0;  // behind: those that the disk was told to take
+};
+
+// The same with its hashes beside it.
+class FileWriter {
+ public:
+  FileWriter(const std::string& folder, const std::string& name) : name_(name), file_(folder, name) {}
 
   void append(std::span<const std::byte> bytes);
   // Both files are on the disk when it returns; their names are when the folder is synced.
   File finish();
 
  private:
-  std::string name_, path_;
-  Descriptor file_;
+  std::string name_;
+  NewFile file_;
   ChunkHasher hasher_;
-  std::uint64_t behind_ = 0;  // bytes that the disk was told to take
 };
 
 // A small file that must not exist, synced.

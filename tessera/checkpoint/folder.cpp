@@ -144,8 +144,10 @@ NewFolder::~NewFolder() {
 
 void NewFolder::commit(const Manifest& manifest) {
   write_manifest(path_, manifest);
-  rename_whole(path_, target_);
+  commit();
 }
+
+void NewFolder::commit() { rename_whole(path_, target_); }
 
 void remove_old(const std::string& folder, const Keep& keep) {
   if (keep.last == 0) return;

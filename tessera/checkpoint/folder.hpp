@@ -46,6 +46,8 @@ class NewFolder {
   const std::string& path() const { return path_; }
   // Until then there is no `target`.
   void commit(const Manifest& manifest);
+  // The same of a folder that is no checkpoint.
+  void commit();
 
  private:
   std::string target_, path_;

@@ -79,14 +79,14 @@ struct Reader {
     return found->get<std::vector<std::uint64_t>>();
   }
 
-  TensorBytes tensor(const std::string& name, const Json& entry, std::span<const std::byte> data) const {
+  TensorPlace tensor(const std::string& name, const Json& entry) const {
     expect(entry.is_object(), "entry '", name, "' is not an object");
     for (const auto& [key, value] : entry.items())
       expect(key == "dtype" || key == "shape" || key == "data_offsets", "tensor '", name,
              "' has an unknown key '", key, "'");
     const auto dtype = entry.find("dtype");
     expect(dtype != entry.end() && dtype->is_string(), "tensor '", name, "' has no dtype");
-    TensorBytes out{.dtype = dtype->get<std::string>(), .shape = {}, .bytes = {}};
+    TensorPlace out{.dtype = dtype->get<std::string>(), .shape = {}};
     const auto element = element_bytes(out.dtype);
     expect(element.has_value(), "tensor '", name, "' has unknown dtype '", out.dtype, "'");
 
@@ -99,30 +99,52 @@ struct Reader {
     const auto offsets = whole_numbers(name, entry, "data_offsets");
     expect(offsets.size() == 2 && offsets[0] <= offsets[1], "tensor '", name,
            "': data_offsets must be [begin, end] with begin <= end");
-    expect(offsets[1] <= data.size(), "tensor '", name, "' ends at byte ", offsets[1],
-           " of the data, which has ", data.size(), "; is the file cut off?");
     expect(offsets[1] - offsets[0] == size, "tensor '", name, "' takes ", offsets[1] - offsets[0],
            " bytes, but its dtype and shape need ", size);
-    out.bytes = data.subspan(offsets[0], size);
+    out.begin = offsets[0];
+    out.bytes = size;
     return out;
   }
 
-  // The format wants the data covered exactly: no overlap, no holes.
-  void expect_covered(const std::map<std::string, TensorBytes>& tensors,
-                      std::span<const std::byte> data) const {
-    std::vector<std::pair<std::span<const std::byte>, std::string_view>> parts;
+  // The format wants the data covered exactly: no overlap, no holes. Returns how many bytes that is.
+  std::uint64_t covered(const std::map<std::string, TensorPlace>& tensors) const {
+    std::vector<std::pair<const TensorPlace*, std::string_view>> parts;
     for (const auto& [name, tensor] : tensors)
-      if (!tensor.bytes.empty()) parts.emplace_back(tensor.bytes, name);
-    std::ranges::sort(parts, {}, [](const auto& part) { return part.first.data(); });
-    const std::byte* end = data.data();
+      if (tensor.bytes > 0) parts.emplace_back(&tensor, name);
+    std::ranges::sort(parts, {}, [](const auto& part) { return part.first->begin; });
+    std::uint64_t end = 0;
     std::string_view before = "the header";
-    for (const auto& [bytes, name] : parts) {
-      expect(bytes.data() >= end, "tensors '", before, "' and '", name, "' overlap");
-      expect(bytes.data() == end, "bytes between '", before, "' and '", name, "' belong to no tensor");
-      end = bytes.data() + bytes.size();
+    for (const auto& [tensor, name] : parts) {
+      expect(tensor->begin >= end, "tensors '", before, "' and '", name, "' overlap");
+      expect(tensor->begin == end, "bytes between '", before, "' and '", name, "' belong to no tensor");
+      end = tensor->begin + tensor->bytes;
       before = name;
     }
-    expect(end == data.data() + data.size(), "bytes after '", before, "' belong to no tensor");
+    return end;
+  }
+
+  void expect_inside(const std::map<std::string, TensorPlace>& tensors, std::uint64_t data_bytes) const {
+    for (const auto& [name, tensor] : tensors)
+      expect(tensor.begin <= data_bytes && tensor.bytes <= data_bytes - tensor.begin, "tensor '", name,
+             "' ends at byte ", tensor.begin + tensor.bytes, " of the data, which has ", data_bytes,
+             "; is the file cut off?");
+  }
+
+  SafetensorsLayout layout(std::string_view text) const {
+    const Json header = parsed(text);
+    SafetensorsLayout out;
+    for (const auto& [name, entry] : header.items()) {
+      if (name != kMetadata) {
+        out.tensors.emplace(name, tensor(name, entry));
+        continue;
+      }
+      expect(entry.is_object(), "__metadata__ is not an object");
+      for (const auto& [key, value] : entry.items()) {
+        expect(value.is_string(), "__metadata__ '", key, "' is not a string");
+        out.metadata.emplace(key, value.get<std::string>());
+      }
+    }
+    return out;
   }
 };
 
@@ -133,25 +155,30 @@ std::optional<std::uint64_t> element_bytes(std::string_view dtype) {
   return found == std::end(kDtypes) ? std::nullopt : std::optional(found->second);
 }
 
+SafetensorsLayout parse_safetensors_layout(const std::string& path, std::span<const std::byte> header) {
+  const Reader reader{path};
+  SafetensorsLayout out = reader.layout(reader.header(header));
+  reader.covered(out.tensors);
+  return out;
+}
+
 SafetensorsContent parse_safetensors(const std::string& path, std::span<const std::byte> bytes) {
   const Reader reader{path};
   const auto text = reader.header(bytes);
   const auto data = bytes.subspan(kLengthBytes + text.size());
-  const Json header = reader.parsed(text);
-  SafetensorsContent out;
-  for (const auto& [name, entry] : header.items()) {
-    if (name != kMetadata) {
-      out.tensors.emplace(name, reader.tensor(name, entry, data));
-      continue;
-    }
-    reader.expect(entry.is_object(), "__metadata__ is not an object");
-    for (const auto& [key, value] : entry.items()) {
-      reader.expect(value.is_string(), "__metadata__ '", key, "' is not a string");
-      out.metadata.emplace(key, value.get<std::string>());
-    }
-  }
-  reader.expect_covered(out.tensors, data);
+  SafetensorsLayout layout = reader.layout(text);
+  reader.expect_inside(layout.tensors, data.size());
+  const std::uint64_t end = reader.covered(layout.tensors);
+  reader.expect(end == data.size(), "the last ", data.size() - end, " bytes belong to no tensor");
+  SafetensorsContent out{.tensors = {}, .metadata = std::move(layout.metadata)};
+  for (auto& [name, place] : layout.tensors)
+    out.tensors[name] = {std::move(place.dtype), std::move(place.shape),
+                         data.subspan(place.begin, place.bytes)};
   return out;
+}
+
+std::span<const std::byte> Safetensors::header() const {
+  return bytes().first(kLengthBytes + Reader{path()}.header(bytes()).size());
 }
 
 const TensorBytes& Safetensors::tensor(const std::string& name) const {

@@ -24,6 +24,20 @@ struct TensorBytes {
 // Bytes of one element of a dtype word; nothing for an unknown word.
 std::optional<std::uint64_t> element_bytes(std::string_view dtype);
 
+// The same without the bytes: where they begin in the data after the header.
+struct TensorPlace {
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0, bytes = 0;
+};
+struct SafetensorsLayout {
+  std::map<std::string, TensorPlace> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// What the length and the header at the beginning of a file say; the data that follows need not be there.
+SafetensorsLayout parse_safetensors_layout(const std::string& path, std::span<const std::byte> header);
+
 struct SafetensorsContent {
   std::map<std::string, TensorBytes> tensors;
   std::map<std::string, std::string> metadata;
@@ -39,6 +53,9 @@ class Safetensors {
       : file_(path), content_(parse_safetensors(path, file_.bytes())) {}
 
   const std::string& path() const { return file_.path(); }
+  std::span<const std::byte> bytes() const { return file_.bytes(); }
+  // The bytes before the data.
+  std::span<const std::byte> header() const;
   // The byte spans live as long as this object.
   const std::map<std::string, TensorBytes>& tensors() const { return content_.tensors; }
   const std::map<std::string, std::string>& metadata() const { return content_.metadata; }

@@ -115,7 +115,7 @@ TEST(Safetensors, MalformedFilesAreUserErrorsThatSayWhatAndWhere) {
        "takes 4 bytes, but its dtype and shape need 8"},
       {entry(R"("dtype":"U8","shape":[1],"data_offsets":[1,2])"), 2,
        "between 'the header' and 'w' belong to no"},
-      {entry(R"("dtype":"U8","shape":[1],"data_offsets":[0,1])"), 2, "after 'w' belong to no tensor"},
+      {entry(R"("dtype":"U8","shape":[1],"data_offsets":[0,1])"), 2, "the last 1 bytes belong to no tensor"},
       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
        3, "tensors 'a' and 'b' overlap"},
   };

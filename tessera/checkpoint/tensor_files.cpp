@@ -86,8 +86,8 @@ std::optional<spec::Described> described(const std::string& weights) {
   if (!fs::is_directory(weights)) return std::nullopt;
   const std::string path = (fs::path(weights) / kConfigName).string();
   if (!fs::exists(path))
-    throw UserError(cat("model.weights = ", weights, ": a folder of weights needs a ", kConfigName,
-                        "; is the path right?"));
+    throw UserError(
+        cat("'", weights, "': a folder of weights needs a ", kConfigName, "; is the path right?"));
   HfModel found = hf_model(file_text(path), path);
   return spec::Described{found.model, found.max_positions, path};
 }

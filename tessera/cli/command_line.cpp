@@ -117,7 +117,8 @@ CLI::App* add_checkpoint(CLI::App& parent, const char* name, const char* about, 
 }
 
 void add_checkpoints(CLI::App& app, Options& options) {
-  auto* parent = app.add_subcommand("checkpoint", "look at checkpoints, check, compare and rewrite them");
+  auto* parent = app.add_subcommand("checkpoint",
+                                    "look at checkpoints, check, compare, rewrite, import and export them");
   parent->require_subcommand(1);
   CheckpointOptions& own = options.checkpoint;
   add_checkpoint(*parent, "inspect", "what a checkpoint holds, or which ones a run has", options,
@@ -132,6 +133,18 @@ void add_checkpoints(CLI::App& app, Options& options) {
   add_checkpoint(*parent, "diff", "whether two checkpoints say the same, whatever their layouts", options,
                  checkpoint_diff_command, "a checkpoint", "another")
       ->add_flag("--all", own.all, "every tensor that differs");
+  add_checkpoint(*parent, "import", "make a checkpoint of a folder of Hugging Face", options,
+                 checkpoint_import_command, "a folder with config.json and safetensors files",
+                 "the checkpoint to make");
+  auto* write = add_checkpoint(*parent, "export", "make a folder that transformers opens", options,
+                               checkpoint_export_command, "a checkpoint", "the folder to make");
+  write->add_option("--dtype", own.dtype, "of the weights (default: as its config.json says, else fp32)")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  write
+      ->add_option("--like", own.like,
+                   "take config.json, tokenizer and other files from this folder (default: from the import, "
+                   "or from where the run began)")
+      ->type_name("FOLDER");
 }
 
 int dispatch(int argc, char** argv) {

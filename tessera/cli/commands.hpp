@@ -47,7 +47,8 @@ struct CheckpointOptions {
   std::string folder, second;                // what is looked at or read; the other one, or where to
   int ranks = 1;
   bool parameters_only = false;
-  bool all = false;  // each tensor and file instead of a summary
+  bool all = false;         // each tensor and file instead of a summary
+  std::string dtype, like;  // export: fp32, bf16 or fp16; a folder whose other files are taken
 };
 
 struct Options {
@@ -81,6 +82,8 @@ int checkpoint_inspect_command(const Options& options);
 int checkpoint_verify_command(const Options& options);
 int checkpoint_reshard_command(const Options& options);
 int checkpoint_diff_command(const Options& options);
+int checkpoint_import_command(const Options& options);
+int checkpoint_export_command(const Options& options);
 
 // Environment of ranks: when the launcher's main began, in now_seconds().
 inline constexpr char kStartedAt[] = "TESSERA_STARTED_AT";

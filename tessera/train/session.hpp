@@ -10,6 +10,7 @@
 
 #include "tessera/base/laps.hpp"
 #include "tessera/checkpoint/manifest.hpp"
+#include "tessera/checkpoint/names.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
 #include "tessera/optim/loss_scale.hpp"
@@ -37,8 +38,7 @@ struct Variation {
   bool keep_gradients = false;                // FlatBucket::kept_gradient() has those of the last step
 };
 
-// Weights of one update before, where a step computes with those.
-inline constexpr char kPreviousPrefix[] = "previous.";
+using checkpoint::kPreviousPrefix;
 
 // A flat buffer that outlives steps.
 struct Kept {

@@ -17,10 +17,10 @@ namespace tessera::train {
 // Tensors of the parameters' names, or as `transformers` stores them (checkpoint/foreign.hpp).
 class WeightsFile {
  public:
-  // Throws UserError naming what is surplus.
+  // Throws UserError naming what is missing, surplus or has another shape.
   WeightsFile(const std::string& path, const program::Tables& tables);
   ~WeightsFile();
-  // Copies what this rank's slice of the bucket holds. Throws UserError naming what is missing or has another shape.
+  // Copies what this rank's slice of the bucket holds.
   void fill(shard::FlatBucket& bucket) const;
 
  private:

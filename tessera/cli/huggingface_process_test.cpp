@@ -1,0 +1,115 @@
+// Do weights go from `transformers` into a checkpoint and back, and is what was trained here the same model there? Every
+// family, as one file and in shards, with models made and opened by that package on the spot.
+#include <filesystem>
+
+#include "tessera/base/file_text.hpp"
+#include "tessera/checkpoint/hf_config.hpp"
+#include "tessera/checkpoint/hf_export.hpp"
+#include "tessera/cli/binary_fixture.hpp"
+#include "tessera/collective/threads.hpp"
+#include "tessera/spec/load.hpp"
+#include "tessera/train/saved.hpp"
+
+namespace tessera::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using tensor::Tensor;
+
+const std::vector<std::string> kFamilies = {"llama2", "llama3", "qwen2", "qwen3", "mistral", "gpt2"};
+
+class HuggingFace : public Binary {
+ protected:
+  void run(const std::string& arguments) {
+    const Outcome outcome = tessera(arguments);
+    ASSERT_EQ(outcome.code, 0) << arguments << "\n" << outcome.out;
+  }
+  Outcome python(const std::string& what) const {
+    return shell(cat(".venv/bin/python tests/huggingface/models.py ", what, " ", folder_.string()));
+  }
+  std::string at(const std::string& family, const std::string& name) const {
+    return (folder_ / family / name).string();
+  }
+
+  void expect_equal_folders(const std::string& a, const std::string& b) const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(a)) names.push_back(entry.path().filename().string());
+    EXPECT_EQ(std::ssize(names), std::distance(fs::directory_iterator(b), {}));
+    for (const auto& name : names)
+      EXPECT_EQ(file_text(fs::path(a) / name), file_text(fs::path(b) / name)) << a << "/" << name;
+  }
+
+  // Of what the checkpoint holds, on one device, for the tokens of the family.
+  static Tensor logits(checkpoint::Checkpoint& from, const checkpoint::Safetensors& reference) {
+    spec::Run run = spec::parse(from.manifest().config, "checkpoint");
+    run.layout = {};
+    run.model.weights = "";
+    Tensor out;
+    collective::run_ranks(1, [&](const collective::Communicator& alone) {
+      train::Session session(run, alone, train::random_source(run.model));
+      train::restore(session, from);
+      const auto& tokens = reference.tensor("tokens");
+      const Tensor ids =
+          tensor::view_of(const_cast<std::byte*>(tokens.bytes.data()), tokens.shape, at::kLong);
+      const model::Batch batch{
+          .samples = tokens.shape[0], .tokens_T = ids.flatten(), .targets_T = ids.flatten()};
+      out = session.logits(batch).contiguous();
+    });
+    return out;
+  }
+
+  // A few steps on two ranks, sharded or in a pipeline, and what they lead to in both systems.
+  void train_and_export(const std::string& family, const std::string& layout) {
+    const std::string out = at(family, "run");
+    run(cat("train ", path("run.toml"), " --procs 2 --out ", out, " ", layout,
+            " model.weights=", at(family, "sharded"),
+            " model.sequence=24 training.steps=3 training.warmup_steps=0 training.learning_rate=0.01"
+            " checkpoint.every=3"));
+    const std::string saved = out + "/checkpoints/step-00000003";
+    run(cat("checkpoint export ", saved, " ", at(family, "trained.exported"), " --dtype fp32"));
+    EXPECT_TRUE(fs::exists(at(family, "trained.exported/tokenizer.model")))
+        << "of the folder that it began from";
+    checkpoint::Checkpoint from(saved);
+    checkpoint::export_folder(from, at(family, "anew.exported"), {.most_shard_bytes = 100'000}, nullptr);
+    const checkpoint::Safetensors reference(at(family, "logits.safetensors"));
+    const Tensor ours = logits(from, reference);
+    const checkpoint::TensorBytes found{
+        "F32",
+        {2, 24, 256},
+        {static_cast<const std::byte*>(ours.const_data_ptr()), static_cast<std::size_t>(ours.nbytes())}};
+    checkpoint::write_safetensors(at(family, "ours.safetensors"), {{"trained", found}, {"anew", found}});
+  }
+};
+
+TEST_F(HuggingFace, EveryFamilyGoesInAndOutAndBackTrained) {
+  std::ofstream(folder_ / "run.toml") << "[data]\npath = \"corpus/kjv.txt\"\n[training]\nglobal_batch = 8\n"
+                                         "[layout]\nmicro_batch = 2\n";
+  const Outcome made = python("make");
+  ASSERT_EQ(made.code, 0) << made.out;
+  for (std::size_t i = 0; i < kFamilies.size(); ++i) {
+    const std::string& family = kFamilies[i];
+    for (const std::string kind : {"whole", "sharded"}) {
+      run(cat("checkpoint import ", at(family, kind), " ", at(family, kind + ".checkpoint")));
+      run(cat("checkpoint export ", at(family, kind + ".checkpoint"), " ", at(family, kind + ".exported")));
+      expect_equal_folders(at(family, kind), at(family, kind + ".exported"));
+    }
+    train_and_export(family, i % 2 == 0 ? "layout.dp_shard=2 layout.zero=3" : "layout.pp=2");
+  }
+  const Outcome checked = python("check");
+  EXPECT_EQ(checked.code, 0) << checked.out;
+  const auto at = checked.out.rfind("worst relative error");
+  std::printf("%s", at == std::string::npos ? "" : checked.out.substr(at).c_str());
+}
+
+TEST_F(HuggingFace, ARunFileThatContradictsTheFolderIsRefused) {
+  const spec::Model model{.layers = 1, .hidden = 32, .heads = 2, .kv_heads = 2, .ffn = 48, .vocab = 256};
+  fs::create_directories(folder_ / "hf");
+  std::ofstream(folder_ / "hf/config.json") << checkpoint::hf_config(model, "F32");
+  const Outcome outcome = tessera(cat("train ", path("run.toml"), " --dry-run model.weights=", path("hf")));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.out.find("model.hidden = 64 contradicts"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("which says 32"), std::string::npos) << outcome.out;
+}
+
+}  // namespace
+}  // namespace tessera::cli
