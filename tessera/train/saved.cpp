@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tessera/base/error.hpp"
+#include "tessera/checkpoint/names.hpp"
 #include "tessera/train/stored_dtype.hpp"
 
 namespace tessera::train {
@@ -17,7 +18,6 @@ using program::Parameter;
 using tensor::Tensor;
 
 constexpr std::int64_t kReadElements = 4 << 20;  // read at a time
-constexpr char kStatePrefix[] = "optimizer.";
 
 // The start of the row of a parameter in which the element lies: pieces cut there are whole rows.
 std::int64_t row_start(const program::Bucket& bucket, std::int64_t element) {
@@ -83,11 +83,10 @@ std::span<const std::byte> bytes_of(const Tensor& contiguous) {
   return {static_cast<const std::byte*>(contiguous.const_data_ptr()), contiguous.nbytes()};
 }
 
-bool is_state(const std::string& name) { return name.starts_with(kStatePrefix); }
-
 bool has_state(const Checkpoint& from) {
   const auto& tensors = from.manifest().tensors;
-  return std::ranges::any_of(tensors, [](const auto& item) { return is_state(item.first); });
+  return std::ranges::any_of(tensors,
+                             [](const auto& item) { return checkpoint::is_optimizer_state(item.first); });
 }
 
 void read_into(const Kept& kept, const Parameter& parameter, Checkpoint& from,
@@ -174,7 +173,7 @@ void check_fits(const Session& session, const Checkpoint& from) {
           complain(cat("has no ", prefix, parameter.name, ", which training.optimizer of this run needs"));
     }
   for (const auto& [name, tensor] : saved)
-    if (!is_state(name) && !name.starts_with(kPreviousPrefix) && !known.contains(name))
+    if (checkpoint::is_parameter(name) && !known.contains(name))
       complain(cat("has ", name, ", which the model of this run has not"));
 }
 
