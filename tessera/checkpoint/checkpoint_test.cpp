@@ -91,10 +91,17 @@ TEST_F(Checkpoints, AStepThatIsSavedAgainReplacesTheOldOne) {
 
 TEST_F(Checkpoints, OldOnesAreRemovedButForThoseThatAreKept) {
   for (const std::int64_t step : {10, 20, 30, 40, 50}) save(step, 0);
-  remove_old(folder_, {.last = 2, .every = 20});
+  remove_old(folder_, {.last = 2, .every = 20}, 50);
   std::vector<std::int64_t> steps;
   for (const StepFolder& found : step_folders(folder_)) steps.push_back(found.step);
   EXPECT_EQ(steps, (std::vector<std::int64_t>{50, 40, 20}));
+}
+
+TEST_F(Checkpoints, NewerOnesThanTheLastSavedDoNotPushItOut) {
+  for (const std::int64_t step : {10, 20, 30}) save(step, 0);
+  remove_old(folder_, {.last = 1}, 20);
+  EXPECT_EQ(step_folders(folder_).size(), 2u);
+  EXPECT_EQ(step_folders(folder_).back().step, 20);
 }
 
 TEST_F(Checkpoints, WhatASaveThatNeverEndedLeftIsNoCheckpointAndIsRemoved) {

@@ -37,6 +37,14 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step;
 }
 
+bool exists(const std::string& path) {
+  std::error_code error;
+  const auto status = fs::symlink_status(path, error);
+  if (status.type() == fs::file_type::none)
+    throw DiskError(cat("cannot look at '", path, "': ", error.message()));
+  return fs::exists(status);
+}
+
 void remove_all(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);
@@ -58,8 +66,12 @@ void remove_checkpoint(const std::string& path) {
 
 // All files of `written` are on the disk before it bears the name.
 void rename_whole(const std::string& written, const std::string& target) {
-  for (const auto& entry : fs::recursive_directory_iterator(written))
-    if (entry.is_directory()) sync_folder(entry.path().string());
+  // What it throws must be a DiskError: a save that fails does not end the training.
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(written, error), end; !error && entry != end;
+       entry.increment(error))
+    if (entry->is_directory(error)) sync_folder(entry->path().string());
+  if (error) throw DiskError(cat("cannot list folder '", written, "': ", error.message()));
   sync_folder(written);
   replace_folder(written, target);
   const auto above = fs::path(target).parent_path();
@@ -87,6 +99,11 @@ std::vector<StepFolder> step_folders(const std::string& folder) {
 
 StepFolder step_folder(const std::string& folder, std::int64_t step) {
   return {step, cat(folder, "/", kPrefix, padded(step, kDigits))};
+}
+
+bool is_checkpoint(const std::string& folder) {
+  std::error_code error;
+  return fs::exists(cat(folder, "/", kManifestName), error);
 }
 
 std::string saving_path(const std::string& folder, std::int64_t step) {
@@ -120,14 +137,14 @@ void commit_save(const std::string& folder, std::int64_t step, std::int64_t num_
   write_manifest(saving, merged(parts));
   for (std::int64_t rank = 0; rank < num_ranks; ++rank) remove_file(cat(saving, "/", part_name(rank)));
   rename_whole(saving, step_folder(folder, step).path);
-  if (fs::exists(saving)) remove_checkpoint(saving);  // the one that was replaced
+  if (exists(saving)) remove_checkpoint(saving);  // the one that was replaced
 }
 
 void abandon_save(const std::string& folder, std::int64_t step) { remove_all(saving_path(folder, step)); }
 
 NewFolder::NewFolder(const std::string& target)
     : target_(target.substr(0, target.find_last_not_of('/') + 1)), path_(cat(target_, kWriting)) {
-  if (target_.empty() || fs::exists(fs::symlink_status(target_)))
+  if (target_.empty() || exists(target_))
     throw UserError(cat("'", target, "' exists; name a folder that does not, or remove it"));
   const fs::path above = fs::path(target_).parent_path();
   std::error_code error;
@@ -149,9 +166,10 @@ void NewFolder::commit(const Manifest& manifest) {
 
 void NewFolder::commit() { rename_whole(path_, target_); }
 
-void remove_old(const std::string& folder, const Keep& keep) {
+void remove_old(const std::string& folder, const Keep& keep, std::int64_t saved_step) {
   if (keep.last == 0) return;
   auto found = step_folders(folder);
+  std::erase_if(found, [&](const StepFolder& each) { return each.step > saved_step; });
   found.erase(found.begin(), found.begin() + std::min<std::ptrdiff_t>(keep.last, std::ssize(found)));
   for (auto old = found.rbegin(); old != found.rend(); ++old)
     if (keep.every == 0 || old->step % keep.every != 0) remove_checkpoint(old->path);

@@ -20,6 +20,9 @@ struct StepFolder {
 std::vector<StepFolder> step_folders(const std::string& folder);
 StepFolder step_folder(const std::string& folder, std::int64_t step);
 
+// Whether this is a checkpoint itself: it has a manifest, whole or damaged.
+bool is_checkpoint(const std::string& folder);
+
 // Saving of one step. Throw DiskError. First on one rank, which makes the place for all and removes what a save that
 // never ended left there; then each rank writes its part; then the first commits.
 void begin_save(const std::string& folder, std::int64_t step);
@@ -58,7 +61,8 @@ struct Keep {
   std::int64_t last = 0, every = 0;
 };
 
-// Removes those that need not be kept, the oldest first.
-void remove_old(const std::string& folder, const Keep& keep);
+// After a save of `saved_step`: removes those that need not be kept, the oldest first. Newer ones are left alone and don't
+// count: the run went on from an older one because they are damaged.
+void remove_old(const std::string& folder, const Keep& keep, std::int64_t saved_step);
 
 }  // namespace tessera::checkpoint

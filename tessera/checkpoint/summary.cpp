@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "tessera/base/complaint.hpp"
@@ -163,10 +162,6 @@ std::vector<ListedCheckpoint> listed_checkpoints(const std::string& folder) {
     out.push_back(std::move(listed));
   }
   return out;
-}
-
-bool is_checkpoint(const std::string& folder) {
-  return std::filesystem::exists(cat(folder, "/", kManifestName));
 }
 
 }  // namespace tessera::checkpoint

@@ -46,7 +46,4 @@ struct ListedCheckpoint {
 // Of a run's folder or its folder of checkpoints, the newest first. Opens each; reads no tensors.
 std::vector<ListedCheckpoint> listed_checkpoints(const std::string& folder);
 
-// Whether this is a checkpoint itself: it has a manifest, whole or damaged.
-bool is_checkpoint(const std::string& folder);
-
 }  // namespace tessera::checkpoint

@@ -1,7 +1,6 @@
 #include "tessera/train/resume.hpp"
 
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 
 #include "tessera/base/complaint.hpp"
@@ -14,10 +13,6 @@ namespace tessera::train {
 namespace {
 
 using checkpoint::Checkpoint;
-
-bool is_checkpoint(const std::string& folder) {
-  return std::filesystem::exists(std::filesystem::path(folder) / checkpoint::kManifestName);
-}
 
 // What is damaged on this rank; empty: the session stands where the checkpoint was written. All ranks take it or none.
 struct Attempt {
@@ -92,9 +87,9 @@ void expect_none_newer(const Session& session, const ResumeOptions& options) {
 
 Resumed resume(Session& session, const ResumeOptions& options) {
   if (options.from.empty()) return newest(session, options.folder, options.rank);
-  const Resumed out = options.from == "none"        ? Resumed()
-                      : is_checkpoint(options.from) ? picked(session, options.from)
-                                                    : newest(session, options.from, options.rank);
+  const Resumed out = options.from == "none"                    ? Resumed()
+                      : checkpoint::is_checkpoint(options.from) ? picked(session, options.from)
+                                                                : newest(session, options.from, options.rank);
   if (out.notes.empty() && options.from != "none")
     throw UserError(cat("--from ", options.from,
                         ": there is no checkpoint (a folder with manifest.json, or with folders step-...)"));

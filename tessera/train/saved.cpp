@@ -89,6 +89,11 @@ bool has_state(const Checkpoint& from) {
                              [](const auto& item) { return checkpoint::is_optimizer_state(item.first); });
 }
 
+// Whether training goes on where it was saved; weights alone are where a run begins.
+bool goes_on(const Session& session, const Checkpoint& from) {
+  return session.state_prefixes().empty() ? from.manifest().progress.step > 0 : has_state(from);
+}
+
 void read_into(const Kept& kept, const Parameter& parameter, Checkpoint& from,
                std::vector<std::byte>& buffer) {
   const std::string name = kept.prefix + parameter.name;
@@ -155,7 +160,7 @@ void check_fits(const Session& session, const Checkpoint& from) {
     return out;
   };
   const auto seed = from.manifest().progress.seed, wanted = session.progress().seed;
-  if (has_state(from) && seed != wanted)
+  if (goes_on(session, from) && seed != wanted)
     throw UserError(cat("training.seed = ", wanted, ", but checkpoint '", from.folder(),
                         "' was trained with ", seed,
                         ", and weights, dropout and order go on from it. Write training.seed = ", seed, "."));
@@ -191,8 +196,7 @@ void restore(Session& session, Checkpoint& from) {
     }
     session.put_back(bucket, kept);
   }
-  // Weights alone are where a run begins.
-  if (session.state_prefixes().empty() || has_state(from)) session.go_on_from(from.manifest().progress);
+  if (goes_on(session, from)) session.go_on_from(from.manifest().progress);
 }
 
 }  // namespace tessera::train

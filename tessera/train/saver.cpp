@@ -150,7 +150,7 @@ void Saver::end_phase(bool failed) {
     return start([this] {
       checkpoint::commit_save(options_.folder, step_, options_.num_ranks);
       removal_complaint_ = complaint_of([&] {
-        checkpoint::remove_old(options_.folder, {.last = rule_.keep_last, .every = rule_.keep_every});
+        checkpoint::remove_old(options_.folder, {.last = rule_.keep_last, .every = rule_.keep_every}, step_);
       });
     });
   }
