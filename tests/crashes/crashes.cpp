@@ -1,5 +1,6 @@
 // What is left when a save is struck? Real jobs of `tessera train` on two processes, whose disk fails or which are killed
-//   - at every call that changes a file during one save, on each rank (tests/faults/preload.cpp), and
+//   - at every call that changes a file during one save, on each rank (tests/faults/preload.cpp), for three kinds of save:
+//     written beside the steps, written while they wait, and in the place of a damaged one of the same step; and
 //   - at random instants: a random rank, or all processes of the job.
 // Afterwards every committed checkpoint must be bit for bit the undisturbed run's, a killed job must resume to the same end,
 // and a disk that fails must not end the training.
@@ -19,6 +20,7 @@ using namespace tessera::crashes;
 constexpr int kSteps = 4, kStruck = 3;  // faults strike in the save of this step
 constexpr int kManySteps = 60;          // of the jobs that are killed at random
 constexpr std::string_view kStruckName = "step-00000003", kNextName = "step-00000004";
+constexpr char kSavingName[] = "step-00000003.saving";
 constexpr const char* kFaults[] = {"enospc", "eio", "short", "full", "kill-before", "kill-after"};
 
 struct Trial {
@@ -29,7 +31,18 @@ struct Trial {
   std::uint64_t seed = 1;
 };
 
+// How the save that is struck comes about.
+struct Kind {
+  const char* name;
+  std::vector<std::string> options;
+  bool replaces = false;
+};
+const Kind kKinds[] = {{"beside the steps", {}},
+                       {"while steps wait", {"checkpoint.background=false"}},
+                       {"in the place of a damaged one", {}, true}};
+
 struct State {
+  const Kind* kind = nullptr;
   int rank = 0;
   long call = 0;
   std::string what;  // "write", "rename", ...
@@ -41,21 +54,36 @@ struct Tally {
   double seconds = 0;
 };
 
-Job struck(const Trial& trial, const fs::path& out, const std::map<std::string, std::string>& fault) {
-  Job job = training(trial.binary, out, kSteps);
+// Empty, or with the checkpoints of a run that was undisturbed so far, the newest of them damaged.
+void prepare(const Trial& trial, const Kind& kind, const fs::path& out) {
+  fs::remove_all(out);
+  if (!kind.replaces) return;
+  fs::create_directories(checkpoints_of(out));
+  for (int step = 1; step <= kStruck; ++step) {
+    const fs::path from = checkpoint::step_folder(checkpoints_of(trial.folder / "undisturbed"), step).path;
+    fs::copy(from, fs::path(checkpoints_of(out)) / from.filename(), fs::copy_options::recursive);
+  }
+  const fs::path damaged = checkpoint::step_folder(checkpoints_of(out), kStruck).path;
+  fs::resize_file(damaged / "rank-00001.safetensors", 100);
+}
+
+Job struck(const Trial& trial, const Kind& kind, const fs::path& out,
+           const std::map<std::string, std::string>& fault) {
+  Job job = training(trial.binary, out, kSteps, kind.options);
   job.environment = fault;
   job.environment["LD_PRELOAD"] = trial.library;
   job.environment["TESSERA_FAULT_FOLDER"] = checkpoints_of(out);
-  job.environment["TESSERA_FAULT_FROM"] = kStruckName;
+  job.environment["TESSERA_FAULT_FROM"] = kSavingName;
   return job;
 }
 
 // The calls of that save: from the first on its folder to the last before the next one's.
-std::vector<State> calls_of(const std::string& report) {
+std::vector<State> calls_of(const std::string& report, const Kind& kind) {
   std::vector<State> out;
   std::set<int> over;
   std::istringstream lines(report);
-  for (State state; lines >> state.rank >> state.call >> state.what && std::getline(lines, state.path);) {
+  for (State state{.kind = &kind};
+       lines >> state.rank >> state.call >> state.what && std::getline(lines, state.path);) {
     if (state.path.find(kNextName) != std::string::npos) over.insert(state.rank);
     if (!over.contains(state.rank)) out.push_back(state);
   }
@@ -101,13 +129,13 @@ std::string resume_problem(const Job& job, const fs::path& out, const Contents& 
 
 void strike(const Trial& trial, const State& state, const std::string& fault, Tally& tally) {
   const fs::path out = trial.folder / "out", log = trial.folder / "log";
-  fs::remove_all(out);
-  const Ended ended = run(struck(trial, out,
+  prepare(trial, *state.kind, out);
+  const Ended ended = run(struck(trial, *state.kind, out,
                                  {{"TESSERA_FAULT_WHERE", cat("TESSERA_RANK=", state.rank)},
                                   {"TESSERA_FAULT_AT", cat(state.call)},
                                   {"TESSERA_FAULT_DOES", fault}}),
                           log);
-  const Left left = left_in(checkpoints_of(out), trial.undisturbed);
+  const Left left = left_in(checkpoints_of(out), trial.undisturbed, state.kind->replaces ? kStruck : 0);
   std::string problem = left.torn;
   const bool is_new = left.steps.contains(kStruck);
   ++tally.states;
@@ -127,8 +155,8 @@ void strike(const Trial& trial, const State& state, const std::string& fault, Ta
       problem += cat("training ended with ", ended.code, ", newest step ", left.newest, ": ", ended.text);
   }
   if (!problem.empty())
-    std::printf("rank %d, call %ld (%s%s), %s: %s\n", state.rank, state.call, state.what.c_str(),
-                state.path.c_str(), fault.c_str(), problem.c_str());
+    std::printf("%s, rank %d, call %ld (%s%s), %s: %s\n", state.kind->name, state.rank, state.call,
+                state.what.c_str(), state.path.c_str(), fault.c_str(), problem.c_str());
   std::fflush(stdout);
 }
 
@@ -215,19 +243,25 @@ int main(int argc, char** argv) {
   Ended whole = run(training(trial.binary, out, kSteps, {"checkpoint.keep_last=0"}), log);
   CHECK(whole.code == 0, whole.text);
   trial.undisturbed = contents_of(checkpoints_of(out));
-  whole = run(struck(trial, trial.folder / "out", {{"TESSERA_FAULT_REPORT", report.string()}}), log);
-  CHECK(whole.code == 0, whole.text);
-  const auto calls = calls_of(file_text(report));
-  const std::string disorder = order_problem(calls);
-  if (!disorder.empty()) std::printf("order of calls: %s\n", disorder.c_str());
 
   std::vector<std::pair<State, std::string>> states;
-  for (const State& state : calls)
-    for (const std::string fault : kFaults)
-      if (fault != "short" || state.what.find("write") != std::string::npos)
-        states.emplace_back(state, fault);
-  std::printf("one save: %zu calls on %d ranks, %zu states (seed %llu)\n", calls.size(), kRanks,
-              states.size(), static_cast<unsigned long long>(trial.seed));
+  bool in_order = true;
+  for (const Kind& kind : kKinds) {
+    prepare(trial, kind, trial.folder / "out");
+    fs::remove(report);
+    whole = run(struck(trial, kind, trial.folder / "out", {{"TESSERA_FAULT_REPORT", report.string()}}), log);
+    CHECK(whole.code == 0, whole.text);
+    const auto calls = calls_of(file_text(report), kind);
+    const std::string disorder = order_problem(calls);
+    std::printf("a save %s: %zu calls on %d ranks; %s\n", kind.name, calls.size(), kRanks,
+                disorder.empty() ? "synced in order" : disorder.c_str());
+    in_order = in_order && disorder.empty();
+    for (const State& state : calls)
+      for (const std::string fault : kFaults)
+        if (fault != "short" || state.what.find("write") != std::string::npos)
+          states.emplace_back(state, fault);
+  }
+  std::printf("%zu states (seed %llu)\n", states.size(), static_cast<unsigned long long>(trial.seed));
   std::fflush(stdout);
   std::vector<std::pair<std::string, Tally>> rows;
   for (const char* fault : kFaults) rows.emplace_back(fault, Tally());
@@ -255,5 +289,5 @@ int main(int argc, char** argv) {
   rows.emplace_back("all killed at random", all);
   const int failures = print_table(rows);
   fs::remove_all(folder);
-  return failures == 0 && disorder.empty() ? 0 : 1;
+  return failures == 0 && in_order ? 0 : 1;
 }

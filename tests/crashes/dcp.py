@@ -3,7 +3,7 @@ every step with torch.distributed.checkpoint.save and its defaults (FileSystemWr
 save that changes a file, before and after it, on each rank, and at random instants. Two ways of saving that people use:
   folders   each step into a folder of its own; the newest folder that has .metadata is loaded
   one       every step into the same folder (overwrite=True is the writer's default)
-A state is old or new if all tensors are of the step before or of the step itself; torn: unreadable, or of both.
+A state is whole if all tensors are of one step; torn: there is nothing to read, or tensors of two steps.
     .venv/bin/python tests/crashes/dcp.py LIBRARY [random kills of each way] [seed]
 Ranks are forked from a process that has imported torch once."""
 import collections
@@ -15,8 +15,18 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 
 RANKS, STRUCK, STEPS, TENSORS = 2, 3, 40, 12
+
+
+def warm_up(folder):
+    """All that is imported late, once for all ranks; without a thread that a fork would lose."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
+    mesh = init_device_mesh("cpu", (1,))
+    DTensor.from_local(torch.zeros(2, 2), mesh, [Shard(0)])
+    dist.destroy_process_group()
+    dcp.save(tensors_of(0, 1), checkpoint_id=folder, no_dist=True)
 
 
 def forked(act, **environment):
@@ -53,19 +63,19 @@ def save_steps(root, way, rank, steps, first=1):
 
 
 def verdict(root, way):
-    """What a user finds: (word, step, why)."""
+    """What a user finds: (word, why)."""
     folders = sorted(path for path in root.iterdir() if path.is_dir())
     whole = [path for path in folders if (path / ".metadata").exists()]
     if not whole:
-        return "nothing", 0, "no .metadata"
+        return "nothing", "no .metadata"
     state = {"model": tensors_of(0, 64), "step": 0}
     try:
         dcp.load(state, checkpoint_id=whole[-1], no_dist=True)
     except BaseException as error:
-        return "unreadable", 0, f"{type(error).__name__}: {error}".splitlines()[0][:120]
+        return "unreadable", f"{type(error).__name__}: {error}".splitlines()[0][:120]
     found = {int(x) // 100 for tensor in state["model"].values() for x in (tensor.min(), tensor.max())}
     found.add(state["step"])
-    return ("whole", found.pop(), "") if len(found) == 1 else ("mixed", 0, f"steps {sorted(found)}")
+    return ("whole", "") if len(found) == 1 else ("mixed", f"steps {sorted(found)}")
 
 
 def judge(root, way):
@@ -76,8 +86,7 @@ def judge(root, way):
         answer.write_text("\n".join(map(str, verdict(root, way))))
 
     os.waitpid(forked(act), 0)
-    word, step, why = (answer.read_text() if answer.exists() else "unreadable\n0\nthe reader died").split("\n", 2)
-    return word, int(step), why
+    return tuple((answer.read_text() if answer.exists() else "unreadable\nthe reader died").split("\n", 1))
 
 
 def end(children):
@@ -127,15 +136,14 @@ def main():
     chance = random.Random(seed)
     base = pathlib.Path(tempfile.mkdtemp(prefix="dcp_")).resolve()
     root = base / "run"
+    warm_up(base / "warm")
     reasons = collections.Counter()
-    print(f"{'saves into':12} {'killed':24} {'states':>6} {'old':>6} {'new':>6} {'torn':>6}   of which unreadable, mixed")
+    print(f"{'saves into':12} {'killed':24} {'states':>6} {'whole':>6} {'torn':>6} {'unreadable':>10} {'mixed':>6}")
     for way in ("folders", "one"):
         tally = collections.Counter()
 
-        def count(kind, judged, new):
-            word, step, why = judged
-            kinds = {"whole": "new" if step == new else "old"}
-            tally[kind, kinds.get(word, "torn")] += 1
+        def count(kind, judged):
+            word, why = judged
             tally[kind, word] += 1
             if word != "whole":
                 reasons[way, word, why] += 1
@@ -147,7 +155,7 @@ def main():
                     emptied(root)
                     end(start(root, way, STRUCK, TESSERA_FAULT_FOLDER=root, TESSERA_FAULT_WHERE=f"RANK={rank}",
                               TESSERA_FAULT_AT=at, TESSERA_FAULT_DOES=does))
-                    count(kinds[0], judge(root, way), STRUCK)
+                    count(kinds[0], judge(root, way))
         for _ in range(kills):
             emptied(root)
             kind = chance.choice(kinds[1:])
@@ -158,12 +166,12 @@ def main():
             for child in children if kind == kinds[2] else [chance.choice(children)]:
                 os.kill(child, signal.SIGKILL)
             end(children)
-            newest = max((int(path.name[5:]) for path in root.glob("step-*")), default=0)
-            count(kind, judge(root, way), newest)
+            count(kind, judge(root, way))
         for kind in kinds:
-            states = sum(tally[kind, word] for word in ("old", "new", "torn"))
-            print(f"{way:12} {kind:24} {states:6} {tally[kind, 'old']:6} {tally[kind, 'new']:6} {tally[kind, 'torn']:6}"
-                  f"   {tally[kind, 'unreadable'] + tally[kind, 'nothing']}, {tally[kind, 'mixed']}", flush=True)
+            whole, mixed = tally[kind, "whole"], tally[kind, "mixed"]
+            unreadable = tally[kind, "unreadable"] + tally[kind, "nothing"]
+            print(f"{way:12} {kind:24} {whole + mixed + unreadable:6} {whole:6} {mixed + unreadable:6} {unreadable:10} {mixed:6}",
+                  flush=True)
     for (way, word, why), times in reasons.most_common():
         print(f"{way}, {word} x {times}: {why}")
     print(f"torch {torch.__version__}, {RANKS} ranks, seed {seed}")
@@ -176,8 +184,10 @@ if __name__ == "__main__" and os.environ.get("LD_PRELOAD") == (sys.argv + [None]
     import torch.distributed.checkpoint as dcp
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Shard
+    from torch.testing._internal.distributed.fake_pg import FakeStore
 
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
 
 if __name__ == "__main__":
     main()

@@ -147,8 +147,9 @@ struct Left {
   std::string torn;  // what is wrong; empty: all committed ones are bit for bit the undisturbed run's
 };
 
-// A folder of a step is committed, unless its manifest was removed to remove the rest.
-inline Left left_in(const std::string& checkpoints, const Contents& undisturbed) {
+// A folder of a step is committed, unless its manifest was removed to remove the rest. That of step `damaged` may be as it was
+// before the run: unreadable.
+inline Left left_in(const std::string& checkpoints, const Contents& undisturbed, std::int64_t damaged = 0) {
   Left out;
   for (const auto& found : checkpoint::step_folders(checkpoints)) {
     if (!fs::exists(found.path + "/" + checkpoint::kManifestName) && out.newest > found.step) continue;
@@ -156,6 +157,7 @@ inline Left left_in(const std::string& checkpoints, const Contents& undisturbed)
       if (content_of(found.path) != undisturbed.at(found.step))
         throw UserError(cat(found.path, " differs from the undisturbed run's"));
     });
+    if (!complaint.empty() && found.step == damaged) continue;
     out.torn += complaint;
     out.steps.insert(found.step);
     out.newest = std::max(out.newest, found.step);
