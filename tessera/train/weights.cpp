@@ -1,7 +1,7 @@
 #include "tessera/train/weights.hpp"
 
-#include "tessera/base/error.hpp"
 #include "tessera/checkpoint/parameter_places.hpp"
+#include "tessera/train/stored_dtype.hpp"
 
 namespace tessera::train {
 
@@ -11,20 +11,12 @@ using checkpoint::ForeignPlace;
 using checkpoint::TensorFiles;
 using tensor::Tensor;
 
-at::ScalarType dtype_of(const std::string& word) {
-  if (word == "F32") return at::kFloat;
-  if (word == "F64") return at::kDouble;
-  if (word == "BF16") return at::kBFloat16;
-  CHECK(word == "F16", "weights of dtype ", word);
-  return at::kHalf;
-}
-
 // The bytes are only read: the caller copies.
 Tensor value_in(const TensorFiles& files, const program::Parameter& parameter) {
   const ForeignPlace place = checkpoint::place_of(parameter.name, files);
   const auto& found = files.tensor(place.tensor);
   auto* bytes = const_cast<std::byte*>(found.bytes.data());
-  const Tensor whole = tensor::view_of(bytes, found.shape, dtype_of(found.dtype));
+  const Tensor whole = tensor::view_of(bytes, found.shape, stored_dtype(found.dtype, place.tensor));
   const std::int64_t rows = parameter.shape.front();
   return (place.transposed ? whole.t() : whole).narrow(0, place.part * rows, rows);
 }
