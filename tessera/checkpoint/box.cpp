@@ -15,6 +15,12 @@ std::int64_t num_elements(std::span<const std::int64_t> shape) {
   return product;
 }
 
+std::string shape_text(const Shape& shape) {
+  std::vector<std::string> sizes;
+  for (const std::int64_t size : shape) sizes.push_back(cat(size));
+  return sizes.empty() ? "scalar" : join(sizes, " x ");
+}
+
 Box whole_box(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
 std::optional<Box> intersection(const Box& a, const Box& b) {

@@ -15,6 +15,9 @@ using Shape = std::vector<std::int64_t>;
 
 std::int64_t num_elements(std::span<const std::int64_t> shape);
 
+// "4096 x 4096"; "scalar" without dims.
+std::string shape_text(const Shape& shape);
+
 // Elements [offset, offset + extent) along each dim of a tensor; without dims it is the one element of a scalar.
 struct Box {
   Shape offset, extent;

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "tessera/base/file_text.hpp"
+#include "tessera/checkpoint/names.hpp"
 
 namespace tessera::checkpoint {
 
@@ -18,11 +19,6 @@ namespace fs = std::filesystem;
 // Not kSaving: a run that saves beside it removes those.
 constexpr std::string_view kPrefix = "step-", kSaving = ".saving", kWriting = ".writing";
 constexpr std::size_t kDigits = 8;
-
-std::string padded(std::int64_t number, std::size_t digits) {
-  const std::string text = cat(number);
-  return std::string(text.size() < digits ? digits - text.size() : 0, '0') + text;
-}
 
 std::string part_name(std::int64_t rank) { return cat("part-", padded(rank, 5), ".json"); }
 

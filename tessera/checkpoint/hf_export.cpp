@@ -13,6 +13,7 @@
 #include "tessera/checkpoint/folder.hpp"
 #include "tessera/checkpoint/foreign_tensor.hpp"
 #include "tessera/checkpoint/hf_config.hpp"
+#include "tessera/checkpoint/names.hpp"
 #include "tessera/checkpoint/shard_file.hpp"
 
 namespace tessera::checkpoint {
@@ -219,10 +220,7 @@ std::vector<std::vector<ForeignTensor>> dealt(std::vector<ForeignTensor> tensors
 }
 
 std::string shard_name(std::size_t number, std::size_t count) {
-  const auto five = [](std::size_t n) {
-    const std::string digits = cat(n);
-    return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
-  };
+  const auto five = [](std::size_t n) { return padded(static_cast<std::int64_t>(n), 5); };
   return count == 1 ? "model.safetensors"
                     : cat("model-", five(number + 1), "-of-", five(count), ".safetensors");
 }

@@ -8,6 +8,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/mapped_file.hpp"
 #include "tessera/checkpoint/folder.hpp"
+#include "tessera/checkpoint/names.hpp"
 #include "tessera/checkpoint/shard_file.hpp"
 
 namespace tessera::checkpoint {
@@ -39,7 +40,7 @@ class Import {
     for (const Found& each : found)
       entries.push_back({each.parameter->name, each.tensor->dtype, whole_box(each.parameter->shape)});
     const std::string header = shard_header(entries);
-    FileWriter writer(folder_, cat("model-", padded_number(), ".safetensors"));
+    FileWriter writer(folder_, cat("model-", padded(++num_files_, 5), ".safetensors"));
     writer.append(std::as_bytes(std::span(header)));
     std::uint64_t at = header.size();
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -64,11 +65,6 @@ class Import {
   std::uint64_t parameter_bytes = 0;
 
  private:
-  std::string padded_number() {
-    const std::string digits = cat(++num_files_);
-    return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
-  }
-
   std::uint64_t append(const Found& found, FileWriter& writer) {
     const std::uint64_t bytes =
         static_cast<std::uint64_t>(num_elements(found.parameter->shape)) * found.element();

@@ -1,12 +1,21 @@
-// What is a tensor of a checkpoint, by its name? A parameter, or what training keeps beside one:
+// What are things of a checkpoint called? A tensor is a parameter, or what training keeps beside one:
 // `optimizer.<kind>.<parameter>`, or `previous.<parameter>` where weights are used one update behind.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "tessera/base/text.hpp"
+
 namespace tessera::checkpoint {
+
+// A number in a file's name, with zeros before it: names sort as numbers do.
+inline std::string padded(std::int64_t number, std::size_t digits) {
+  const std::string text = cat(number);
+  return std::string(text.size() < digits ? digits - text.size() : 0, '0') + text;
+}
 
 inline constexpr char kOptimizerPrefix[] = "optimizer.", kPreviousPrefix[] = "previous.";
 

@@ -4,18 +4,13 @@
 #include <set>
 
 #include "tessera/base/error.hpp"
+#include "tessera/checkpoint/box.hpp"
 
 namespace tessera::checkpoint {
 
 namespace {
 
 const std::string kHead = "lm_head.weight";
-
-std::string words(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const auto size : shape) text += cat(text.empty() ? "" : " x ", size);
-  return text;
-}
 
 void check_tensor(const TensorFiles& files, const Wanted& parameter, const ForeignPlace& place) {
   const TensorBytes& found = files.tensor(place.tensor);
@@ -28,8 +23,8 @@ void check_tensor(const TensorFiles& files, const Wanted& parameter, const Forei
   auto compared = found.shape;
   if (place.may_be_longer && !compared.empty()) compared.front() = std::min(compared.front(), needed.front());
   if (compared != needed)
-    throw UserError(cat(where, " is ", words(found.shape), "; the model of this run needs ", words(needed),
-                        ". Make [model] match the file."));
+    throw UserError(cat(where, " is ", shape_text(found.shape), "; the model of this run needs ",
+                        shape_text(needed), ". Make [model] match the file."));
 }
 
 // A tied head may lie in the file a second time; a head of its own is another model, though every shape fits.

@@ -7,6 +7,7 @@
 #include "tessera/checkpoint/names.hpp"
 #include "tessera/checkpoint/safetensors.hpp"
 #include "tessera/checkpoint/shard_file.hpp"
+#include "tessera/checkpoint/summary.hpp"
 
 namespace tessera::checkpoint {
 
@@ -99,11 +100,10 @@ struct Copying {
 
 // Files of an import that hold no tensor.
 std::vector<std::uint32_t> attached_files(const Manifest& manifest) {
-  std::vector<bool> holds(manifest.files.size());
-  for (const Piece& piece : manifest.pieces) holds[piece.file] = true;
+  const auto pieces = pieces_by_file(manifest);
   std::vector<std::uint32_t> out;
-  for (std::uint32_t i = 0; i < holds.size(); ++i)
-    if (!holds[i]) out.push_back(i);
+  for (std::uint32_t i = 0; i < pieces.size(); ++i)
+    if (pieces[i] == 0) out.push_back(i);
   return out;
 }
 

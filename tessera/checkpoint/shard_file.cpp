@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.hpp"
+#include "tessera/checkpoint/names.hpp"
 #include "tessera/checkpoint/safetensors.hpp"
 
 namespace tessera::checkpoint {
@@ -10,9 +11,7 @@ namespace tessera::checkpoint {
 namespace {
 
 std::string file_name(std::int64_t rank, std::size_t place) {
-  const std::string number = cat(rank);
-  return cat("rank-", std::string(number.size() < 5 ? 5 - number.size() : 0, '0'), number,
-             place == 0 ? "" : cat("-", place + 1), ".safetensors");
+  return cat("rank-", padded(rank, 5), place == 0 ? "" : cat("-", place + 1), ".safetensors");
 }
 
 }  // namespace

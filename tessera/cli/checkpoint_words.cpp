@@ -23,12 +23,6 @@ checkpoint::Told told_on(metrics::ProgressBar& bar) {
 
 std::string size_text(std::uint64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
-std::string shape_text(const checkpoint::Shape& shape) {
-  std::vector<std::string> sizes;
-  for (const std::int64_t size : shape) sizes.push_back(cat(size));
-  return sizes.empty() ? "scalar" : join(sizes, " x ");
-}
-
 void print_lines(const std::string& text) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());

@@ -17,9 +17,6 @@ checkpoint::Told told_on(metrics::ProgressBar& bar);
 
 std::string size_text(std::uint64_t bytes);
 
-// "4096 x 4096"; "scalar" without dims.
-std::string shape_text(const checkpoint::Shape& shape);
-
 // On standard output, with '?' for control characters and bytes that are no text.
 void print_lines(const std::string& text);
 

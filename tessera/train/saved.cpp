@@ -154,27 +154,23 @@ void check_fits(const Session& session, const Checkpoint& from) {
                         ". Make [model] and training.optimizer match it (tessera checkpoint inspect ",
                         from.folder(), "), or start anew with --from none and another --out."));
   };
-  const auto text = [](const std::vector<std::int64_t>& shape) {
-    std::string out;
-    for (const auto size : shape) out += cat(out.empty() ? "" : " x ", size);
-    return out;
-  };
   const auto seed = from.manifest().progress.seed, wanted = session.progress().seed;
   if (goes_on(session, from) && seed != wanted)
     throw UserError(cat("training.seed = ", wanted, ", but checkpoint '", from.folder(),
                         "' was trained with ", seed,
                         ", and weights, dropout and order go on from it. Write training.seed = ", seed, "."));
+  const auto prefixes = has_state(from) ? session.state_prefixes() : std::vector<std::string>();
   std::set<std::string> known;
   for (const auto& bucket : session.program().tables.buckets)
     for (const Parameter& parameter : bucket.parameters) {
       const auto found = saved.find(parameter.name);
       if (found == saved.end()) complain(cat("has no ", parameter.name, ", which the model of this run has"));
       if (found->second.shape != parameter.shape)
-        complain(cat("has ", parameter.name, " as ", text(found->second.shape), ", the model of this run as ",
-                     text(parameter.shape)));
+        complain(cat("has ", parameter.name, " as ", checkpoint::shape_text(found->second.shape),
+                     ", the model of this run as ", checkpoint::shape_text(parameter.shape)));
       known.insert(parameter.name);
-      for (const std::string& prefix : session.state_prefixes())
-        if (has_state(from) && !saved.contains(prefix + parameter.name))
+      for (const std::string& prefix : prefixes)
+        if (!saved.contains(prefix + parameter.name))
           complain(cat("has no ", prefix, parameter.name, ", which training.optimizer of this run needs"));
     }
   for (const auto& [name, tensor] : saved)

@@ -2,65 +2,18 @@
 // precisions, weights alone, damage that is newer than what is saved.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <cmath>
-#include <filesystem>
 
 #include "tessera/base/complaint.hpp"
 #include "tessera/checkpoint/folder.hpp"
 #include "tessera/checkpoint/reshard.hpp"
-#include "tessera/train/resume.hpp"
-#include "tessera/train/saver.hpp"
-#include "tessera/train/small_runs.hpp"
+#include "tessera/train/saving_runs.hpp"
 
 namespace tessera::train {
 namespace {
 
 using ::testing::HasSubstr;
 
-class SavedEdges : public ::testing::Test {
- protected:
-  SavedEdges() { std::filesystem::remove_all(folder_); }
-  ~SavedEdges() override { std::filesystem::remove_all(folder_); }
-
-  // Losses of `steps` more steps from the newest checkpoint, or from `from`; the last is saved.
-  std::vector<double> go_on(spec::Run run, int steps, const std::string& from = "") const {
-    run.checkpoint.every = 1000;
-    std::vector<double> out;
-    collective::run_ranks(
-        static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
-          const int rank = communicator.rank();
-          Session session(run, communicator, random_source(run.model));
-          const Resumed resumed = resume(session, {.folder = folder_, .from = from, .rank = rank});
-          Saver saver(run, session,
-                      {.folder = folder_,
-                       .rank = rank,
-                       .num_ranks = communicator.size(),
-                       .saved_step = resumed.step});
-          for (int i = 0; i < steps; ++i) {
-            const auto report = session.step();
-            if (rank == 0) out.push_back(report.loss);
-          }
-          saver.finish(session.progress().step);
-        });
-    return out;
-  }
-
-  // Three steps on `a` and three on `b` against six on `b`.
-  void expect_goes_on(const spec::Run& a, const spec::Run& b, double tolerance) {
-    std::filesystem::remove_all(folder_);
-    auto found = go_on(a, 3);
-    const auto rest = go_on(b, 3);
-    found.insert(found.end(), rest.begin(), rest.end());
-    const auto expected = losses(b, 6);
-    ASSERT_EQ(found.size(), expected.size());
-    for (std::size_t i = 0; i < found.size(); ++i)
-      EXPECT_LE(std::abs(found[i] - expected[i]), tolerance * expected[i]) << "step " << i + 1;
-  }
-
-  std::string folder_ = cat(::testing::TempDir(), "saved-edges-", ::getpid());
-};
+using SavedEdges = SavingRuns;
 
 spec::Run fp64_run(std::int64_t pp, std::int64_t shard, std::int64_t zero) {
   spec::Run run = small_run(1);

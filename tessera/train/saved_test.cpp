@@ -3,15 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
 
 #include "tessera/base/complaint.hpp"
 #include "tessera/checkpoint/folder.hpp"
-#include "tessera/train/resume.hpp"
-#include "tessera/train/saver.hpp"
-#include "tessera/train/small_runs.hpp"
+#include "tessera/train/saving_runs.hpp"
 
 namespace tessera::train {
 namespace {
@@ -19,49 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class Saved : public ::testing::Test {
- protected:
-  Saved() { std::filesystem::remove_all(folder_); }
-  ~Saved() override { std::filesystem::remove_all(folder_); }
-
-  // Losses of `steps` more steps, from the newest checkpoint if there is one, with a checkpoint at the end.
-  std::vector<double> go_on(spec::Run run, int steps) const {
-    run.checkpoint.every = 1000;
-    std::vector<double> out;
-    collective::run_ranks(
-        static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
-          Session session(run, communicator, random_source(run.model));
-          const bool first = communicator.rank() == 0;
-          const Resumed resumed =
-              resume(session, {.folder = folder_, .saves = true, .rank = communicator.rank()});
-          Saver saver(run, session,
-                      {.folder = folder_,
-                       .rank = communicator.rank(),
-                       .num_ranks = communicator.size(),
-                       .saved_step = resumed.step});
-          for (int i = 0; i < steps; ++i) {
-            const auto report = session.step();
-            if (first) out.push_back(report.loss);
-          }
-          saver.finish(session.progress().step);
-        });
-    return out;
-  }
-
-  // Of `run`, three steps on `a` and three on `b` against six at once on `b`.
-  void expect_same_as_uninterrupted(const spec::Run& a, const spec::Run& b, double tolerance) {
-    std::filesystem::remove_all(folder_);
-    auto found = go_on(a, 3);
-    const auto rest = go_on(b, 3);
-    found.insert(found.end(), rest.begin(), rest.end());
-    const auto expected = losses(b, 6);
-    ASSERT_EQ(found.size(), expected.size());
-    for (std::size_t i = 0; i < found.size(); ++i)
-      EXPECT_LE(std::abs(found[i] - expected[i]), tolerance * expected[i]) << "step " << i + 1;
-  }
-
-  std::string folder_ = cat(::testing::TempDir(), "saved-", ::getpid());
-};
+using Saved = SavingRuns;
 
 spec::Run run_of(std::int64_t pp, std::int64_t replicate, std::int64_t shard, std::int64_t zero) {
   spec::Run run = small_run(replicate);
@@ -80,16 +33,16 @@ TEST_F(Saved, EqualLayoutsGoOnBitForBit) {
     run.training.loss_scale_growth_steps = 2;
     run.model.tied_embeddings = true;
     run.model.dropout = 0.1;
-    expect_same_as_uninterrupted(run, run, 0);
+    expect_goes_on(run, run, 0);
   }
 }
 
 TEST_F(Saved, OtherLayoutsGoOnWithinRounding) {
-  expect_same_as_uninterrupted(run_of(1, 1, 1, 0), run_of(2, 1, 2, 3), 1e-10);
-  expect_same_as_uninterrupted(run_of(2, 2, 2, 2), run_of(1, 1, 3, 1), 1e-10);
+  expect_goes_on(run_of(1, 1, 1, 0), run_of(2, 1, 2, 3), 1e-10);
+  expect_goes_on(run_of(2, 2, 2, 2), run_of(1, 1, 3, 1), 1e-10);
   spec::Run tied = run_of(2, 2, 1, 0), other = run_of(3, 1, 2, 1);
   tied.model.tied_embeddings = other.model.tied_embeddings = true;
-  expect_same_as_uninterrupted(tied, other, 1e-10);
+  expect_goes_on(tied, other, 1e-10);
 }
 
 TEST_F(Saved, DelayedWeightsGoOnWithThoseOfTheStepBefore) {
@@ -97,15 +50,15 @@ TEST_F(Saved, DelayedWeightsGoOnWithThoseOfTheStepBefore) {
   run.layout.schedule = spec::Schedule::pipedream_2bw;
   spec::Run sharded = run_of(2, 1, 2, 1);
   sharded.layout.schedule = spec::Schedule::pipedream_2bw;
-  expect_same_as_uninterrupted(run, sharded, 1e-10);
-  expect_same_as_uninterrupted(sharded, run, 1e-10);
+  expect_goes_on(run, sharded, 1e-10);
+  expect_goes_on(sharded, run, 1e-10);
 }
 
 TEST_F(Saved, OffloadedStateIsWrittenAndReadWhereItLies) {
   spec::Run run = run_of(1, 1, 2, 3);
   run.layout.offload = "optimizer, parameters";
-  expect_same_as_uninterrupted(run, run_of(1, 2, 1, 0), 1e-10);
-  expect_same_as_uninterrupted(run_of(1, 2, 1, 0), run, 1e-10);
+  expect_goes_on(run, run_of(1, 2, 1, 0), 1e-10);
+  expect_goes_on(run_of(1, 2, 1, 0), run, 1e-10);
 }
 
 TEST_F(Saved, OptimizersWithOneStateOrNone) {
@@ -115,7 +68,7 @@ TEST_F(Saved, OptimizersWithOneStateOrNone) {
       run->training.optimizer = spec::Optimizer::sgd;
       run->training.momentum = momentum;
     }
-    expect_same_as_uninterrupted(a, b, 1e-10);
+    expect_goes_on(a, b, 1e-10);
   }
 }
 

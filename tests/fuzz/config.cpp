@@ -1,19 +1,14 @@
 // A text taken for a config.json is refused by a UserError, or describes a model whose own config.json describes it again.
 // The same text taken for an index of shards names only files of its folder.
-#include <cstdlib>
-
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/hf_config.hpp"
 #include "tessera/checkpoint/tensor_files.hpp"
 #include "tests/fuzz/limits.hpp"
 
 using namespace tessera;
+using fuzz::expect;
 
 namespace {
-
-void expect(bool condition) {
-  if (!condition) std::abort();
-}
 
 void describe(const std::string& text) {
   const auto found = checkpoint::hf_model(text, "fuzzed");

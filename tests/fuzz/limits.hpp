@@ -11,6 +11,11 @@
 
 namespace tessera::fuzz {
 
+// What must hold of every input.
+inline void expect(bool condition) {
+  if (!condition) std::abort();
+}
+
 // One input's account, from its making to its end.
 class Limits {
  public:

@@ -3,13 +3,13 @@
 // The first byte of an input says what follows: odd, a whole text; even, what comes after a hash, which is then right.
 #include "tessera/checkpoint/manifest.hpp"
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "tessera/base/error.hpp"
 #include "tests/fuzz/limits.hpp"
 
 using namespace tessera;
+using fuzz::expect;
 
 namespace {
 
@@ -18,10 +18,6 @@ std::string text_of(std::string_view input) {
   if (input[0] % 2 != 0) return rest;
   return cat("{\"hash\":\"", checkpoint::hash_text(checkpoint::hash_of(std::as_bytes(std::span(rest)))),
              rest);
-}
-
-void expect(bool condition) {
-  if (!condition) std::abort();
 }
 
 }  // namespace

@@ -3,13 +3,13 @@
 // before so many bytes of data.
 #include "tessera/checkpoint/safetensors.hpp"
 
-#include <cstdlib>
 #include <cstring>
 
 #include "tessera/base/error.hpp"
 #include "tests/fuzz/limits.hpp"
 
 using namespace tessera;
+using fuzz::expect;
 
 namespace {
 
@@ -22,10 +22,6 @@ std::vector<std::byte> file_of(std::span<const std::byte> input) {
   std::memcpy(out.data(), &length, sizeof length);
   std::memcpy(out.data() + sizeof length, rest.data(), rest.size());
   return out;
-}
-
-void expect(bool condition) {
-  if (!condition) std::abort();
 }
 
 }  // namespace
