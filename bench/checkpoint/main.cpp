@@ -104,7 +104,7 @@ void make_checkpoint(const std::string& folder, std::int64_t gib) {
   constexpr std::int64_t kRanks = 8, kColumns = 4099;
   constexpr std::int64_t kTensors = 48;
   const std::int64_t rows = (gib << 30) / kTensors / 4 / kColumns;
-  const checkpoint::Shape shape = {rows, kColumns};
+  const Shape shape = {rows, kColumns};
   checkpoint::begin_save(folder, 1);
   for (std::int64_t rank = 0; rank < kRanks; ++rank) {
     const std::int64_t all = rows * kColumns, first = all * rank / kRanks, end = all * (rank + 1) / kRanks;
@@ -113,7 +113,7 @@ void make_checkpoint(const std::string& folder, std::int64_t gib) {
       const char* kind = tensor % 3 == 0   ? ""
                          : tensor % 3 == 1 ? "optimizer.exp_avg."
                                            : "optimizer.exp_avg_sq.";
-      for (const checkpoint::Box& box : checkpoint::boxes_of_range(shape, first, end - first))
+      for (const Box& box : boxes_of_range(shape, first, end - first))
         held.push_back({cat(kind, "model.layers.", tensor / 3, ".weight"), "F32", shape, box, {}});
     }
     checkpoint::Manifest part{.written_by = "checkpoint_speed"};

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/checkpoint/box.hpp"
+#include "tessera/base/box.hpp"
 #include "tessera/checkpoint/file_writer.hpp"
 
 namespace tessera::checkpoint {

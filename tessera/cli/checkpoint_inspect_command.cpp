@@ -61,7 +61,7 @@ std::string tensors_text(const Manifest& manifest, bool all) {
   if (!all) rows[0].insert(rows[0].begin() + 1, "count"), rows[0].emplace_back("state");
   for (const TensorGroup& group : checkpoint::tensor_groups(manifest, !all)) {
     auto& row = rows.emplace_back(std::vector{group.name, group.tensor.dtype,
-                                              checkpoint::shape_text(group.tensor.shape), cat(group.pieces),
+                                              shape_text(group.tensor.shape), cat(group.pieces),
                                               size_text(group.bytes)});
     if (all) continue;
     row.insert(row.begin() + 1, cat(group.count));

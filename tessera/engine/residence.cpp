@@ -32,10 +32,11 @@ bool cuts_shards(const program::Axis& axis) { return axis.name == "dp_shard" || 
 Residence::Residence(const Parts& parts) : parts_(parts), tables_(parts.program.tables) {
   place_.assign(tables_.buckets.size(), parts.buckets.size());
   for (std::size_t i = 0; i < parts.buckets.size(); ++i) place_.at(item_of(parts.buckets[i])) = i;
-  coordinates_ = program::mesh_of(tables_).coordinates(parts.rank);
+  const auto coordinates = program::mesh_of(tables_).coordinates(parts.rank);
   for (std::size_t axis = 0; axis < tables_.axes.size(); ++axis) {
     if (!cuts_shards(tables_.axes[axis])) continue;
-    norm_slice_ = norm_slice_ * tables_.axes[axis].size + coordinates_[axis];
+    norm_axes_.push_back(static_cast<std::int16_t>(axis));
+    norm_slice_ = norm_slice_ * tables_.axes[axis].size + coordinates[axis];
     norm_slices_ *= tables_.axes[axis].size;
   }
 }
@@ -159,16 +160,7 @@ void Residence::begin_gradients(const program::Segment& segment) {
 // The ranks along which ZeRO may cut bring a slice each, whether they hold the gradient in slices or whole: so the sum has
 // the same bits at every stage of ZeRO. Along every other axis on which ranks hold equal values the first of them brings it.
 bool Residence::is_first_of_equals(const program::Bucket& bucket) const {
-  for (const auto& [axis, placement] : bucket.placement) {
-    const auto at = static_cast<std::size_t>(axis);
-    if (placement == program::Placement::sharded || cuts_shards(tables_.axes[at])) continue;
-    std::int64_t first = 0;
-    for (const std::int16_t set : {bucket.reduced_over, bucket.shared_over})
-      if (set >= 0 && tables_.axis_sets[set].axes.front() == axis && !tables_.axis_sets[set].only.empty())
-        first = tables_.axis_sets[set].only.front();
-    if (coordinates_[at] != first) return false;
-  }
-  return true;
+  return program::replica_of(bucket, tables_, parts_.rank, norm_axes_).position == 0;
 }
 
 double Residence::squared_norm() const {

@@ -67,8 +67,8 @@ class Residence {
 
   const Parts& parts_;
   const program::Tables& tables_;
-  std::vector<std::size_t> place_;         // by bucket of the tables: place among those held
-  std::vector<std::int64_t> coordinates_;  // of this rank, by axis
+  std::vector<std::size_t> place_;       // by bucket of the tables: place among those held
+  std::vector<std::int16_t> norm_axes_;  // along which ranks bring a slice each to the norm
   std::int64_t norm_slice_ = 0, norm_slices_ = 1;
   std::vector<shard::FlatBucket*> visiting_;  // by gather_all in memory, until free_all
   Counters moved_;

@@ -74,7 +74,7 @@ TEST(BucketOptimizer, GivesTheSameBitsInEverySlicing) {
   table.elements = 8 * 64;
   for (const auto kind : {spec::Optimizer::adamw, spec::Optimizer::sgd}) {
     const spec::Training rule{.optimizer = kind, .momentum = 0.9};
-    const auto trained = [&](shard::Slice slice) {
+    const auto trained = [&](Slice slice) {
       shard::FlatBucket bucket(table, 5, slice);
       BucketOptimizer optimizer(rule, bucket);
       optimizer.make_state();

@@ -1,6 +1,7 @@
 // Which ranks do a program's classes and axis sets stand for?
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "tessera/mesh/mesh.hpp"
@@ -16,6 +17,11 @@ std::vector<mesh::AxisSet> sets_of(const Tables& tables);
 
 // Per class its lowest rank: it stands for the class. Every class has a rank.
 std::vector<mesh::Rank> first_ranks(const Program& program);
+
+// Of the ranks that hold the same elements of a bucket, which is this one? Along the axes of `without` they hold different
+// ones.
+Slice replica_of(const Bucket& bucket, const Tables& tables, mesh::Rank rank,
+                 std::span<const std::int16_t> without);
 
 // Whether all members of a group over Op::along run it together.
 bool is_group_op(const Op& op);

@@ -4,10 +4,21 @@
 
 namespace tessera::program {
 
-std::int64_t Parameter::elements() const {
-  std::int64_t product = 1;
-  for (const std::int64_t size : shape) product *= size;
-  return product;
+std::int64_t Parameter::elements() const { return num_elements(shape); }
+
+std::vector<std::int64_t> Parameter::whole_shape(std::int64_t num_parts) const {
+  auto whole = shape;
+  if (num_parts > 1) whole.at(static_cast<std::size_t>(cut_dim)) *= num_parts;
+  return whole;
+}
+
+Box Parameter::box(const Slice& part) const {
+  Box out = whole_box(shape);
+  if (part.count > 1) {
+    const auto dim = static_cast<std::size_t>(cut_dim);
+    out.offset.at(dim) = part.position * shape.at(dim);
+  }
+  return out;
 }
 
 std::int64_t Tables::size_of(std::int16_t axis_set) const {

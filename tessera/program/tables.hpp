@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/box.hpp"
+
 namespace tessera::program {
 
 enum class Dtype : std::uint8_t { fp32, fp64, bf16, fp16 };
@@ -99,12 +101,18 @@ struct Init {
   bool operator==(const Init&) const = default;
 };
 
+// Or the part of one that a rank holds, if its bucket is cut.
 struct Parameter {
   std::string name;
-  std::vector<std::int64_t> shape;
-  std::int64_t offset = 0;  // in elements, from the start of the bucket
+  std::vector<std::int64_t> shape;  // of the part
+  std::int64_t offset = 0;          // in elements, from the start of the bucket
   Init init;
+  std::int16_t cut_dim = -1;  // along which the parts of a cut bucket lie
   std::int64_t elements() const;
+  // Of as many parts as the ranks of Bucket::cut_over.
+  std::vector<std::int64_t> whole_shape(std::int64_t num_parts) const;
+  // Where in the whole this part lies.
+  Box box(const Slice& part) const;
   bool operator==(const Parameter&) const = default;
 };
 
@@ -136,6 +144,8 @@ struct Bucket {
   // over reduced_over into ShardGrad (each rank's part of it, if the bucket is sharded); a last one with kOfShard sums
   // ShardGrad over shared_over: replicas of the shard, and stages that share a tied bucket.
   std::int16_t reduced_over = -1, shared_over = -1;
+  // Axis set whose ranks hold one part each of every parameter, along its cut_dim; -1: each holds them whole.
+  std::int16_t cut_over = -1;
   // Axis set over which Shard, ShardGrad and State are cut; -1: whole. The axes of reduced_over, by a channel of its own.
   std::int16_t sharded_over = -1;
   Dtype storage = Dtype::fp32, compute = Dtype::fp32, gradient = Dtype::fp32;

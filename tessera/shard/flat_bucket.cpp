@@ -46,22 +46,40 @@ Overlap overlap(const Parameter& parameter, std::int64_t slice_first, std::int64
   return {first - parameter.offset, std::max<std::int64_t>(end - first, 0), first - slice_first};
 }
 
+// Elements [first, first + count) of the whole parameter.
 template <typename T>
-void draw_normal(T* out, const Parameter& parameter, const Overlap& where, std::uint64_t seed) {
+void draw_run(T* out, const Parameter& parameter, std::int64_t first, std::int64_t count,
+              std::uint64_t seed) {
   const std::uint64_t stream = stream_of(parameter.name);
   std::array<double, 1024> normals;
-  for (std::int64_t done = 0; done < where.count;) {
+  for (std::int64_t done = 0; done < count;) {
     const auto some =
-        std::span(normals).first(static_cast<std::size_t>(std::min<std::int64_t>(1024, where.count - done)));
-    random_normals(seed, stream, static_cast<std::uint64_t>(where.first + done), some);
+        std::span(normals).first(static_cast<std::size_t>(std::min<std::int64_t>(1024, count - done)));
+    random_normals(seed, stream, static_cast<std::uint64_t>(first + done), some);
     for (const double normal : some) out[done++] = static_cast<T>(parameter.init.std * normal);
+  }
+}
+
+template <typename T>
+void draw_normal(T* out, const Parameter& parameter, const Overlap& where, const Slice& part,
+                 std::uint64_t seed) {
+  const Box whole = whole_box(parameter.whole_shape(part.count));
+  for (const Box& box : boxes_of_range(parameter.shape, where.first, where.count)) {
+    const Box mine = moved(box, parameter.box(part).offset);
+    for_each_run(mine, whole, mine,
+                 [&](const CopyRun& run) { draw_run(out + run.to, parameter, run.from, run.count, seed); });
+    out += box.elements();
   }
 }
 
 }  // namespace
 
-FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, Slice slice, at::Device device)
-    : table_(&table), slice_(slice), device_(device), has_weight_(table.parameters.size(), false) {
+FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, Slice slice, at::Device device, Slice part)
+    : table_(&table),
+      slice_(slice),
+      part_(part),
+      device_(device),
+      has_weight_(table.parameters.size(), false) {
   CHECK(table.elements % slice.count == 0, "bucket ", table.name, " of ", table.elements,
         " elements is cut into ", slice.count);
   CHECK(table.storage == Dtype::fp32 || table.storage == Dtype::fp64, "bucket ", table.name,
@@ -85,9 +103,9 @@ void FlatBucket::draw(std::uint64_t seed) {
         break;
       case Init::Kind::normal:
         if (table_->storage == Dtype::fp64)
-          draw_normal(shard.mutable_data_ptr<double>() + where.place, parameter, where, seed);
+          draw_normal(shard.mutable_data_ptr<double>() + where.place, parameter, where, part_, seed);
         else
-          draw_normal(shard.mutable_data_ptr<float>() + where.place, parameter, where, seed);
+          draw_normal(shard.mutable_data_ptr<float>() + where.place, parameter, where, part_, seed);
         break;
     }
   }

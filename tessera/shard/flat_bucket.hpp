@@ -18,25 +18,20 @@ at::ScalarType to_torch(program::Dtype dtype);
 // One parameter in the whole flat of its bucket.
 tensor::Tensor parameter_in(const tensor::Tensor& flat, const program::Parameter& parameter);
 
-// Of `count` equal slices, the one at `position`.
-struct Slice {
-  std::int64_t position = 0, count = 1;
-  bool operator==(const Slice&) const = default;
-};
-
 // Invariants: parameters lie at the offsets of the table; Full is Shard itself when the bucket is resident in its storage
 // dtype; the padding at the end stays zero in every buffer; a buffer that is not there is an undefined tensor and holds no
 // memory.
 class FlatBucket {
  public:
-  // Draws this rank's slice of the initial values: a function of (seed, parameter name, global index), the same on every
-  // device and for every slicing.
-  FlatBucket(const program::Bucket& table, std::uint64_t seed, Slice slice = {},
-             at::Device device = at::kCPU);
+  // Draws this rank's slice of its part of the initial values: a function of (seed, parameter name, global index), the same
+  // on every device and for every cut.
+  FlatBucket(const program::Bucket& table, std::uint64_t seed, Slice slice = {}, at::Device device = at::kCPU,
+             Slice part = {});
   FlatBucket(FlatBucket&&) = default;
 
   const program::Bucket& table() const { return *table_; }
-  const Slice& slice() const { return slice_; }
+  const Slice& slice() const { return slice_; }  // of the flat
+  const Slice& part() const { return part_; }    // of every parameter, where the bucket is cut
   at::Device device() const { return device_; }
   std::int64_t shard_elements() const { return table_->elements / slice_.count; }
 
@@ -52,7 +47,7 @@ class FlatBucket {
   Weight& weight(std::span<const std::string> names);
   Weight& weight(const std::string& name) { return weight(std::span(&name, 1)); }
 
-  // Takes over the part of a parameter's values that lies in this rank's slice.
+  // Takes over what lies in this rank's slice of the values of its part of a parameter.
   void fill(const program::Parameter& parameter, const tensor::Tensor& values);
   // Shard leaves memory (an undefined tensor) and comes back.
   void set_shard(tensor::Tensor shard);
@@ -87,7 +82,7 @@ class FlatBucket {
   void point_gradients();
 
   const program::Bucket* table_;
-  Slice slice_;
+  Slice slice_, part_;
   at::Device device_;
   tensor::Tensor shard_, full_, weight_gradient_, shard_gradient_, kept_gradient_;
   std::vector<bool> has_weight_;  // by parameter

@@ -42,6 +42,35 @@ TEST(FlatBucket, DrawsTheSameValuesInEverySlicing) {
   }
 }
 
+// Of [6, 50] cut along rows and [4, 30] cut along columns, the parts of three ranks, in any slicing, are those of the whole.
+TEST(FlatBucket, DrawsTheSameValuesInEveryCut) {
+  const Init drawn{Init::Kind::normal, 0.5};
+  const auto bucket_of = [&](const tensor::Shape& rows, const tensor::Shape& columns) {
+    program::Bucket bucket{
+        .name = "b",
+        .parameters = {{.name = "rows", .shape = rows, .init = drawn, .cut_dim = 0},
+                       {.name = "columns", .shape = columns, .init = drawn, .cut_dim = 1}}};
+    program::lay_out(bucket, 2);
+    return bucket;
+  };
+  const auto whole_table = bucket_of({6, 50}, {4, 30}), table = bucket_of({2, 50}, {4, 10});
+  const FlatBucket whole(whole_table, 3);
+  for (std::int64_t part = 0; part < 3; ++part) {
+    std::vector<Tensor> slices;
+    for (const std::int64_t slice : {0, 1})
+      slices.push_back(FlatBucket(table, 3, {slice, 2}, at::kCPU, {part, 3}).shard());
+    const Tensor flat = tensor::concatenate(slices, 0);
+    for (const std::size_t i : {0, 1}) {
+      const auto& parameter = table.parameters[i];
+      EXPECT_EQ(parameter.whole_shape(3), whole_table.parameters[i].shape);
+      const Tensor expected = parameter_in(whole.shard(), whole_table.parameters[i])
+                                  .narrow(parameter.cut_dim, part * parameter.shape[i], parameter.shape[i]);
+      EXPECT_TRUE(tensor::bit_equal(parameter_in(flat, parameter), expected))
+          << parameter.name << ", part " << part;
+    }
+  }
+}
+
 TEST(FlatBucket, TakesOverOnlyItsSliceOfGivenValues) {
   const auto table = uneven_bucket();
   FlatBucket last(table, 3, {1, 2});  // elements 256 to 512: the end of c, all of z

@@ -11,7 +11,6 @@ namespace tessera::train {
 
 namespace {
 
-using checkpoint::Box;
 using checkpoint::Checkpoint;
 using checkpoint::HeldPiece;
 using program::Parameter;
@@ -37,10 +36,10 @@ struct Range {
 Range share(const program::Bucket& bucket, const Kept& kept) {
   const std::int64_t elements = kept.flat.numel();
   const auto cut = [&](std::int64_t place) {
-    if (place == 0 || place == kept.num_holders) return kept.first + elements * place / kept.num_holders;
-    return std::max(kept.first, row_start(bucket, kept.first + elements * place / kept.num_holders));
+    if (place == 0 || place == kept.holder.count) return kept.first + elements * place / kept.holder.count;
+    return std::max(kept.first, row_start(bucket, kept.first + elements * place / kept.holder.count));
   };
-  return {cut(kept.place), cut(kept.place + 1)};
+  return {cut(kept.holder.position), cut(kept.holder.position + 1)};
 }
 
 // The part of a parameter in the range, in elements of the parameter.
@@ -64,12 +63,12 @@ void for_each_piece(Session& session, const Visit& visit) {
         for (const Parameter& parameter : bucket.table().parameters) {
           const Range range = within(parameter, brought);
           std::int64_t at = parameter.offset + range.first - kept.first;
-          for (Box& box : checkpoint::boxes_of_range(parameter.shape, range.first, range.end - range.first)) {
+          for (const Box& box : boxes_of_range(parameter.shape, range.first, range.end - range.first)) {
             const std::int64_t elements = box.elements();
             visit({kept.prefix + parameter.name,
                    stored_word(kept.flat.scalar_type()),
-                   parameter.shape,
-                   std::move(box),
+                   parameter.whole_shape(bucket.part().count),
+                   moved(box, parameter.box(bucket.part()).offset),
                    {}},
                   kept.flat.narrow(0, at, elements));
             at += elements;
@@ -94,7 +93,8 @@ bool goes_on(const Session& session, const Checkpoint& from) {
   return session.state_prefixes().empty() ? from.manifest().progress.step > 0 : has_state(from);
 }
 
-void read_into(const Kept& kept, const Parameter& parameter, Checkpoint& from,
+// `part` of the parameter is what the bucket holds.
+void read_into(const Kept& kept, const Parameter& parameter, const Slice& part, Checkpoint& from,
                std::vector<std::byte>& buffer) {
   const std::string name = kept.prefix + parameter.name;
   const auto dtype = stored_dtype(from.tensor(name).dtype, cat(name, " in ", from.folder()));
@@ -103,9 +103,9 @@ void read_into(const Kept& kept, const Parameter& parameter, Checkpoint& from,
     const std::int64_t count = std::min(kReadElements, wanted.end - first);
     buffer.resize(static_cast<std::size_t>(count) * c10::elementSize(dtype));
     auto rest = std::span(buffer);
-    for (const Box& box : checkpoint::boxes_of_range(parameter.shape, first, count)) {
+    for (const Box& box : boxes_of_range(parameter.shape, first, count)) {
       const auto bytes = rest.first(static_cast<std::size_t>(box.elements()) * c10::elementSize(dtype));
-      from.read(name, box, bytes);
+      from.read(name, moved(box, parameter.box(part).offset), bytes);
       rest = rest.subspan(bytes.size());
     }
     kept.flat.narrow(0, parameter.offset + first - kept.first, count)
@@ -165,9 +165,10 @@ void check_fits(const Session& session, const Checkpoint& from) {
     for (const Parameter& parameter : bucket.parameters) {
       const auto found = saved.find(parameter.name);
       if (found == saved.end()) complain(cat("has no ", parameter.name, ", which the model of this run has"));
-      if (found->second.shape != parameter.shape)
-        complain(cat("has ", parameter.name, " as ", checkpoint::shape_text(found->second.shape),
-                     ", the model of this run as ", checkpoint::shape_text(parameter.shape)));
+      const auto shape = parameter.whole_shape(session.program().tables.size_of(bucket.cut_over));
+      if (found->second.shape != shape)
+        complain(cat("has ", parameter.name, " as ", shape_text(found->second.shape), ", the model of this run as ",
+                     shape_text(shape)));
       known.insert(parameter.name);
       for (const std::string& prefix : prefixes)
         if (!saved.contains(prefix + parameter.name))
@@ -188,7 +189,7 @@ void restore(Session& session, Checkpoint& from) {
     const auto kept = session.kept(bucket);
     for (const Kept& part : kept) {
       if (!from.has(part.prefix + parameters.front().name)) continue;
-      for (const Parameter& parameter : parameters) read_into(part, parameter, from, buffer);
+      for (const Parameter& parameter : parameters) read_into(part, parameter, bucket.part(), from, buffer);
     }
     session.put_back(bucket, kept);
   }

@@ -94,6 +94,7 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       log_(log),
       program_(variation.program ? *variation.program : plan::compile(run, &note_)),
       source_(std::move(source)),
+      rank_(communicator.rank()),
       device_(communicator.device()),
       groups_(make_groups(communicator, program_.tables, log, laps)),
       depot_(run.layout.offload_folder),
@@ -121,13 +122,15 @@ void Session::make_buckets(const program::Sequence& sequence, const program::Hol
   std::optional<WeightsFile> weights;
   if (!run_.model.weights.empty()) weights.emplace(run_.model.weights, program_.tables);
   const auto& tables = program_.tables.buckets;
+  const auto slice_along = [&](std::int16_t set) {
+    return set < 0 ? Slice() : Slice{group(set).rank(), group(set).size()};
+  };
   buckets_.reserve(tables.size());  // the optimizers point at them
   for (std::uint32_t item = 0; item < tables.size(); ++item) {
     if (!held.buckets[item]) continue;
-    shard::Slice slice;
-    if (const auto set = tables[item].sharded_over; set >= 0)
-      slice = {groups_[static_cast<std::size_t>(set)].rank(), groups_[static_cast<std::size_t>(set)].size()};
-    auto& bucket = buckets_.emplace_back(tables[item], run_.training.seed, slice, device_);
+    auto& bucket =
+        buckets_.emplace_back(tables[item], run_.training.seed, slice_along(tables[item].sharded_over),
+                              device_, slice_along(tables[item].cut_over));
     if (weights) weights->fill(bucket);
     auto& optimizer = optimizers_.emplace_back(run_.training, bucket);
     const program::Cell shard{program::CellKind::shard, item}, state{program::CellKind::state, item};
@@ -232,26 +235,20 @@ std::vector<std::string> Session::state_prefixes() const {
 
 std::vector<Kept> Session::kept(const shard::FlatBucket& bucket) {
   const auto& table = bucket.table();
-  const auto held_by = [&](Kept kept, std::initializer_list<std::int16_t> sets) {
-    for (const std::int16_t set : sets) {
-      if (set < 0) continue;
-      kept.place = kept.place * group(set).size() + group(set).rank();
-      kept.num_holders *= group(set).size();
-    }
-    return kept;
+  const auto held = [&](const char* prefix, const tensor::Tensor& flat, bool is_slice) {
+    const auto& sets = program_.tables.axis_sets;
+    const bool is_cut = is_slice && table.sharded_over >= 0;
+    const std::vector<std::int16_t> cut_along =
+        is_cut ? sets[static_cast<std::size_t>(table.sharded_over)].axes : std::vector<std::int16_t>();
+    return Kept{prefix, flat, is_slice ? bucket.slice().position * bucket.shard_elements() : 0,
+                program::replica_of(table, program_.tables, rank_, cut_along)};
   };
-  const auto slice = [&](const std::string& prefix, const tensor::Tensor& flat) {
-    const Kept kept{prefix, flat, bucket.slice().position * bucket.shard_elements()};
-    return table.sharded_over >= 0 ? held_by(kept, {table.shared_over})
-                                   : held_by(kept, {table.reduced_over, table.shared_over});
-  };
-  std::vector<Kept> out = {slice("", shard_of(bucket))};
+  std::vector<Kept> out = {held("", shard_of(bucket), true)};
   const auto prefixes = state_prefixes();
   const auto state = executor_->residence().state_between_steps(bucket);
   for (std::size_t part = 0; part < state.size(); ++part)
-    out.push_back(slice(prefixes.at(part), state[part]));
-  if (table.delayed && bucket.full().defined())
-    out.push_back(held_by({kPreviousPrefix, bucket.full()}, {table.reduced_over, table.shared_over}));
+    out.push_back(held(prefixes.at(part).c_str(), state[part], true));
+  if (table.delayed && bucket.full().defined()) out.push_back(held(kPreviousPrefix, bucket.full(), false));
   return out;
 }
 

@@ -45,8 +45,7 @@ struct Kept {
   std::string prefix;      // of its tensors' names, before the parameter's
   tensor::Tensor flat;     // the buffer itself, or a copy if it lies outside of memory
   std::int64_t first = 0;  // its first element, in the flat of the whole bucket
-  // Of as many ranks that hold the same elements, the place of this one.
-  std::int64_t place = 0, num_holders = 1;
+  Slice holder;            // of the ranks that hold the same elements, this one
 };
 
 class Session {
@@ -105,6 +104,7 @@ class Session {
   std::string note_;  // of the compiler
   program::Program program_;
   Source source_;
+  int rank_;
   at::Device device_;
   std::vector<collective::Group> groups_;  // by axis set
   shard::Depot depot_;

@@ -37,7 +37,8 @@ spec::Run one_device(spec::Run run) {
   return run;
 }
 
-using Flats = std::map<std::uint32_t, Tensor>;  // by bucket
+// By bucket: the flats of all parts into which it is cut, one after the other.
+using Flats = std::map<std::uint32_t, Tensor>;
 
 struct Snapshot {
   std::vector<double> losses, norms;
@@ -49,7 +50,16 @@ std::uint32_t index_of(const shard::FlatBucket& bucket, const program::Tables& t
   return static_cast<std::uint32_t>(&bucket.table() - tables.buckets.data());
 }
 
-// Whole buckets, whichever ranks hold slices of them.
+// Of this rank's slice, the flats of all parts.
+Tensor all_parts(const Session& session, const shard::FlatBucket& bucket, const Tensor& slice) {
+  const Tensor mine = session.whole_of(bucket, slice);
+  if (bucket.part().count == 1) return mine.cpu().clone();
+  Tensor all = tensor::empty({bucket.part().count * mine.numel()}, mine.scalar_type(), mine.device());
+  session.group(bucket.table().cut_over).all_gather(all, mine);
+  return all.cpu();
+}
+
+// Whole buckets, whichever ranks hold slices and parts of them.
 Snapshot run_steps(Session& session) {
   Snapshot snapshot;
   const auto& tables = session.program().tables;
@@ -59,12 +69,10 @@ Snapshot run_steps(Session& session) {
     snapshot.norms.push_back(report.gradient_norm);
     if (i > 0) continue;
     for (auto& bucket : session.buckets())
-      snapshot.gradients[index_of(bucket, tables)] =
-          session.whole_of(bucket, bucket.kept_gradient()).cpu().clone();
+      snapshot.gradients[index_of(bucket, tables)] = all_parts(session, bucket, bucket.kept_gradient());
   }
   for (auto& bucket : session.buckets())
-    snapshot.parameters[index_of(bucket, tables)] =
-        session.whole_of(bucket, session.shard_of(bucket)).cpu().clone();
+    snapshot.parameters[index_of(bucket, tables)] = all_parts(session, bucket, session.shard_of(bucket));
   return snapshot;
 }
 
@@ -93,8 +101,8 @@ void collect(Snapshot& snapshot, Session& session, int rank) {
         if (!held[bucket]) continue;
         const auto& table = tables.buckets[bucket];
         Tensor flat =
-            tensor::empty({table.elements}, shard::to_torch(is_gradient ? table.gradient : table.storage),
-                          session.device());
+            tensor::empty({table.elements * tables.size_of(table.cut_over)},
+                          shard::to_torch(is_gradient ? table.gradient : table.storage), session.device());
         group.receive(flat, peer, tag(bucket, is_gradient));
         flats->try_emplace(bucket, flat.cpu());
       }
@@ -132,11 +140,20 @@ double rms(const Flats& flats, const program::Tables& tables) {
   return std::sqrt(squares / count);
 }
 
+// The whole parameter as a vector.
+Tensor assembled(const Tensor& flats, const program::Bucket& bucket, const program::Parameter& parameter) {
+  std::vector<Tensor> parts;
+  for (std::int64_t first = 0; first < flats.numel(); first += bucket.elements)
+    parts.push_back(shard::parameter_in(flats.narrow(0, first, bucket.elements), parameter));
+  if (parts.size() == 1) return parts.front().reshape({-1});
+  return tensor::concatenate(parts, parameter.cut_dim).reshape({-1});
+}
+
 std::map<std::string, Tensor> by_name(const Flats& flats, const program::Tables& tables) {
   std::map<std::string, Tensor> out;
   for (const auto& [bucket, flat] : flats)
     for (const auto& parameter : tables.buckets[bucket].parameters)
-      out[parameter.name] = flat.narrow(0, parameter.offset, parameter.elements());
+      out[parameter.name] = assembled(flat, tables.buckets[bucket], parameter);
   return out;
 }
 

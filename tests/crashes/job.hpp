@@ -116,9 +116,9 @@ inline Content read_all(const std::string& folder) {
   checkpoint::Checkpoint from(folder);
   Content out{from.manifest().progress, {}};
   for (const auto& [name, tensor] : from.manifest().tensors) {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(checkpoint::num_elements(tensor.shape)) *
+    std::vector<std::byte> bytes(static_cast<std::size_t>(num_elements(tensor.shape)) *
                                  checkpoint::element_bytes(tensor.dtype).value());
-    from.read(name, checkpoint::whole_box(tensor.shape), bytes);
+    from.read(name, whole_box(tensor.shape), bytes);
     out.tensors[name] = checkpoint::hash_of(bytes);
   }
   return out;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera::checkpoint {
+namespace tessera {
 
 using Shape = std::vector<std::int64_t>;
 
@@ -26,6 +26,15 @@ struct Box {
 };
 
 Box whole_box(const Shape& shape);
+
+// The same elements, seen from further away.
+Box moved(Box box, const Shape& by);
+
+// Of `count` equal parts, the one at `position`.
+struct Slice {
+  std::int64_t position = 0, count = 1;
+  bool operator==(const Slice&) const = default;
+};
 
 // The elements that both hold; nothing if there are none.
 std::optional<Box> intersection(const Box& a, const Box& b);
@@ -54,4 +63,4 @@ void for_each_run(const Box& part, const Box& from, const Box& to,
 // Whether the boxes, taken together, hold every element of the shape once. Says of the first trouble what it is.
 std::optional<std::string> tiling_problem(const Shape& shape, const std::vector<Box>& boxes);
 
-}  // namespace tessera::checkpoint
+}  // namespace tessera

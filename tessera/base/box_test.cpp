@@ -1,10 +1,10 @@
-#include "tessera/checkpoint/box.hpp"
+#include "tessera/base/box.hpp"
 
 #include <gtest/gtest.h>
 
 #include "tessera/base/random.hpp"
 
-namespace tessera::checkpoint {
+namespace tessera {
 namespace {
 
 TEST(Box, IntersectsAlongEachDim) {
@@ -103,4 +103,4 @@ TEST(Box, ManyColumnsSideBySideAreCheckedInTime) {
 }
 
 }  // namespace
-}  // namespace tessera::checkpoint
+}  // namespace tessera

@@ -1,4 +1,4 @@
-#include "tessera/checkpoint/box.hpp"
+#include "tessera/base/box.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 
 #include "tessera/base/error.hpp"
 
-namespace tessera::checkpoint {
+namespace tessera {
 
 std::int64_t num_elements(std::span<const std::int64_t> shape) {
   std::int64_t product = 1;
@@ -22,6 +22,11 @@ std::string shape_text(const Shape& shape) {
 }
 
 Box whole_box(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
+
+Box moved(Box box, const Shape& by) {
+  for (std::size_t dim = 0; dim < by.size(); ++dim) box.offset.at(dim) += by[dim];
+  return box;
+}
 
 std::optional<Box> intersection(const Box& a, const Box& b) {
   CHECK(a.offset.size() == b.offset.size(), "boxes of ", a.offset.size(), " and ", b.offset.size(), " dims");
@@ -170,4 +175,4 @@ std::optional<std::string> tiling_problem(const Shape& shape, const std::vector<
   return std::nullopt;
 }
 
-}  // namespace tessera::checkpoint
+}  // namespace tessera
