@@ -103,8 +103,7 @@ TEST_F(CheckpointCommands, ARunGoesOnFromTheGoldenCheckpoint) {
 TEST_F(CheckpointCommands, NamesInAManifestCanNotSteerTheTerminal) {
   checkpoint::NewFolder folder(path("steering"));
   const std::vector<float> values(2);
-  const checkpoint::HeldPiece held{
-      "a\x1b[2Jb", "F32", {2}, whole_box({2}), std::as_bytes(std::span(values))};
+  const checkpoint::HeldPiece held{"a\x1b[2Jb", "F32", {2}, whole_box({2}), std::as_bytes(std::span(values))};
   checkpoint::Manifest manifest;
   checkpoint::write_pieces(folder.path(), 0, std::span(&held, 1), manifest);
   folder.commit(manifest);

@@ -16,11 +16,13 @@
 namespace tessera::plan {
 namespace {
 
-Option priced(const spec::Run& run, const program::Unit& block, Cut cut) {
+// What a block's weights hold is the same for every cut.
+Option priced(const spec::Run& run, program::Unit block, Cut cut) {
+  for (program::Piece& piece : block.pieces) piece.parameters.clear();
   program::Tables tables;
   SegmentTable segments(run.layout.micro_batch * run.model.sequence, compute_dtype(run.layout.precision),
                         tables);
-  segments.add(block, cut, {0, 0});
+  segments.add(block, cut);
   Option out{.seconds = recompute_seconds(block, cut)};
   for (std::uint32_t s = 0; s < tables.segments.size(); ++s) {
     const auto bytes = [&](program::CellKind kind, std::uint32_t item) {

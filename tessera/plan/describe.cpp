@@ -112,21 +112,16 @@ std::uint32_t add_bucket(const BucketRule& rule, const std::string& name,
   return static_cast<std::uint32_t>(tables.buckets.size() - 1);
 }
 
-// Norms and biases of the units after the embedding, one bucket per pipeline rank. Returns each unit's.
-std::vector<std::uint32_t> add_vectors(const BucketRule& rule, std::span<const std::uint32_t> rank_of_unit,
-                                       std::vector<std::vector<program::Parameter>> of_units,
-                                       Tables& tables) {
-  const auto rank_of = [&](std::size_t i) { return rank_of_unit.empty() ? 0 : rank_of_unit[i + 1]; };
+// Norms and biases of the units after the embedding, one bucket per pipeline rank.
+void add_vectors(const BucketRule& rule, std::span<const std::uint32_t> rank_of_unit,
+                 std::vector<std::vector<program::Parameter>> of_units, Tables& tables) {
   std::map<std::uint32_t, std::vector<program::Parameter>> by_rank;
   for (std::size_t i = 0; i < of_units.size(); ++i)
-    for (auto& parameter : of_units[i]) by_rank[rank_of(i)].push_back(std::move(parameter));
-  std::map<std::uint32_t, std::uint32_t> bucket_of_rank;
+    for (auto& parameter : of_units[i])
+      by_rank[rank_of_unit.empty() ? 0 : rank_of_unit[i + 1]].push_back(std::move(parameter));
   for (auto& [rank, parameters] : by_rank)
-    bucket_of_rank[rank] = add_bucket(rule, rank_of_unit.empty() ? "vectors" : cat("vectors.", rank),
-                                      std::move(parameters), false, tables);
-  std::vector<std::uint32_t> out;
-  for (std::size_t i = 0; i < of_units.size(); ++i) out.push_back(bucket_of_rank.at(rank_of(i)));
-  return out;
+    add_bucket(rule, rank_of_unit.empty() ? "vectors" : cat("vectors.", rank), std::move(parameters), false,
+               tables);
 }
 
 }  // namespace
@@ -140,7 +135,6 @@ Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_uni
   CHECK(layout.cp == 1 && layout.tp == 1 && layout.ep == 1,
         "only pipelines and data parallelism are described");
   Blueprint parts = blueprint(run);
-  const bool tied = parts.head_parameters.empty();
   Tables tables;
   add_mesh(layout, !rank_of_unit.empty(), tables);
   const BucketRule rule{run, add_channels(layout, tables)};
@@ -149,22 +143,20 @@ Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_uni
   tables.num_micro = static_cast<std::int32_t>(num_micro);
   const std::uint32_t embedding =
       add_bucket(rule, "embedding", std::move(parts.embedding_parameters), true, tables);
-  std::vector<std::uint32_t> blocks;
   for (std::size_t i = 0; i < parts.blocks.size(); ++i)
-    blocks.push_back(
-        add_bucket(rule, parts.blocks[i].name, std::move(parts.block_parameters[i]), true, tables));
-  const std::uint32_t head =
-      tied ? embedding : add_bucket(rule, "head", std::move(parts.head_parameters), true, tables);
-  if (tied) tie(rank_of_unit, layout, tables.buckets[embedding], tables);
+    add_bucket(rule, parts.blocks[i].name, std::move(parts.block_parameters[i]), true, tables);
+  if (parts.head_parameters.empty())
+    tie(rank_of_unit, layout, tables.buckets[embedding], tables);
+  else
+    add_bucket(rule, "head", std::move(parts.head_parameters), true, tables);
   parts.block_vectors.push_back(std::move(parts.head_vectors));
-  const auto vectors = add_vectors(rule, rank_of_unit, std::move(parts.block_vectors), tables);
+  add_vectors(rule, rank_of_unit, std::move(parts.block_vectors), tables);
 
   SegmentTable segments(layout.micro_batch * run.model.sequence, compute_dtype(layout.precision), tables);
   const Cut whole_embedding = uncut(parts.embedding), whole_head = uncut(parts.head);
-  segments.add(std::move(parts.embedding), whole_embedding, {embedding, {}});
-  for (std::size_t i = 0; i < parts.blocks.size(); ++i)
-    segments.add(std::move(parts.blocks[i]), cuts.at(i), {blocks[i], vectors[i]});
-  segments.add(std::move(parts.head), whole_head, {head, vectors.back()}, /*is_last=*/true);
+  segments.add(std::move(parts.embedding), whole_embedding);
+  for (std::size_t i = 0; i < parts.blocks.size(); ++i) segments.add(std::move(parts.blocks[i]), cuts.at(i));
+  segments.add(std::move(parts.head), whole_head, /*is_last=*/true);
   assign_ends(tables);
   return tables;
 }
@@ -172,7 +164,8 @@ Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_uni
 std::int64_t num_parameters(const Tables& tables) {
   std::int64_t total = 0;
   for (const Bucket& bucket : tables.buckets)
-    for (const program::Parameter& parameter : bucket.parameters) total += parameter.elements();
+    for (const program::Parameter& parameter : bucket.parameters)
+      total += num_elements(parameter.whole_shape(tables.size_of(bucket.cut_over)));
   return total;
 }
 

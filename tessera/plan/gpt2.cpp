@@ -23,13 +23,25 @@ program::Unit block_unit(const Sizes& s, std::int64_t layer) {
       .channels = s.h};
   const Piece gelu{
       .name = "gelu", .bytes_read = s.n * s.f * s.c, .bytes_written = s.n * s.f * s.c, .channels = s.f};
+  // Weights and biases of these.
+  const auto names = [&](std::initializer_list<const char*> layers) {
+    std::vector<std::string> list;
+    for (const char* name : layers)
+      for (const char* kind : {"weight", "bias"})
+        list.push_back(cat("transformer.h.", layer, ".", name, ".", kind));
+    return list;
+  };
   program::Unit unit{cat("block.", layer),
-                     {named(norm_and_product("norm+qkv", s, kLayerNorm, 3 * s.h, 1), {"hidden"}, {"qkv"}),
+                     {named(norm_and_product("norm+qkv", s, kLayerNorm, 3 * s.h, 1), {"hidden"}, {"qkv"},
+                            names({"attn.q_proj", "attn.k_proj", "attn.v_proj", "ln_1"})),
                       named(attention, {"qkv"}, {"attended"}),
-                      named(product_and_residual("out", s, s.h, 1), {"attended", "hidden"}, {"middle"}),
-                      named(norm_and_product("norm+up", s, kLayerNorm, s.f, 1), {"middle"}, {"up"}),
+                      named(product_and_residual("out", s, s.h, 1), {"attended", "hidden"}, {"middle"},
+                            names({"attn.out_proj"})),
+                      named(norm_and_product("norm+up", s, kLayerNorm, s.f, 1), {"middle"}, {"up"},
+                            names({"mlp.up_proj", "ln_2"})),
                       named(gelu, {"up"}, {"opened"}),
-                      named(product_and_residual("down", s, s.f, 1), {"opened", "middle"}, {"hidden"})}};
+                      named(product_and_residual("down", s, s.f, 1), {"opened", "middle"}, {"hidden"},
+                            names({"mlp.down_proj"}))}};
   add_block_moments(unit, s, {.has_mean = true, .has_bias = true});
   return unit;
 }
@@ -74,14 +86,16 @@ Blueprint gpt2_blueprint(const spec::Run& run) {
     return Parameter{.name = name, .shape = {rows, m.hidden}, .init = normal(m.init_std)};
   };
   Blueprint out;
-  out.embedding = {"embedding", {named(lookup(s, 2), {"tokens"}, {"hidden"})}};
+  const char *rows = "transformer.wte.weight", *positions = "transformer.wpe.weight";
+  out.embedding = {"embedding", {named(lookup(s, 2), {"tokens"}, {"hidden"}, {rows, positions})}};
   out.head = {
       "head",
-      {named(norm(s, kLayerNorm), {"hidden"}, {"normed"}), named(loss(s), {"normed", "targets"}, {"loss"})}};
+      {named(norm(s, kLayerNorm), {"hidden"}, {"normed"},
+             {"transformer.ln_f.weight", "transformer.ln_f.bias"}),
+       named(loss(s), {"normed", "targets"}, {"loss"}, {m.tied_embeddings ? rows : "lm_head.weight"})}};
   add_lookup_moments(out.embedding, s, 2);
   add_head_moments(out.head, s, true);
-  out.embedding_parameters = {table("transformer.wte.weight", m.vocab),
-                              table("transformer.wpe.weight", m.sequence)};
+  out.embedding_parameters = {table(rows, m.vocab), table(positions, m.sequence)};
   if (!m.tied_embeddings) out.head_parameters = {table("lm_head.weight", m.vocab)};
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
     out.blocks.push_back(block_unit(s, layer));

@@ -19,8 +19,7 @@ Piece attention_piece(const Sizes& s, bool has_norm) {
       .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.sequence) * static_cast<double>(s.q),
       .bytes_read = (s.n * (s.q + s.k) + s.n * (s.q + 2 * s.k)) * s.c,
       .bytes_written = (s.n * (s.q + s.k) + s.n * s.q) * s.c + s.n * s.heads * s.a,
-      .channels = s.q,
-      .has_vectors = has_norm};
+      .channels = s.q};
   if (has_norm) {  // squares, and q and k scaled, are written and read again
     piece.bytes_read += 3 * s.n * (s.q + s.k) * s.a;
     piece.bytes_written += 2 * s.n * (s.q + s.k) * s.a;
@@ -34,14 +33,28 @@ program::Unit block_unit(const Sizes& s, const spec::Model& m, std::int64_t laye
                    .bytes_read = 3 * s.n * s.f * s.c,
                    .bytes_written = 2 * s.n * s.f * s.c,
                    .channels = s.f};
-  program::Unit unit{cat("block.", layer),
-                     {named(norm_and_product("norm+qkv", s, kRmsNorm, s.q + 2 * s.k, m.qkv_bias ? 1 : 0),
-                            {"hidden"}, {"qkv"}),
-                      named(attention_piece(s, m.qk_norm), {"qkv"}, {"attended"}),
-                      named(product_and_residual("out", s, s.q, 0), {"attended", "hidden"}, {"middle"}),
-                      named(norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0), {"middle"}, {"gate_up"}),
-                      named(gate, {"gate_up"}, {"gated"}),
-                      named(product_and_residual("down", s, s.f, 0), {"gated", "middle"}, {"hidden"})}};
+  const auto names = [&](std::vector<std::string> list) {
+    for (std::string& name : list) name = cat("model.layers.", layer, ".", name);
+    return list;
+  };
+  std::vector<std::string> of_qkv = {"self_attn.q_proj.weight", "self_attn.k_proj.weight",
+                                     "self_attn.v_proj.weight", "input_layernorm.weight"},
+                           of_heads;
+  if (m.qkv_bias)
+    of_qkv.insert(of_qkv.end(), {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"});
+  if (m.qk_norm) of_heads = {"self_attn.q_norm.weight", "self_attn.k_norm.weight"};
+  program::Unit unit{
+      cat("block.", layer),
+      {named(norm_and_product("norm+qkv", s, kRmsNorm, s.q + 2 * s.k, m.qkv_bias ? 1 : 0), {"hidden"},
+             {"qkv"}, names(of_qkv)),
+       named(attention_piece(s, m.qk_norm), {"qkv"}, {"attended"}, names(of_heads)),
+       named(product_and_residual("out", s, s.q, 0), {"attended", "hidden"}, {"middle"},
+             names({"self_attn.o_proj.weight"})),
+       named(norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0), {"middle"}, {"gate_up"},
+             names({"mlp.gate_proj.weight", "mlp.up_proj.weight", "post_attention_layernorm.weight"})),
+       named(gate, {"gate_up"}, {"gated"}),
+       named(product_and_residual("down", s, s.f, 0), {"gated", "middle"}, {"hidden"},
+             names({"mlp.down_proj.weight"}))}};
   add_block_moments(
       unit, s, {.has_rotary = true, .has_qk_norm = m.qk_norm, .has_qkv_bias = m.qkv_bias, .is_gated = true});
   return unit;
@@ -89,13 +102,15 @@ Blueprint llama_blueprint(const spec::Run& run) {
     return std::vector<Parameter>{{.name = name, .shape = {m.vocab, m.hidden}, .init = normal(m.init_std)}};
   };
   Blueprint out;
-  out.embedding = {"embedding", {named(lookup(s, 1), {"tokens"}, {"hidden"})}};
+  const char* rows = "model.embed_tokens.weight";
+  out.embedding = {"embedding", {named(lookup(s, 1), {"tokens"}, {"hidden"}, {rows})}};
   out.head = {
       "head",
-      {named(norm(s, kRmsNorm), {"hidden"}, {"normed"}), named(loss(s), {"normed", "targets"}, {"loss"})}};
+      {named(norm(s, kRmsNorm), {"hidden"}, {"normed"}, {"model.norm.weight"}),
+       named(loss(s), {"normed", "targets"}, {"loss"}, {m.tied_embeddings ? rows : "lm_head.weight"})}};
   add_lookup_moments(out.embedding, s, 1);
   add_head_moments(out.head, s, false);
-  out.embedding_parameters = table("model.embed_tokens.weight");
+  out.embedding_parameters = table(rows);
   if (!m.tied_embeddings) out.head_parameters = table("lm_head.weight");
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
     out.blocks.push_back(block_unit(s, m, layer));

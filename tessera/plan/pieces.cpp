@@ -61,8 +61,7 @@ Piece lookup(const Sizes& s, std::int64_t tables) {
   Piece piece{.name = "lookup",
               .bytes_read = (tables + 2 * sums) * s.n * s.h * s.c + tables * s.n * kTokenBytes,
               .bytes_written = (tables + sums) * s.n * s.h * s.c,
-              .channels = s.h,
-              .has_matrices = true};
+              .channels = s.h};
   drop(piece, s);
   return piece;
 }
@@ -73,9 +72,7 @@ Piece norm_and_product(const char* name, const Sizes& s, const NormSizes& norm, 
           .flops = product_flops(s.n, s.h, out),
           .bytes_read = (2 * s.n * s.h + norm.vectors * s.h + s.h * out + biases * out) * s.c,
           .bytes_written = (s.n * s.h + s.n * out) * s.c,
-          .channels = out,
-          .has_matrices = true,
-          .has_vectors = true};
+          .channels = out};
 }
 
 Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, std::int64_t biases) {
@@ -83,9 +80,7 @@ Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, st
               .flops = product_flops(s.n, in, s.h),
               .bytes_read = (s.n * in + in * s.h + biases * s.h + 2 * s.n * s.h) * s.c,
               .bytes_written = 2 * s.n * s.h * s.c,
-              .channels = s.h,
-              .has_matrices = true,
-              .has_vectors = biases > 0};
+              .channels = s.h};
   drop(piece, s);
   return piece;
 }
@@ -94,8 +89,7 @@ Piece norm(const Sizes& s, const NormSizes& norm) {
   return {.name = "norm",
           .bytes_read = (s.n * s.h + norm.vectors * s.h) * s.c,
           .bytes_written = s.n * s.h * s.c,
-          .channels = s.h,
-          .has_vectors = true};
+          .channels = s.h};
 }
 
 // Logits, dx and dW are multiplied out chunk by chunk in the forward, dx and dW are kept, and the backward only scales
@@ -111,13 +105,14 @@ Piece loss(const Sizes& s) {
           .flops = 3 * product_flops(s.n, s.h, s.v),
           .backward_flops = 0,
           .bytes_read = (3 * x + 2 * chunks * weight + 2 * logits) * s.c + passes + dw,
-          .bytes_written = (logits + 2 * x) * s.c + passes + dw,
-          .has_matrices = true};
+          .bytes_written = (logits + 2 * x) * s.c + passes + dw};
 }
 
-Piece named(Piece piece, std::vector<std::string> reads, std::vector<std::string> writes) {
+Piece named(Piece piece, std::vector<std::string> reads, std::vector<std::string> writes,
+            std::vector<std::string> parameters) {
   piece.reads = std::move(reads);
   piece.writes = std::move(writes);
+  piece.parameters = std::move(parameters);
   return piece;
 }
 

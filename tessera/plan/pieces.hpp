@@ -40,7 +40,8 @@ program::Piece norm(const Sizes& s, const NormSizes& norm);
 // The vocabulary loss, as Note [Loss gradient in the forward] has it.
 program::Piece loss(const Sizes& s);
 
-program::Piece named(program::Piece piece, std::vector<std::string> reads, std::vector<std::string> writes);
+program::Piece named(program::Piece piece, std::vector<std::string> reads, std::vector<std::string> writes,
+                     std::vector<std::string> parameters = {});
 
 program::Init normal(double std);
 // What adds to the residual stream starts smaller, so that the stream's variance does not grow with depth.

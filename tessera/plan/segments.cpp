@@ -1,6 +1,7 @@
 #include "tessera/plan/segments.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "tessera/base/error.hpp"
 
@@ -9,12 +10,19 @@ namespace tessera::plan {
 using program::Piece;
 using program::Segment;
 
-void SegmentTable::add(program::Unit unit, const Cut& cut, const UnitBuckets& buckets, bool is_last) {
+SegmentTable::SegmentTable(std::int64_t tokens, program::Dtype dtype, program::Tables& tables)
+    : tokens_(tokens), dtype_(dtype), tables_(tables) {
+  for (std::uint32_t bucket = 0; bucket < tables.buckets.size(); ++bucket)
+    for (const program::Parameter& parameter : tables.buckets[bucket].parameters)
+      bucket_of_[parameter.name] = bucket;
+}
+
+void SegmentTable::add(program::Unit unit, const Cut& cut, bool is_last) {
   tables_.units.push_back(std::move(unit));
   const auto& pieces = tables_.units.back().pieces;
   std::uint32_t first = 0;
   for (const Stretch& stretch : cut) {
-    Segment added = segment(first, stretch, buckets);
+    Segment added = segment(first, stretch);
     first += stretch.num_pieces;
     if (is_last)
       added.losses = {{.tokens = 0, .loss = 1}};
@@ -25,18 +33,16 @@ void SegmentTable::add(program::Unit unit, const Cut& cut, const UnitBuckets& bu
   CHECK(first == pieces.size(), "cuts of unit ", tables_.units.back().name, " cover ", first, " pieces");
 }
 
-Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch,
-                              const UnitBuckets& buckets) const {
+Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch) const {
   Segment out{.unit = static_cast<std::uint32_t>(tables_.units.size() - 1),
               .first_piece = first_piece,
               .num_pieces = stretch.num_pieces};
   out.recomputed = stretch.recomputed;
-  bool has_matrices = false, has_vectors = false;
+  std::set<std::uint32_t> buckets;
   std::vector<std::string> written;
   for (std::uint32_t i = 0; i < stretch.num_pieces; ++i) {
     const Piece& piece = tables_.units.back().pieces[first_piece + i];
-    has_matrices |= piece.has_matrices;
-    has_vectors |= piece.has_vectors;
+    for (const std::string& name : piece.parameters) buckets.insert(bucket_of_.at(name));
     for (const std::string& name : piece.reads) {
       const auto found = value_of_.find(name);
       if (found == value_of_.end() || std::ranges::count(written, name) > 0) continue;
@@ -44,8 +50,7 @@ Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch,
     }
     written.insert(written.end(), piece.writes.begin(), piece.writes.end());
   }
-  if (has_matrices) out.buckets.push_back(buckets.matrices);
-  if (has_vectors) out.buckets.push_back(buckets.vectors.value());
+  out.buckets.assign(buckets.begin(), buckets.end());
   return out;
 }
 

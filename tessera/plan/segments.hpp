@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 
 #include "tessera/plan/cuts.hpp"
@@ -11,30 +10,23 @@
 
 namespace tessera::plan {
 
-// The buckets of a unit: its matrices, and its norms and biases.
-struct UnitBuckets {
-  std::uint32_t matrices = 0;
-  std::optional<std::uint32_t> vectors;
-};
-
 // Fills units, segments and values of the tables, unit by unit along the model.
 class SegmentTable {
  public:
-  // tokens: of a micro-batch.
-  SegmentTable(std::int64_t tokens, program::Dtype dtype, program::Tables& tables)
-      : tokens_(tokens), dtype_(dtype), tables_(tables) {}
+  // tokens: of a micro-batch. The tables' buckets are there.
+  SegmentTable(std::int64_t tokens, program::Dtype dtype, program::Tables& tables);
 
   // is_last: it writes no value but ends in the loss.
-  void add(program::Unit unit, const Cut& cut, const UnitBuckets& buckets, bool is_last = false);
+  void add(program::Unit unit, const Cut& cut, bool is_last = false);
 
  private:
-  program::Segment segment(std::uint32_t first_piece, const Stretch& stretch,
-                           const UnitBuckets& buckets) const;
+  program::Segment segment(std::uint32_t first_piece, const Stretch& stretch) const;
   void write(program::Segment& segment, bool ends_unit);
 
   const std::int64_t tokens_;
   const program::Dtype dtype_;
   program::Tables& tables_;
+  std::map<std::string, std::uint32_t> bucket_of_;  // by parameter
   std::map<std::string, std::uint32_t>
       value_of_;  // by the name that pieces call it by; constants are not in it
 };

@@ -66,9 +66,9 @@ struct Piece {
   // Bytes in the order in which they come and go, of which the four above are the sums; none: the sums are all that is
   // known.
   std::vector<Moment> forward_moments, backward_moments;
-  std::int64_t channels = 0;                       // of its output
-  bool has_matrices = false, has_vectors = false;  // parameters that it reads
-  std::vector<std::string> reads, writes;          // names of values
+  std::int64_t channels = 0;               // of its output
+  std::vector<std::string> reads, writes;  // names of values
+  std::vector<std::string> parameters;     // names of those that it reads
   std::optional<Collective> collective;
   bool operator==(const Piece&) const = default;
 };
