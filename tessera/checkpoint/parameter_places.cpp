@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "tessera/base/box.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/box.hpp"
 
 namespace tessera::checkpoint {
 
