@@ -10,8 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
+
+#include "tessera/collective/calls.hpp"
 
 namespace at {
 class Tensor;
@@ -20,6 +23,8 @@ class Tensor;
 namespace tessera::collective {
 
 struct Link;  // the connection; transports make it (link.hpp)
+struct Damage;
+enum class Harm;
 
 class Group {
  public:
@@ -53,12 +58,22 @@ class Group {
   std::size_t unfinished_sends(std::chrono::milliseconds patience) const;
   void barrier() const;
 
-  // A copy whose sums leave out this member's part: for tests that must notice a lost contribution.
-  Group muted() const;
+  // What was called on this group and its copies.
+  Tally& tally() const { return *tally_; }
+
+  // A copy that does some operations wrongly, for tests that must notice it (damage.hpp). `other` is the group of
+  // Harm::elsewhere, with a connection that nothing else uses.
+  Group damaged(const Damage& damage, const Group& other = Group()) const;
 
  private:
+  struct Flaw;
+
+  std::optional<Harm> begin(CallKind kind, const at::Tensor& whole) const;
+  Group sound() const;
+
   std::shared_ptr<Link> link_;
-  bool muted_ = false;
+  std::shared_ptr<Tally> tally_;
+  std::shared_ptr<Flaw> flaw_;  // nothing, but in tests
 };
 
 // This rank among all ranks, and the way to reach the others. Made by run_ranks (threads.hpp), GlooCommunicator

@@ -184,17 +184,6 @@ TEST(Group, OfOneTakesTensorsThatAreNotDenseInAnyShape) {
     EXPECT_TRUE(tensor::bit_equal(out.view({8}), in.contiguous().view({8})));
 }
 
-TEST(Group, MutedLosesItsPartOfEverySum) {
-  on_threads(3, [](const Group& group) {
-    const Group damaged = group.rank() == 1 ? group.muted() : group;
-    Tensor t = filled(group.rank(), 1, at::kDouble), share = t.clone();
-    damaged.all_reduce_sum(t);
-    EXPECT_EQ(element(t, 0), 1 + 3);
-    damaged.reduce_scatter_sum(share, filled(group.rank(), 3, at::kDouble));
-    EXPECT_EQ(element(share, 0), 1 + 3 + 2 * 10 * group.rank());
-  });
-}
-
 TEST(MakeGroups, NamesOfGroupsAreShortAndDiffer) {
   std::vector<int> many = all_ranks(16384);
   std::set<std::string> names{group_name(many)};

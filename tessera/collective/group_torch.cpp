@@ -1,9 +1,12 @@
 #include <ATen/core/grad_mode.h>
 
+#include <torch/csrc/autograd/graph_task.h>
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "tessera/collective/damage.hpp"
 #include "tessera/collective/exchange.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/collective/link.hpp"
@@ -60,10 +63,8 @@ void check_alike(const Tensor& out, const Tensor& in) {
   CHECK(out.scalar_type() == in.scalar_type(), "out and in of a collective differ in dtype");
 }
 
-void all_reduce(const Link& link, Tensor& t, bool muted, c10d::ReduceOp::RedOpType op, const char* what) {
-  if (t.numel() == 0) return;
+void all_reduce(const Link& link, Tensor& t, c10d::ReduceOp::RedOpType op, const char* what) {
   in_place(t, [&](std::vector<Tensor>& tensors) {
-    if (muted) tensors[0].zero_();
     if (link.by_exchange && op == c10d::ReduceOp::SUM) {
       link.outbox.check();
       return guarded(link, what, [&] { all_reduce_by_exchange(link, tensors[0]); });
@@ -81,25 +82,54 @@ void check_member(const Link& link, int position) {
 
 }  // namespace
 
-Group::Group(int global_rank) : link_(std::make_shared<Link>()) { link_->ranks = {global_rank}; }
-Group::Group(std::shared_ptr<Link> link) : link_(std::move(link)) {}
+// How a damaged copy is wrong, and how many of the operations that are meant have been.
+struct Group::Flaw {
+  Damage damage;
+  Group other;
+  std::atomic<std::int64_t> num_calls = 0;
+};
+
+Group::Group(int global_rank) : Group(std::make_shared<Link>()) { link_->ranks = {global_rank}; }
+Group::Group(std::shared_ptr<Link> link) : link_(std::move(link)), tally_(std::make_shared<Tally>()) {}
 
 int Group::size() const { return static_cast<int>(link_->ranks.size()); }
 int Group::rank() const { return link_->rank; }
 const std::vector<int>& Group::ranks() const { return link_->ranks; }
 
-Group Group::muted() const {
+Group Group::damaged(const Damage& damage, const Group& other) const {
   Group copy = *this;
-  copy.muted_ = true;
+  copy.flaw_ = std::make_shared<Flaw>(damage, other);
   return copy;
 }
 
+// The same connection without damage, counted apart.
+Group Group::sound() const { return Group(link_); }
+
+// Counts a call; says how it must go wrong, if it must.
+std::optional<Harm> Group::begin(CallKind kind, const Tensor& whole) const {
+  const Call call{
+      kind,
+      torch::autograd::get_current_graph_task_id() < 0 ? CallDirection::forward : CallDirection::backward,
+      static_cast<std::int64_t>(whole.nbytes())};
+  tally_->add(call);
+  if (!flaw_ || flaw_->damage.kind != kind || flaw_->damage.direction != call.direction) return std::nullopt;
+  const std::int64_t index = flaw_->num_calls++;
+  if (flaw_->damage.only && *flaw_->damage.only != index) return std::nullopt;
+  return flaw_->damage.harm;
+}
+
 void Group::all_reduce_sum(Tensor& t) const {
-  if (size() > 1) all_reduce(*link_, t, muted_, c10d::ReduceOp::SUM, "all_reduce_sum");
+  if (size() == 1 || t.numel() == 0) return;
+  if (const auto harm = begin(CallKind::all_reduce, t))
+    return Wrongly{sound(), flaw_->other, *harm}.all_reduce(t, false);
+  all_reduce(*link_, t, c10d::ReduceOp::SUM, "all_reduce_sum");
 }
 
 void Group::all_reduce_max(Tensor& t) const {
-  if (size() > 1) all_reduce(*link_, t, false, c10d::ReduceOp::MAX, "all_reduce_max");
+  if (size() == 1 || t.numel() == 0) return;
+  if (const auto harm = begin(CallKind::all_reduce, t))
+    return Wrongly{sound(), flaw_->other, *harm}.all_reduce(t, true);
+  all_reduce(*link_, t, c10d::ReduceOp::MAX, "all_reduce_max");
 }
 
 void Group::all_gather(Tensor& out, const Tensor& in) const {
@@ -109,6 +139,8 @@ void Group::all_gather(Tensor& out, const Tensor& in) const {
   const at::NoGradGuard no_grad;
   if (size() == 1) return void(out.detach().copy_(in.reshape(out.sizes())));
   if (in.numel() == 0) return;
+  if (const auto harm = begin(CallKind::all_gather, out))
+    return Wrongly{sound(), flaw_->other, *harm}.all_gather(out, in);
   Tensor input = dense(in);
   in_place(out, [&](std::vector<Tensor>& tensors) {
     if (link_->by_exchange) {
@@ -126,7 +158,9 @@ void Group::reduce_scatter_sum(Tensor& out, const Tensor& in) const {
   const at::NoGradGuard no_grad;
   if (size() == 1) return void(out.detach().copy_(in.reshape(out.sizes())));
   if (in.numel() == 0) return;
-  Tensor input = muted_ ? dense(in).clone().zero_() : dense(in);
+  if (const auto harm = begin(CallKind::reduce_scatter, in))
+    return Wrongly{sound(), flaw_->other, *harm}.reduce_scatter_sum(out, in);
+  Tensor input = dense(in);
   in_place(out, [&](std::vector<Tensor>& tensors) {
     constexpr char kWhat[] = "reduce_scatter_sum";
     if (link_->by_exchange) {
@@ -147,6 +181,8 @@ void Group::all_to_all(Tensor& out, const Tensor& in, std::span<const std::int64
   CHECK(fits(out, out_rows) && fits(in, in_rows), "all_to_all: row counts don't add up to the tensors' rows");
   const at::NoGradGuard no_grad;
   if (size() == 1) return void(out.detach().copy_(in.reshape(out.sizes())));
+  if (const auto harm = begin(CallKind::all_to_all, in))
+    return Wrongly{sound(), flaw_->other, *harm}.all_to_all(out, in, out_rows, in_rows);
   Tensor input = dense(in);
   std::vector<std::int64_t> from(out_rows.begin(), out_rows.end()), to(in_rows.begin(), in_rows.end());
   in_place(out, [&](std::vector<Tensor>& tensors) {
@@ -157,6 +193,8 @@ void Group::all_to_all(Tensor& out, const Tensor& in, std::span<const std::int64
 void Group::broadcast(Tensor& t, int root) const {
   check_member(*link_, root);
   if (size() == 1 || t.numel() == 0) return;
+  if (const auto harm = begin(CallKind::broadcast, t))
+    return Wrongly{sound(), flaw_->other, *harm}.broadcast(t, root);
   in_place(t, [&](std::vector<Tensor>& tensors) {
     c10d::BroadcastOptions options;
     options.rootRank = root;
@@ -171,6 +209,8 @@ void Group::send(const Tensor& t, int to, int tag) const {
 void Group::hand_over(const Tensor& t, int to, int tag) const {
   check_member(*link_, to);
   CHECK(to != rank(), "a rank sends to itself");
+  if (const auto harm = begin(CallKind::send, t))
+    return Wrongly{sound(), flaw_->other, *harm}.hand_over(t, to, tag);
   std::vector<Tensor> tensors{dense(t)};
   link_->outbox.keep(guarded(*link_, "send", [&] { return link_->backend->send(tensors, to, tag); }),
                      t.device());

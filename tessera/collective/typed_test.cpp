@@ -7,6 +7,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
+#include "tessera/collective/damage.hpp"
 #include "tessera/collective/threads.hpp"
 
 namespace tessera::collective {
@@ -300,12 +301,24 @@ TEST(Typed, TwoSplitProductsEqualOneRankWithAndWithoutSequenceParallelism) {
       });
 }
 
-TEST(Typed, ALostContributionShowsInTheGradient) {
+TEST(Typed, ASumThatIsLeftOutOfTheBackwardShowsInTheGradient) {
   on_axis(3, [](const Axis& axis) {
-    const Axis damaged{"tp", axis.group.rank() == 1 ? axis.group.muted() : axis.group};
+    const Axis damaged{"tp",
+                       axis.group.damaged({Harm::skipped, CallKind::all_reduce, CallDirection::backward})};
     const Tensor x = tensor::zeros({2}, at::kDouble).set_requires_grad(true);
     replicate({x, "x", {{"tp", kInvariant}}}, damaged).tensor.sum().backward();
-    EXPECT_EQ(x.grad()[0].item<double>(), 2);  // 3 without the damage
+    EXPECT_EQ(x.grad()[0].item<double>(), 1);  // 3 without the damage
+  });
+}
+
+TEST(Typed, CallsOfTheBackwardAreCountedApart) {
+  on_axis(2, [](const Axis& axis) {
+    axis.group.tally().reset(true);
+    const Tensor x = tensor::zeros({2}, at::kDouble).set_requires_grad(true);
+    all_reduce_replicated({x, "x", {{"tp", kPartial}}}, axis).tensor.sum().backward();
+    EXPECT_EQ(axis.group.tally().list(),
+              (std::vector<Call>{{CallKind::all_reduce, CallDirection::forward, 16},
+                                 {CallKind::all_reduce, CallDirection::backward, 16}}));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tessera/base/text.hpp"
+#include "tessera/plan/compile.hpp"
 #include "tessera/plan/staging.hpp"
 #include "tessera/program/order_csv.hpp"
 #include "tessera/spec/words.hpp"
@@ -69,10 +70,15 @@ TEST(PipelineRuns, AUsersScheduleFileIsExecuted) {
   expect_equal_to_one_device(run, "schedule file");
 }
 
-TEST(PipelineRuns, ALostPartIsNoticed) {
-  for (const int muted : {0, 1, 2})
-    EXPECT_FALSE(verify_on_threads(pipeline_run(small_run(1), 3, spec::Schedule::f1b1), muted).passed())
-        << "stage " << muted << " muted";
+TEST(PipelineRuns, AValueThatIsNotSentIsNoticed) {
+  const auto run = pipeline_run(small_run(1), 3, spec::Schedule::f1b1);
+  const auto tables = plan::compile(run).tables;
+  for (const auto set : {tables.values_over, tables.gradients_over})
+    for (const std::int64_t call : {0, 1}) {
+      const Damaged damaged{
+          set, {.harm = collective::Harm::skipped, .kind = collective::CallKind::send, .only = call}};
+      EXPECT_FALSE(verify_on_threads(run, damaged).passed()) << "set " << set << ", send " << call;
+    }
 }
 
 TEST(PipelineRuns, AStepThatIsNotFiniteOnOneStageIsTakenOnNone) {

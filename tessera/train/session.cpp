@@ -21,7 +21,8 @@ namespace {
 
 // The group of this rank along each axis set, in the order of the tables.
 std::vector<collective::Group> make_groups(const collective::Communicator& communicator,
-                                           const program::Tables& tables, ActivityLog* log, Laps* laps) {
+                                           const program::Tables& tables, const Variation& variation,
+                                           ActivityLog* log, Laps* laps) {
   CHECK(tables.class_of_rank.size() == static_cast<std::size_t>(communicator.size()), "the layout has ",
         tables.class_of_rank.size(), " ranks, the job ", communicator.size());
   std::vector<std::vector<int>> lists;
@@ -29,6 +30,8 @@ std::vector<collective::Group> make_groups(const collective::Communicator& commu
     const auto peers = set.peers(communicator.rank());
     lists.emplace_back(peers.begin(), peers.end());
   }
+  if (variation.damaged && variation.damaged->other_set >= 0)
+    lists.push_back(lists[static_cast<std::size_t>(variation.damaged->other_set)]);
   if (laps) laps->end("program");
   const During meeting(log, Doing::meeting);
   auto groups = collective::make_groups(communicator, lists);
@@ -54,6 +57,15 @@ std::set<program::Cell> outside_at_start(const program::Sequence& sequence) {
         out.insert(cell);
     }
   return out;
+}
+
+// Of the groups of make_groups, those of a step.
+std::vector<collective::Group> step_groups(std::vector<collective::Group> groups,
+                                           const std::optional<Damaged>& damaged) {
+  if (!damaged) return groups;
+  auto& group = groups[static_cast<std::size_t>(damaged->axis_set)];
+  group = group.damaged(damaged->damage, damaged->other_set >= 0 ? groups.back() : collective::Group());
+  return groups;
 }
 
 std::int64_t data_rank(int rank, const program::Tables& tables) {
@@ -96,21 +108,20 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       source_(std::move(source)),
       rank_(communicator.rank()),
       device_(communicator.device()),
-      groups_(make_groups(communicator, program_.tables, log, laps)),
+      groups_(make_groups(communicator, program_.tables, variation, log, laps)),
+      step_groups_(step_groups(groups_, variation.damaged)),
       depot_(run.layout.offload_folder),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       loss_scale_(run) {
   const During preparing(log, Doing::preparing);
   const auto& tables = program_.tables;
-  if (variation.muted)
-    for (auto& group : groups_) group = group.muted();
   const auto& sequence =
       program_.classes[tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()))];
   const program::Holdings held = program::holdings(sequence, tables);
   make_buckets(sequence, held);
   model_ = model::make(run_, tables, {held.units, buckets_});
   executor_ = std::make_unique<engine::Executor>(
-      engine::Parts{program_, communicator.rank(), groups_, model_, buckets_, optimizers_, depot_,
+      engine::Parts{program_, communicator.rank(), step_groups_, model_, buckets_, optimizers_, depot_,
                     run.training.clip_norm, log_, device_, variation.keep_gradients});
   if (laps) laps->end("weights");
 }

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "tessera/base/laps.hpp"
 #include "tessera/checkpoint/manifest.hpp"
 #include "tessera/checkpoint/names.hpp"
+#include "tessera/collective/damage.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
 #include "tessera/optim/loss_scale.hpp"
@@ -31,11 +33,18 @@ Source corpus_source(const spec::Run& run);
 // Tokens as a function of (sample, position), for runs that need no data.
 Source random_source(const spec::Model& model);
 
+// What goes wrong in the groups of an axis set during steps; the session's own calls between steps stay sound.
+struct Damaged {
+  std::int16_t axis_set = -1;
+  collective::Damage damage;
+  std::int16_t other_set = -1;  // of Harm::elsewhere
+};
+
 // What tests of the proof itself change.
 struct Variation {
   const program::Program* program = nullptr;  // instead of the compiled one
-  bool muted = false;                         // this rank's part is missing from every sum
-  bool keep_gradients = false;                // FlatBucket::kept_gradient() has those of the last step
+  std::optional<Damaged> damaged;
+  bool keep_gradients = false;  // FlatBucket::kept_gradient() has those of the last step
 };
 
 using checkpoint::kPreviousPrefix;
@@ -106,7 +115,8 @@ class Session {
   Source source_;
   int rank_;
   at::Device device_;
-  std::vector<collective::Group> groups_;  // by axis set
+  std::vector<collective::Group> groups_;       // by axis set
+  std::vector<collective::Group> step_groups_;  // those of a step: copies, or damaged ones
   shard::Depot depot_;
   std::vector<shard::FlatBucket> buckets_;
   std::vector<optim::BucketOptimizer> optimizers_;

@@ -247,11 +247,12 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note) {
   return small;
 }
 
-Verification verify(const spec::Run& run, const collective::Communicator& communicator, int muted_rank) {
+Verification verify(const spec::Run& run, const collective::Communicator& communicator,
+                    const std::optional<Damaged>& damaged) {
   Verification out;
   const spec::Run small = shrunk_for_verification(run, out.shrunk);
   Session session(small, communicator, uneven_source(small.model),
-                  {.muted = communicator.rank() == muted_rank, .keep_gradients = true});
+                  {.damaged = damaged, .keep_gradients = true});
   Snapshot found = run_steps(session);
   collect(found, session, communicator.rank());
   out.num_ranks = communicator.size();
@@ -266,11 +267,11 @@ Verification verify(const spec::Run& run, const collective::Communicator& commun
   return out;
 }
 
-Verification verify_on_threads(const spec::Run& run, int muted_rank) {
+Verification verify_on_threads(const spec::Run& run, const std::optional<Damaged>& damaged) {
   Verification out;
   collective::run_ranks(static_cast<int>(run.layout.ranks()),
                         [&](const collective::Communicator& communicator) {
-                          Verification mine = verify(run, communicator, muted_rank);
+                          Verification mine = verify(run, communicator, damaged);
                           if (communicator.rank() == 0) out = std::move(mine);
                         });
   return out;

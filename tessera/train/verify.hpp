@@ -7,6 +7,7 @@
 
 #include "tessera/collective/group.hpp"
 #include "tessera/spec/spec.hpp"
+#include "tessera/train/session.hpp"
 
 namespace tessera::train {
 
@@ -34,11 +35,12 @@ inline constexpr int kVerifySteps = 3;
 spec::Run shrunk_for_verification(const spec::Run& run, std::string& note);
 
 // Verifies on the ranks of a communicator, which are as many as the layout has; the result is whole on rank 0.
-// `muted_rank` loses its part of every sum: a proof that can't notice that proves nothing.
-Verification verify(const spec::Run& run, const collective::Communicator& communicator, int muted_rank = -1);
+// `damaged` makes it go wrong: a proof that can't notice that proves nothing.
+Verification verify(const spec::Run& run, const collective::Communicator& communicator,
+                    const std::optional<Damaged>& damaged = std::nullopt);
 
 // The same with threads as ranks.
-Verification verify_on_threads(const spec::Run& run, int muted_rank = -1);
+Verification verify_on_threads(const spec::Run& run, const std::optional<Damaged>& damaged = std::nullopt);
 
 // Every comparison as a table, and a verdict.
 std::string to_text(const Verification& verification);

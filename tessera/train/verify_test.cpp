@@ -149,12 +149,14 @@ TEST(Verify, AModelOfZerosIsEqualToItself) {
   expect_equal_to_one_device(run, "all zero");
 }
 
-TEST(Verify, NoticesARankWhosePartIsLost) {
+TEST(Verify, NoticesSumsThatAreLeftOutDoneTwiceOrScaled) {
+  using enum collective::Harm;
   for (const std::int64_t dp : {2, 4})
-    for (const int muted : {0, 1}) {
+    for (const auto harm : {skipped, twice, scaled}) {
       auto run = small_run();
       run.layout.dp_replicate = dp;
-      EXPECT_FALSE(verify_on_threads(run, muted).passed()) << "dp " << dp << ", rank " << muted << " muted";
+      const Damaged damaged{0, {harm, collective::CallKind::all_reduce}};
+      EXPECT_FALSE(verify_on_threads(run, damaged).passed()) << "dp " << dp << ", " << word(harm);
     }
 }
 

@@ -63,8 +63,14 @@ TEST(Zero, WithFewReductionsKeptWeightsAndEmptyMicroBatchesIsEqualToOneDevice) {
   }
 }
 
-TEST(Zero, ALostContributionIsNoticed) {
-  for (const std::int64_t zero : {1, 3}) EXPECT_FALSE(verify_on_threads(zero_run(zero, 2), 1).passed());
+TEST(Zero, AReductionThatIsLeftOutIsNoticed) {
+  for (const std::int64_t zero : {1, 3}) {
+    const auto run = zero_run(zero, 2);
+    const Damaged damaged{
+        plan::compile(run).tables.buckets.front().reduced_over,
+        {.harm = collective::Harm::skipped, .kind = collective::CallKind::reduce_scatter, .only = 0}};
+    EXPECT_FALSE(verify_on_threads(run, damaged).passed()) << "zero " << zero;
+  }
 }
 
 // Of three steps, as rank 0 reports and holds them.
