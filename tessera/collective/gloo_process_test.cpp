@@ -216,6 +216,24 @@ TEST_P(Gloo, ASendNeverWaitsForItsReceiver) {
   });
 }
 
+TEST_P(Gloo, ReceivesThatWereBegunEarlyArriveInTheirOrder) {
+  const int size = GetParam();
+  in_processes(size, [size](KeyStore& store, int rank) {
+    const GlooCommunicator me(store, rank, size);
+    const Group group = make_groups(me, {all_ranks(size)})[0];
+    const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    const std::int64_t num_elements = 1 << 20;
+    const Tensor first = filled(-1, {num_elements}), second = filled(-1, {num_elements});
+    const auto wait_first = group.expect(first, before, 0), wait_second = group.expect(second, before, 0);
+    group.hand_over(filled(rank, {num_elements}), next, 0);
+    group.hand_over(filled(rank + 10, {num_elements}), next, 0);
+    wait_first();
+    wait_second();
+    EXPECT_EQ(element(first, num_elements - 1), before);
+    EXPECT_EQ(element(second, num_elements - 1), before + 10);
+  });
+}
+
 TEST_P(Gloo, TheNumberOfExchangesDoesNotGrowWithTheNumberOfGroups) {
   const int size = GetParam();
   in_processes(size, [size](KeyStore& store, int rank) {

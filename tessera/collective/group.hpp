@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -54,6 +55,10 @@ class Group {
   // The same without a copy, unless t is not dense: nobody may change these values any more. They are held until received.
   void hand_over(const at::Tensor& t, int to, int tag) const;
   void receive(at::Tensor& t, int from, int tag) const;
+  // Begins to receive into t, which is dense, so that values travel while the caller computes; what it returns waits for the
+  // end: once, and for equal tags in the order in which they were begun. With NCCL two members that send to each other must
+  // not both begin with the send.
+  [[nodiscard]] std::function<void()> expect(at::Tensor t, int from, int tag) const;
   // Waits until the sends are received or the patience is over; returns how many are not.
   std::size_t unfinished_sends(std::chrono::milliseconds patience) const;
   void barrier() const;

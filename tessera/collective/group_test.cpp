@@ -184,6 +184,20 @@ TEST(Group, OfOneTakesTensorsThatAreNotDenseInAnyShape) {
     EXPECT_TRUE(tensor::bit_equal(out.view({8}), in.contiguous().view({8})));
 }
 
+TEST(Group, ReceivesThatWereBegunEarlyArriveInTheirOrder) {
+  on_threads(3, [](const Group& group) {
+    const int next = (group.rank() + 1) % 3, previous = (group.rank() + 2) % 3;
+    Tensor first = filled(9, 2, at::kDouble), second = filled(9, 2, at::kDouble);
+    const auto wait_first = group.expect(first, previous, 4), wait_second = group.expect(second, previous, 4);
+    group.send(filled(group.rank(), 2, at::kDouble), next, 4);
+    group.send(filled(group.rank() + 10, 2, at::kDouble), next, 4);
+    wait_first();
+    wait_second();
+    EXPECT_TRUE(tensor::bit_equal(first, filled(previous, 2, at::kDouble)));
+    EXPECT_TRUE(tensor::bit_equal(second, filled(previous + 10, 2, at::kDouble)));
+  });
+}
+
 TEST(MakeGroups, NamesOfGroupsAreShortAndDiffer) {
   std::vector<int> many = all_ranks(16384);
   std::set<std::string> names{group_name(many)};

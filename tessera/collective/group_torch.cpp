@@ -217,11 +217,17 @@ void Group::hand_over(const Tensor& t, int to, int tag) const {
 }
 
 void Group::receive(Tensor& t, int from, int tag) const {
+  in_place(t, [&](std::vector<Tensor>& tensors) { expect(tensors[0], from, tag)(); });
+}
+
+std::function<void()> Group::expect(Tensor t, int from, int tag) const {
   check_member(*link_, from);
   CHECK(from != rank(), "a rank receives from itself");
-  in_place(t, [&](std::vector<Tensor>& tensors) {
-    finish(*link_, "receive", [&] { return link_->backend->recv(tensors, from, tag); });
-  });
+  CHECK(t.is_contiguous(), "what is received must be dense");
+  link_->outbox.check();
+  std::vector<Tensor> tensors{t};
+  auto work = guarded(*link_, "receive", [&] { return link_->backend->recv(tensors, from, tag); });
+  return [link = link_, work = std::move(work)] { finish(*link, "receive", [&] { return work; }); };
 }
 
 std::size_t Group::unfinished_sends(std::chrono::milliseconds patience) const {

@@ -22,6 +22,25 @@ class DoneWork final : public c10d::Work {
   bool isCompleted() override { return true; }
 };
 
+// Nothing moves before the wait.
+class ReceiveWork final : public c10d::Work {
+ public:
+  ReceiveWork(std::shared_ptr<Hub> hub, Tensor into, int from, int to, int tag)
+      : hub_(std::move(hub)), into_(std::move(into)), from_(from), to_(to), tag_(tag) {}
+  bool wait(std::chrono::milliseconds) override {
+    const Tensor sent = hub_->take(from_, to_, tag_);
+    CHECK(sent.sizes() == into_.sizes() && sent.scalar_type() == into_.scalar_type(),
+          "what is received differs in shape or dtype from what was sent");
+    into_.copy_(sent);
+    return true;
+  }
+
+ private:
+  std::shared_ptr<Hub> hub_;
+  Tensor into_;
+  int from_, to_, tag_;
+};
+
 WorkPtr done() { return c10::make_intrusive<DoneWork>(); }
 
 // Half-width floats are summed in fp32 and rounded once.
@@ -115,11 +134,7 @@ class ThreadBackend final : public c10d::Backend {
   }
 
   WorkPtr recv(std::vector<Tensor>& tensors, int from, int tag) override {
-    const Tensor sent = hub_->take(from, rank_, tag);
-    CHECK(sent.sizes() == tensors[0].sizes() && sent.scalar_type() == tensors[0].scalar_type(),
-          "what is received differs in shape or dtype from what was sent");
-    tensors[0].copy_(sent);
-    return done();
+    return c10::make_intrusive<ReceiveWork>(hub_, tensors[0], from, rank_, tag);
   }
 
   WorkPtr barrier(const c10d::BarrierOptions&) override {

@@ -1,5 +1,6 @@
 #include "tessera/parallel/ring_attention.hpp"
 
+#include <functional>
 #include <limits>
 #include <optional>
 
@@ -19,14 +20,29 @@ Tensor joined(const Tensor& k, const Tensor& v) {
   return tensor::concatenate({k.unsqueeze(0), v.unsqueeze(0)}, 0);
 }
 
-void pass_on(const Tensor& t, const Group& ring) { ring.hand_over(t, (ring.rank() + 1) % ring.size(), kTag); }
+// Something on its way to the next place, while the like of it comes from the one before: always into memory of its own,
+// because what came earlier may still be read, here or on its way.
+class Shift {
+ public:
+  Shift(const Tensor& t, const Group& ring)
+      : arriving_(tensor::empty(t.sizes(), t.scalar_type(), t.device())) {
+    const int next = (ring.rank() + 1) % ring.size(),
+              previous = (ring.rank() + ring.size() - 1) % ring.size();
+    // Not all begin with the send: on a device it may last until the other side receives.
+    const bool sends_first = ring.rank() % 2 == 1;
+    if (sends_first) ring.hand_over(t, next, kTag);
+    wait_ = ring.expect(arriving_, previous, kTag);
+    if (!sends_first) ring.hand_over(t, next, kTag);
+  }
+  Tensor arrived() {
+    wait_();
+    return arriving_;
+  }
 
-// Always into memory of its own: what was received before may still be read, here or on its way to the next place.
-Tensor taken(const Tensor& like, at::ScalarType dtype, const Group& ring) {
-  Tensor t = tensor::empty(like.sizes(), dtype, like.device());
-  ring.receive(t, (ring.rank() + ring.size() - 1) % ring.size(), kTag);
-  return t;
-}
+ private:
+  Tensor arriving_;
+  std::function<void()> wait_;
+};
 
 // The part of (my queries) x (their keys) in which a query may see a key: without documents no mask is needed, because each
 // place holds an early and a late chunk.
@@ -100,10 +116,11 @@ Block ring_attention(const Heads& heads, const Group& ring, const Documents& doc
   if (ring.size() == 1) return attend_block(heads, regions.with_keys_of(0)->sight);
   const auto dtype = heads.q.scalar_type();
   Tensor kv = joined(heads.k, heads.v);
+  std::optional<Shift> keys;
   Block row;
   for (int step = 0; step < ring.size(); ++step) {
-    if (step > 0) kv = taken(kv, dtype, ring);
-    if (step + 1 < ring.size()) pass_on(kv, ring);
+    if (step > 0) kv = keys->arrived();
+    if (step + 1 < ring.size()) keys.emplace(kv, ring);
     const auto region = regions.with_keys_of((ring.rank() + ring.size() - step) % ring.size());
     if (!region) continue;
     const Block block = attend_block(region->of(heads.q, kv), region->sight);
@@ -123,27 +140,28 @@ Heads ring_attention_backward(const Tensor& d_out_BNQD, const Heads& heads, cons
   Tensor kv = joined(heads.k, heads.v);
   Tensor d_q = tensor::zeros(heads.q.sizes(), wide, kv.device());
   Tensor own = tensor::zeros(kv.sizes(), wide, kv.device());
+  std::optional<Shift> keys, gradients;
   for (int step = 0; step < ring.size(); ++step) {
-    if (step > 0) kv = taken(kv, dtype, ring);
-    if (step + 1 < ring.size()) pass_on(kv, ring);
+    if (step > 0) kv = keys->arrived();
+    if (step + 1 < ring.size()) keys.emplace(kv, ring);
     const auto region = regions.with_keys_of((ring.rank() + ring.size() - step) % ring.size());
     Heads part;
     if (region)
       part =
           attend_block_backward(region->queries(d_out_BNQD), region->of(heads.q, kv),
                                 {region->queries(row.out_BNQD), region->queries(row.lse_BNQ)}, region->sight);
-    // The gradients of what came from another place come along, one place behind; the first to add to them is the next one.
+    // The gradients of what came from another place follow it, one place behind; the next place is the first to add.
     Tensor d_kv = step == 0   ? own
                   : step == 1 ? tensor::zeros(kv.sizes(), wide, kv.device())
-                              : taken(kv, wide, ring);
+                              : gradients->arrived();
     if (region) {
       region->queries(d_q).add_(part.q);
       d_kv[0].narrow(2, 0, region->num_keys).add_(part.k);
       d_kv[1].narrow(2, 0, region->num_keys).add_(part.v);
     }
-    if (step > 0) pass_on(d_kv, ring);
+    if (step > 0) gradients.emplace(d_kv, ring);
   }
-  own.add_(taken(own, wide, ring));
+  own.add_(gradients->arrived());
   return {d_q, own[0], own[1]};
 }
 
