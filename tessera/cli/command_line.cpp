@@ -6,6 +6,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/cli/commands.hpp"
+#include "tessera/plan/layouts.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/schema.hpp"
 #include "tessera/tensor/told.hpp"
@@ -147,6 +148,33 @@ void add_checkpoints(CLI::App& app, Options& options) {
       ->type_name("FOLDER");
 }
 
+CLI::App* add_verify(CLI::App& app, Options& options) {
+  auto* verify =
+      add_command(app, "verify", "compare the layout, or all of them, with one device, in fp64", options);
+  add_procs(verify, options, "rank processes instead of threads: this many, or as many as the layout has");
+  LayoutsOptions& own = options.layouts;
+  auto* all = verify
+                  ->add_option("--all-layouts", own.most_ranks,
+                               "every legal layout on up to so many ranks, as threads, of a small model")
+                  ->check(CLI::Range(1, 64))
+                  ->type_name("RANKS")
+                  ->excludes("--procs");
+  verify->add_option("--sample", own.sample, "so many of them, as different as possible")
+      ->check(CLI::PositiveNumber)
+      ->needs(all);
+  verify->add_option("--seed", own.seed, "of what is dealt and drawn")->needs(all);
+  verify->add_option("--axes", own.axes, "what varies (default: all): " + join(plan::variable_axes(), ", "))
+      ->delimiter(',')
+      ->type_name("LIST")
+      ->needs(all);
+  verify
+      ->add_option("--precision", own.precision,
+                   "fp64 (allowed 1e-10), or fp32 with production kernels (1e-4)")
+      ->check(CLI::IsMember({"fp64", "fp32"}))
+      ->needs(all);
+  return verify;
+}
+
 int dispatch(int argc, char** argv) {
   Options options;
   options.main_seconds = now_seconds();
@@ -172,8 +200,7 @@ int dispatch(int argc, char** argv) {
           "there is one); none: begin anew")
       ->type_name("FOLDER");
   train->add_option("--trace", options.trace, "write a Chrome/Perfetto trace to this file");
-  auto* verify = add_command(app, "verify", "compare the layout with one device, in fp64", options);
-  add_procs(verify, options, "rank processes instead of threads: this many, or as many as the layout has");
+  auto* verify = add_verify(app, options);
   auto* simulate =
       add_command(app, "simulate", "say how long a step would take, and what it would hold", options, false);
   add_simulated(simulate, options.simulate);
@@ -209,6 +236,7 @@ int dispatch(int argc, char** argv) {
   if (train->parsed() && !options.dry_run) return train_command(options);
   if (train->parsed() || memory->parsed()) return plan_memory_command(options);
   if (doctor->parsed()) return doctor_command(options);
+  if (verify->parsed() && options.layouts.most_ranks > 0) return verify_layouts_command(options);
   if (verify->parsed()) return verify_command(options);
   if (simulate->parsed()) return simulate_command(options);
   if (draw->parsed()) return draw_command(options);

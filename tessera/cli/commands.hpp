@@ -51,6 +51,15 @@ struct CheckpointOptions {
   std::string dtype, like;  // export: fp32, bf16 or fp16; a folder whose other files are taken
 };
 
+// verify: instead of one layout all that are legal.
+struct LayoutsOptions {
+  std::int64_t most_ranks = 0;  // 0: the layout of the run file alone
+  std::size_t sample = 0;       // 0: all of them
+  std::uint64_t seed = 1;
+  std::vector<std::string> axes;  // what varies; none: everything
+  std::string precision = "fp64";
+};
+
 struct Options {
   std::string file;                    // the run file
   std::vector<std::string> overrides;  // section.key=value
@@ -67,12 +76,14 @@ struct Options {
   SimulateOptions simulate;
   DrawOptions draw;
   CheckpointOptions checkpoint;
+  LayoutsOptions layouts;
   std::vector<std::string> argv;  // of this process, to start ranks with
   double main_seconds = 0;        // when its main began
 };
 
 int train_command(const Options& options);
 int verify_command(const Options& options);
+int verify_layouts_command(const Options& options);
 int bench_step_command(const Options& options);
 int simulate_command(const Options& options);
 int draw_command(const Options& options);

@@ -22,7 +22,7 @@ metrics::Record to_record(const train::Verification& v) {
           {"tolerance", v.tolerance}, {"replicas_bit_equal", v.replicas_equal},
           {"ranks", v.num_ranks},     {"micro_batches", v.num_micro},
           {"schedule", v.schedule},   {"shrunk", v.shrunk},
-          {"tensors", tensors}};
+          {"fault", v.fault},         {"tensors", tensors}};
 }
 
 }  // namespace

@@ -2,21 +2,17 @@
 // parameters after some steps, and the replicas bit by bit.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tessera/collective/group.hpp"
 #include "tessera/spec/spec.hpp"
+#include "tessera/train/compare.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {
-
-struct Comparison {
-  std::string what;  // loss, norm, or the tensor's name
-  std::string kind;  // number, gradient, parameter
-  double error = 0;
-  bool zero_in_theory = false;  // under 1e-6 of the whole gradient's RMS: listed, not judged
-};
 
 struct Verification {
   std::vector<Comparison> comparisons;
@@ -26,21 +22,36 @@ struct Verification {
   std::int64_t num_ranks = 1, num_micro = 1;
   std::string schedule;  // of the pipeline, if there is one
   std::string shrunk;    // how the model was made smaller; empty: it wasn't
+  std::string fault;     // what went wrong first, where it lies, and what that usually means; empty: nothing
   bool passed() const { return worst_relative_error <= tolerance && replicas_equal; }
 };
 
-inline constexpr int kVerifySteps = 3;
+// What one device comes to: computed once for all layouts of equal mathematics.
+class References {
+ public:
+  struct Reference {
+    Outcome outcome;
+    std::vector<std::string> order;  // of parameters, as computed
+  };
+  const Reference& of(const spec::Run& run);
+  std::size_t size() const { return known_.size(); }
 
-// The run in fp64, cut down to what verifies in seconds; `note` says how.
-spec::Run shrunk_for_verification(const spec::Run& run, std::string& note);
+ private:
+  std::map<std::string, Reference> known_;  // by the text of the run on one device
+};
 
 // Verifies on the ranks of a communicator, which are as many as the layout has; the result is whole on rank 0.
-// `damaged` makes it go wrong: a proof that can't notice that proves nothing.
-Verification verify(const spec::Run& run, const collective::Communicator& communicator,
-                    const std::optional<Damaged>& damaged = std::nullopt);
+Verification verify(const spec::Run& run, const collective::Communicator& communicator);
 
-// The same with threads as ranks.
+// The same with threads as ranks. `damaged` makes it go wrong: a proof that can't notice that proves nothing.
 Verification verify_on_threads(const spec::Run& run, const std::optional<Damaged>& damaged = std::nullopt);
+
+// The same of a run that is small already and in the precision to verify, against a reference that may be known.
+Verification verify_as_it_is(const spec::Run& run, References& references,
+                             const std::optional<Damaged>& damaged = std::nullopt);
+
+// What a layout may be off: 1e-10 in fp64, 1e-4 in fp32.
+double tolerance_of(spec::Precision precision);
 
 // Every comparison as a table, and a verdict.
 std::string to_text(const Verification& verification);

@@ -4,6 +4,7 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/collective/threads.hpp"
+#include "tessera/train/shrink.hpp"
 #include "tessera/train/small_runs.hpp"
 
 namespace tessera::train {

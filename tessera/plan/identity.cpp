@@ -1,0 +1,45 @@
+#include "tessera/plan/identity.hpp"
+
+#include "tessera/base/text.hpp"
+#include "tessera/program/ranks.hpp"
+#include "tessera/program/text.hpp"
+
+namespace tessera::plan {
+
+namespace {
+
+// The set as a partition of the ranks: what it is, not what it is called.
+std::string partition_text(const mesh::AxisSet& set) {
+  if (set.size() == 1) return "alone";
+  std::string out;
+  for (const auto& group : set.groups()) {
+    out += "(";
+    for (const auto rank : group) out += cat(rank, " ");
+    out += ")";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string identity(const program::Program& program) {
+  program::Program renamed = program;
+  auto& tables = renamed.tables;
+  const auto sets = program::sets_of(program.tables);
+  for (std::size_t i = 0; i < sets.size(); ++i) tables.axis_sets[i].name = partition_text(sets[i]);
+  const auto name = [&](std::int16_t set) {
+    return set < 0 ? "alone" : tables.axis_sets[static_cast<std::size_t>(set)].name;
+  };
+  std::string out = program::to_text(renamed);
+  for (const auto& bucket : tables.buckets) {
+    out += cat("bucket cut ", name(bucket.cut_over), " sharded ", name(bucket.sharded_over), " reduced ",
+               name(bucket.reduced_over), " shared ", name(bucket.shared_over), "\n");
+    for (const auto& parameter : bucket.parameters)
+      out +=
+          cat(parameter.name, " ", parameter.offset, " ", parameter.cut_dim, " ", parameter.elements(), "\n");
+  }
+  for (const auto rank_class : tables.class_of_rank) out += cat(rank_class, " ");
+  return out;
+}
+
+}  // namespace tessera::plan

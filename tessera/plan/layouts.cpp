@@ -1,0 +1,193 @@
+#include "tessera/plan/layouts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "tessera/base/error.hpp"
+#include "tessera/base/random.hpp"
+#include "tessera/plan/compile.hpp"
+#include "tessera/plan/identity.hpp"
+#include "tessera/spec/problems.hpp"
+#include "tessera/spec/words.hpp"
+
+namespace tessera::plan {
+
+namespace {
+
+struct ScheduleChoice {
+  spec::Schedule schedule = spec::Schedule::f1b1;
+  std::int64_t virtual_stages = 0;
+  auto operator<=>(const ScheduleChoice&) const = default;
+};
+
+// Those that take any number of virtual stages come with two numbers of them.
+std::vector<ScheduleChoice> schedule_choices() {
+  std::vector<ScheduleChoice> out;
+  for (std::size_t i = 0; i < spec::words<spec::Schedule>().size(); ++i) {
+    const auto schedule = static_cast<spec::Schedule>(i);
+    out.push_back({schedule});
+    const bool takes_any = spec::required_virtual_stages(schedule) == 0;
+    if (takes_any && schedule != spec::Schedule::automatic) out.push_back({schedule, 3});
+  }
+  return out;
+}
+
+class Enumeration {
+ public:
+  Enumeration(const spec::Run& run, const Variety& variety) : run_(run), variety_(variety) {
+    schedules_ = varies("schedule")
+                     ? schedule_choices()
+                     : std::vector<ScheduleChoice>{{run.layout.schedule, run.layout.virtual_stages}};
+  }
+
+  std::vector<spec::Run> all() {
+    for_each_crossing([&](const spec::Run& crossing) { add(crossing, next_of(crossing)); });
+    // What the turns left out.
+    for_each_crossing([&](const spec::Run& crossing) {
+      const auto key = key_of(crossing);
+      for (std::size_t i = 0; i < schedules_.size(); ++i)
+        if (!seen_[key].contains(schedules_[i])) try_one(crossing, schedules_[i]);
+    });
+    return std::move(out_);
+  }
+
+ private:
+  using Key = std::array<std::int64_t, 3>;
+  static Key key_of(const spec::Run& run) { return {run.layout.pp, run.layout.cp, run.layout.tp}; }
+
+  bool varies(const char* axis) const {
+    return std::ranges::find(variety_.axes, axis) != variety_.axes.end();
+  }
+
+  // Sizes of an axis that leave the ranks so far under the bound, or the one of the run.
+  std::vector<std::int64_t> sizes(const char* axis, std::int64_t own, std::int64_t ranks) const {
+    if (!varies(axis)) return {own};
+    std::vector<std::int64_t> out;
+    for (std::int64_t size = 1; ranks * size <= variety_.most_ranks; ++size) out.push_back(size);
+    return out;
+  }
+
+  void for_each_crossing(const std::function<void(const spec::Run&)>& act) const {
+    const auto& own = run_.layout;
+    spec::Run run = run_;
+    auto& layout = run.layout;
+    for (const auto pp : sizes("pp", own.pp, 1))
+      for (const auto replicate : sizes("dp", own.dp_replicate, pp))
+        for (const auto shard : sizes("dp", own.dp_shard, pp * replicate))
+          for (const auto cp : sizes("cp", own.cp, pp * replicate * shard))
+            for (const auto tp : sizes("tp", own.tp, pp * replicate * shard * cp)) {
+              layout.pp = pp, layout.dp_replicate = replicate, layout.dp_shard = shard;
+              layout.cp = cp, layout.tp = tp;
+              if (layout.ranks() > variety_.most_ranks) continue;
+              for_each_inner(run, act);
+            }
+  }
+
+  void for_each_inner(spec::Run run, const std::function<void(const spec::Run&)>& act) const {
+    for (std::int64_t zero = 0; zero <= 3; ++zero) {
+      if (!varies("zero") && zero != run_.layout.zero) continue;
+      run.layout.zero = zero;
+      act(run);
+    }
+  }
+
+  std::size_t next_of(const spec::Run& crossing) { return turns_[key_of(crossing)]++; }
+
+  // With the schedule whose turn it is, or the first after it that is legal.
+  void add(const spec::Run& crossing, std::size_t turn) {
+    for (std::size_t i = 0; i < schedules_.size(); ++i)
+      if (try_one(crossing, schedules_[(turn + i) % schedules_.size()])) return;
+  }
+
+  bool try_one(const spec::Run& crossing, const ScheduleChoice& choice) {
+    constexpr std::uint64_t kTries = 6;
+    for (std::uint64_t attempt = 0; attempt <= kTries; ++attempt) {
+      spec::Run run = crossing;
+      run.layout.schedule = choice.schedule;
+      run.layout.virtual_stages = choice.virtual_stages;
+      run.model.layers = std::min(run_.model.layers,
+                                  std::max<std::int64_t>(2, run.layout.pp * run.layout.num_virtual() - 1));
+      if (attempt < kTries) deal(run, kTries * num_tried_ + attempt);
+      if (!spec::problems(run).empty()) continue;
+      ++num_tried_;
+      seen_[key_of(run)].insert(choice);
+      if (identities_.insert(stream_of(identity(compile(run)))).second) out_.push_back(std::move(run));
+      return true;
+    }
+    return false;
+  }
+
+  // What is not crossed, by a number.
+  void deal(spec::Run& run, std::uint64_t number) const {
+    auto draw = [&, next = std::uint64_t{0}](std::int64_t below) mutable {
+      return static_cast<std::int64_t>(random_bits(variety_.seed, number, next++) %
+                                       static_cast<std::uint64_t>(below));
+    };
+    auto& layout = run.layout;
+    if (varies("zero")) {
+      layout.reduce_every = draw(3);
+      layout.keep_mib = draw(4) == 0 ? 1 : 0;
+      layout.prefetch = draw(3);
+      layout.overlap = draw(4) != 0;
+    }
+    if (varies("recompute")) {
+      layout.recompute = static_cast<spec::Recompute>(draw(3));
+      layout.recompute_pieces = draw(2) == 0 ? "attention" : "attention,norm+up";
+    }
+    if (varies("offload")) {
+      const std::string kinds[] = {"", "", "optimizer", "optimizer,parameters",
+                                   "optimizer,parameters,values"};
+      layout.offload = kinds[draw(5)];
+    }
+    if (varies("batch")) {
+      layout.micro_batch = 1 + draw(3);
+      run.training.global_batch -= draw(2);  // the last micro-batch is short somewhere
+    }
+    if (varies("schedule") && draw(3) == 0) layout.stages = uneven_stages(run, std::ref(draw));
+  }
+
+  // Units dealt by chance, at least one to a stage.
+  static std::string uneven_stages(const spec::Run& run,
+                                   const std::function<std::int64_t(std::int64_t)>& draw) {
+    const std::int64_t stages = run.layout.pp * run.layout.num_virtual(), units = run.model.layers + 2;
+    if (stages > units) return "";
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(stages), 1);
+    for (std::int64_t left = units - stages; left > 0; --left)
+      ++counts[static_cast<std::size_t>(draw(stages))];
+    std::vector<std::string> words;
+    for (const auto count : counts) words.push_back(cat(count));
+    return join(words, ",");
+  }
+
+  const spec::Run& run_;
+  const Variety& variety_;
+  std::vector<ScheduleChoice> schedules_;
+  std::map<Key, std::size_t> turns_;
+  std::map<Key, std::set<ScheduleChoice>> seen_;
+  std::uint64_t num_tried_ = 0;
+  std::set<std::uint64_t> identities_;
+  std::vector<spec::Run> out_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& variable_axes() {
+  static const std::vector<std::string> kAxes = {"pp",       "dp",        "cp",      "tp",   "zero",
+                                                 "schedule", "recompute", "offload", "batch"};
+  return kAxes;
+}
+
+std::vector<spec::Run> layouts(const spec::Run& run, const Variety& variety) {
+  for (const auto& axis : variety.axes)
+    if (std::ranges::find(variable_axes(), axis) == variable_axes().end()) {
+      const auto near = nearest(axis, variable_axes());
+      throw UserError(cat("--axes names \"", axis, "\"", near ? cat("; do you mean ", *near, "?") : "",
+                          " It may name ", join(variable_axes(), ", ")));
+    }
+  return Enumeration(run, variety).all();
+}
+
+}  // namespace tessera::plan

@@ -1,0 +1,25 @@
+// Which layouts may a run have on so many ranks? The sizes of axes and ZeRO are crossed, every schedule comes with every
+// (pp, cp, tp), all else is dealt by a seed. Whether one is legal is spec::problems' answer, nobody else's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::plan {
+
+// What can vary: pp, dp, cp, tp, zero, schedule, recompute, offload, batch (micro-batches, uneven ones too).
+const std::vector<std::string>& variable_axes();
+
+struct Variety {
+  std::int64_t most_ranks = 8;
+  std::vector<std::string> axes = variable_axes();  // the others stay as the run has them
+  std::uint64_t seed = 1;
+};
+
+// Legal ones, each once. The model has no more layers than its stages need, the rest of it stays.
+std::vector<spec::Run> layouts(const spec::Run& run, const Variety& variety);
+
+}  // namespace tessera::plan

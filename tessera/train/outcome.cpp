@@ -1,0 +1,131 @@
+#include "tessera/train/outcome.hpp"
+
+#include "tessera/program/holdings.hpp"
+
+namespace tessera::train {
+
+namespace {
+
+using tensor::Tensor;
+
+// By bucket: the flats of all parts into which it is cut, one after the other.
+using Flats = std::map<std::uint32_t, Tensor>;
+
+struct Snapshot {
+  Flats gradients, parameters;
+};
+
+std::uint32_t index_of(const shard::FlatBucket& bucket, const program::Tables& tables) {
+  return static_cast<std::uint32_t>(&bucket.table() - tables.buckets.data());
+}
+
+// Of this rank's slice, the flats of all parts.
+Tensor all_parts(const Session& session, const shard::FlatBucket& bucket, const Tensor& slice) {
+  const Tensor mine = session.whole_of(bucket, slice);
+  if (bucket.part().count == 1) return mine.cpu().clone();
+  Tensor all = tensor::empty({bucket.part().count * mine.numel()}, mine.scalar_type(), mine.device());
+  session.group(bucket.table().cut_over).all_gather(all, mine);
+  return all.cpu();
+}
+
+Snapshot run_steps(Session& session, double clip_norm, Outcome& out) {
+  Snapshot snapshot;
+  const auto& tables = session.program().tables;
+  for (int i = 0; i < kVerifySteps; ++i) {
+    const auto report = session.step();
+    out.losses.push_back(report.loss);
+    out.norms.push_back(report.gradient_norm);
+    if (i > 0) continue;
+    const double clipped = optim::clip_scale(report.gradient_norm, clip_norm);
+    for (auto& bucket : session.buckets())
+      snapshot.gradients[index_of(bucket, tables)] =
+          all_parts(session, bucket, bucket.kept_gradient()).div(clipped);
+  }
+  for (auto& bucket : session.buckets())
+    snapshot.parameters[index_of(bucket, tables)] = all_parts(session, bucket, session.shard_of(bucket));
+  return snapshot;
+}
+
+// Rank 0 gets what the other stages of its own replica hold.
+void collect(Snapshot& snapshot, Session& session, int rank) {
+  const auto& program = session.program();
+  const auto& tables = program.tables;
+  if (tables.stage_axis < 0) return;
+  const auto& group = session.group(tables.values_over);
+  if (group.ranks().front() != 0) return;
+  const auto tag = [](std::uint32_t bucket, bool is_gradient) {
+    return static_cast<int>(2 * bucket + (is_gradient ? 1 : 0));
+  };
+  for (auto* flats : {&snapshot.gradients, &snapshot.parameters}) {
+    const bool is_gradient = flats == &snapshot.gradients;
+    if (rank != 0) {
+      for (const auto& [bucket, flat] : *flats)
+        group.send(flat.to(session.device()), 0, tag(bucket, is_gradient));
+      continue;
+    }
+    for (int peer = 1; peer < group.size(); ++peer) {
+      const auto& sequence =
+          program.classes[tables.class_of_rank[static_cast<std::size_t>(group.ranks()[peer])]];
+      const auto held = program::holdings(sequence, tables).buckets;
+      for (std::uint32_t bucket = 0; bucket < held.size(); ++bucket) {
+        if (!held[bucket]) continue;
+        const auto& table = tables.buckets[bucket];
+        Tensor flat =
+            tensor::empty({table.elements * tables.size_of(table.cut_over)},
+                          shard::to_torch(is_gradient ? table.gradient : table.storage), session.device());
+        group.receive(flat, peer, tag(bucket, is_gradient));
+        flats->try_emplace(bucket, flat.cpu());
+      }
+    }
+  }
+}
+
+// Bitwise the same parameters and gradients on all replicas of this rank's slices.
+bool replicas_equal(Session& session) {
+  double differing = 0;
+  for (auto& bucket : session.buckets()) {
+    const auto& table = bucket.table();
+    for (const std::int16_t set : {table.reduced_over, table.shared_over}) {
+      const bool holds_slices = set == table.reduced_over && table.sharded_over >= 0;
+      if (set < 0 || holds_slices) continue;
+      for (const Tensor& mine : {session.shard_of(bucket), bucket.kept_gradient()}) {
+        Tensor first = mine.clone();
+        session.group(set).broadcast(first, 0);
+        differing += tensor::bit_equal(first, mine) ? 0 : 1;
+      }
+    }
+  }
+  return session.sum(differing) == 0;
+}
+
+// The whole parameter as a vector.
+Tensor assembled(const Tensor& flats, const program::Bucket& bucket, const program::Parameter& parameter) {
+  std::vector<Tensor> parts;
+  for (std::int64_t first = 0; first < flats.numel(); first += bucket.elements)
+    parts.push_back(shard::parameter_in(flats.narrow(0, first, bucket.elements), parameter));
+  if (parts.size() == 1) return parts.front().reshape({-1});
+  return tensor::concatenate(parts, parameter.cut_dim).reshape({-1});
+}
+
+std::map<std::string, Tensor> by_name(const Flats& flats, const program::Tables& tables) {
+  std::map<std::string, Tensor> out;
+  for (const auto& [bucket, flat] : flats)
+    for (const auto& parameter : tables.buckets[bucket].parameters)
+      out[parameter.name] = assembled(flat, tables.buckets[bucket], parameter);
+  return out;
+}
+
+}  // namespace
+
+Outcome outcome_of(Session& session, int rank, double clip_norm) {
+  Outcome out;
+  Snapshot snapshot = run_steps(session, clip_norm, out);
+  collect(snapshot, session, rank);
+  out.replicas_equal = replicas_equal(session);
+  if (rank != 0) return out;
+  out.gradients = by_name(snapshot.gradients, session.program().tables);
+  out.parameters = by_name(snapshot.parameters, session.program().tables);
+  return out;
+}
+
+}  // namespace tessera::train

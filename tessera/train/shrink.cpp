@@ -1,0 +1,68 @@
+#include "tessera/train/shrink.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "tessera/base/text.hpp"
+
+namespace tessera::train {
+
+namespace {
+
+// Fewer and smaller micro-batches, the last ones as full or empty as they were.
+void cut_batch(spec::Run& run, const std::function<void(const char*, std::int64_t&, std::int64_t)>& cut) {
+  // Enough for a pipeline to have a start, a middle and an end.
+  constexpr std::int64_t kMostSamples = 4;
+  const std::int64_t most_micro_batches = std::max<std::int64_t>(5, 2 * run.layout.pp + 1);
+  auto& batch = run.training.global_batch;
+  const std::int64_t before = run.layout.micro_batch;
+  cut("micro_batch", run.layout.micro_batch, kMostSamples);
+  cut("global_batch", batch, (batch * run.layout.micro_batch + before - 1) / before);
+  const std::int64_t round = run.layout.dp() * run.layout.micro_batch, rest = batch % round;
+  if (run.layout.schedule_file.empty())  // which has its number of micro-batches
+    cut("global_batch", batch,
+        rest == 0 ? most_micro_batches * round : (most_micro_batches - 1) * round + rest);
+}
+
+}  // namespace
+
+spec::Run shrunk_for_verification(const spec::Run& run, std::string& note, const Smallest& smallest) {
+  spec::Run small = run;
+  small.layout.precision = spec::Precision::fp64;
+  small.training.warmup_steps = 0;
+  std::vector<std::string> changes;
+  // What a budget makes of the large model says nothing about the small one.
+  if (small.layout.recompute == spec::Recompute::budget) {
+    small.layout.recompute = spec::Recompute::full;
+    changes.push_back("recompute budget -> full");
+  }
+  small.layout.memory_limit_mib = 0;
+  const auto cut = [&](const char* name, std::int64_t& value, std::int64_t most) {
+    if (value <= most) return;
+    changes.push_back(cat(name, " ", value, " -> ", most));
+    value = most;
+  };
+  auto& m = small.model;
+  if (!m.weights.empty()) changes.push_back("weights drawn, not read");
+  m.weights.clear();
+  const std::int64_t head_dim = std::min(m.head_size(), smallest.head_dim), queries = m.heads / m.kv_heads;
+  // A width of q that is not hidden's stays another.
+  const std::int64_t extra = m.query_size() == m.hidden ? 0 : 8;
+  cut("kv_heads", m.kv_heads, std::max<std::int64_t>(1, 8 / queries));
+  cut("heads", m.heads, m.kv_heads * queries);
+  cut("head_dim", m.head_dim, head_dim);
+  cut("hidden", m.hidden, m.heads * head_dim + extra);
+  cut("ffn", m.ffn, std::min(smallest.ffn, 3 * m.hidden));
+  // Every stage keeps a unit, embedding and head among them.
+  const bool dealt_by_hand = !small.layout.stages.empty() || !small.layout.schedule_file.empty();
+  if (!dealt_by_hand)
+    cut("layers", m.layers, std::max<std::int64_t>(3, small.layout.pp * small.layout.num_virtual() - 1));
+  cut("vocab", m.vocab, smallest.vocab);
+  cut("sequence", m.sequence, smallest.sequence);
+  cut_batch(small, cut);
+  note = join(changes, ", ");
+  return small;
+}
+
+}  // namespace tessera::train
