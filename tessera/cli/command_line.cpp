@@ -102,6 +102,9 @@ void add_draw(CLI::App* command, Options& options) {
                       "with a run file: draw this trace (tessera train --trace) below the prediction");
   command->add_flag("--memory", options.draw.memory,
                     "with a run file: what ranks hold over the step, by category, instead of their ops");
+  command->add_flag("--layout", options.draw.layout,
+                    "with a run file: the mesh, and which rank holds which piece of which parameter; a table "
+                    "without -o");
   command->add_option("--step", options.draw.step, "of the trace (default: the one of median length)")
       ->check(CLI::PositiveNumber);
 }

@@ -38,6 +38,7 @@ struct DrawOptions {
   std::string measured;   // a trace
   std::int64_t step = 0;  // of the trace; 0: the one of median length
   bool memory = false;    // what ranks hold over the step, by category
+  bool layout = false;    // the mesh, and who holds what of the parameters
 };
 
 struct Options;
@@ -87,6 +88,7 @@ int verify_layouts_command(const Options& options);
 int bench_step_command(const Options& options);
 int simulate_command(const Options& options);
 int draw_command(const Options& options);
+int draw_layout_command(const Options& options);
 int doctor_command(const Options& options);
 int plan_memory_command(const Options& options);
 int checkpoint_inspect_command(const Options& options);

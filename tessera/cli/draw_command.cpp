@@ -157,6 +157,7 @@ int draw_memory(const Options& options, const std::string& path) {
 }  // namespace
 
 int draw_command(const Options& options) {
+  if (options.draw.layout) return draw_layout_command(options);
   const std::string path = options.draw.out.empty() ? default_out(options) : options.draw.out;
   if (options.draw.memory) return draw_memory(options, path);
   std::optional<Simulated> simulated;

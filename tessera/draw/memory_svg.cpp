@@ -121,13 +121,10 @@ std::string to_svg(const MemoryPicture& picture) {
     most = std::max(most, static_cast<double>(panel.peak_bytes));
   add_heading(sheet, picture);
   for (const MemoryPanel& panel : picture.panels) add_panel(sheet, picture, panel, most * 1.06);
-  const std::string width = px(sheet.width()), height = px(sheet.y + kMargin);
-  return cat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, " ", height, "\" width=\"",
-             width, "\" height=\"", height, "\" role=\"img\">\n<title>", xml_escaped(picture.title),
-             "</title>\n<style>\n", style_sheet(),
-             ".limit { stroke: #d55e00; stroke-width: 1.5; stroke-dasharray: 6 4; fill: none } "
-             ".peak { fill: var(--text) }\n</style>\n<rect class=\"paper\" width=\"",
-             width, "\" height=\"", height, "\"/>\n", sheet.body, "</svg>\n");
+  return svg_file(picture.title,
+                  ".limit { stroke: #d55e00; stroke-width: 1.5; stroke-dasharray: 6 4; fill: none } "
+                  ".peak { fill: var(--text) }\n",
+                  sheet.width(), sheet.y + kMargin, sheet.body);
 }
 
 std::string to_html(const MemoryPicture& picture) {

@@ -1,6 +1,7 @@
 #include "tessera/draw/palette.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace tessera::draw {
@@ -69,6 +70,15 @@ Colour fill(What what, int shade) {
   const double share = (from == kBlue ? 0.18 : 0.13) * (shade == 1 ? 2 : shade == 2 ? 1 : 0);
   return {mixed(from.red, to.red, share), mixed(from.green, to.green, share),
           mixed(from.blue, to.blue, share)};
+}
+
+Colour rank_colour(std::int64_t place) {
+  constexpr std::array kColours = {kBlue, kOrange, kGreen, kPurple, kSkyBlue, kVermillion, kYellow, kGrey};
+  const auto count = static_cast<std::int64_t>(kColours.size());
+  const Colour from = kColours[static_cast<std::size_t>(place % count)];
+  const double share = std::min(0.75, 0.11 * static_cast<double>(place / count));
+  return {mixed(from.red, kLight.red, share), mixed(from.green, kLight.green, share),
+          mixed(from.blue, kLight.blue, share)};
 }
 
 Colour ink(Colour fill) { return contrast(fill, kLight) > contrast(fill, kDark) ? kLight : kDark; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tessera/base/text.hpp"
 #include "tessera/draw/palette.hpp"
@@ -27,6 +28,21 @@ std::string fitted(std::string_view text, double font_pixels, double width) {
   std::size_t end = room - 1;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // not within a letter
   return cat(text.substr(0, end), "\u2026");
+}
+
+std::vector<std::string> wrapped(std::string_view text, double font_pixels, double width) {
+  const auto room = static_cast<std::size_t>(width / (kLetterEms * font_pixels));
+  std::vector<std::string> out;
+  std::string line;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word(text.substr(at, end - at));
+    if (!line.empty() && line.size() + 1 + word.size() > room) out.push_back(std::exchange(line, ""));
+    line += line.empty() ? word : " " + word;
+    at = end + 1;
+  }
+  if (!line.empty()) out.push_back(line);
+  return out;
 }
 
 double tick_step(double range, double most) {
@@ -87,6 +103,15 @@ std::string xml_escaped(std::string_view text) {
     }
   }
   return out;
+}
+
+std::string svg_file(const std::string& title, const std::string& more_style, double width, double height,
+                     const std::string& body) {
+  const std::string w = px(width), h = px(height);
+  return cat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", w, " ", h, "\" width=\"", w,
+             "\" height=\"", h, "\" role=\"img\">\n<title>", xml_escaped(title), "</title>\n<style>\n",
+             style_sheet(), more_style, "</style>\n<rect class=\"paper\" width=\"", w, "\" height=\"", h,
+             "\"/>\n", body, "</svg>\n");
 }
 
 std::string style_sheet() {

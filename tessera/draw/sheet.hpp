@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/draw/picture.hpp"
 
@@ -33,9 +34,15 @@ std::string px(double x);
 std::string text_at(double x, double y, std::string_view classes, std::string_view text);
 // Cut with an ellipsis when it would be wider.
 std::string fitted(std::string_view text, double font_pixels, double width);
+// Lines of words that fit the width.
+std::vector<std::string> wrapped(std::string_view text, double font_pixels, double width);
 
 // A step of 1, 2 or 5 times a power of ten that divides `range` into at most `most` parts.
 double tick_step(double range, double most);
+
+// A whole file: the title, the sheet's style and `more_style`, paper of this size, and the body.
+std::string svg_file(const std::string& title, const std::string& more_style, double width, double height,
+                     const std::string& body);
 
 // The parts of a picture, each below the one before.
 void add_heading(Sheet& sheet, const Picture& picture);

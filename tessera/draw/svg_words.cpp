@@ -1,7 +1,6 @@
 // The words around the panels: heading, legend, and the table that compares two panels.
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include "tessera/base/text.hpp"
 #include "tessera/draw/compare.hpp"
@@ -13,22 +12,6 @@ namespace tessera::draw {
 namespace {
 
 using program::What;
-
-// Lines of words that fit the width.
-std::vector<std::string> wrapped(const std::string& text, double font_pixels, double width) {
-  const auto room = static_cast<std::size_t>(width / (kLetterEms * font_pixels));
-  std::vector<std::string> out;
-  std::string line;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    if (!line.empty() && line.size() + 1 + word.size() > room) out.push_back(std::exchange(line, ""));
-    line += line.empty() ? word : " " + word;
-    at = end + 1;
-  }
-  if (!line.empty()) out.push_back(line);
-  return out;
-}
 
 struct Seen {
   std::set<What> kinds;

@@ -1,0 +1,76 @@
+// Which rank holds which piece of which parameter? From a program's tables: the mesh, each parameter cut into the pieces
+// that ranks store, and parameters that are cut alike folded into one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/box.hpp"
+#include "tessera/mesh/mesh.hpp"
+#include "tessera/program/types.hpp"
+
+namespace tessera::draw {
+
+// Elements of a parameter that the same ranks store.
+struct HeldPiece {
+  std::vector<Box> boxes;         // of the whole parameter, in rising order
+  std::vector<mesh::Rank> ranks;  // rising
+  std::int64_t elements() const;
+  bool operator==(const HeldPiece&) const = default;
+};
+
+struct HeldParameter {
+  std::string name, bucket;
+  Shape shape;                      // of the whole
+  std::string placements;           // on the axes of more than one rank: "dp_shard R in slices, tp S(0)"
+  std::vector<Box> parts;           // as ranks compute with it: one, or those of the ranks it is cut over
+  std::vector<HeldPiece> pieces;    // by their first elements
+  std::int64_t num_copies() const;  // of each piece, at least
+  bool operator==(const HeldParameter&) const = default;
+};
+
+// What a rank stores of parameters, and on which stage it is.
+struct HeldByRank {
+  std::vector<std::int64_t> coordinates;  // on each axis
+  std::int64_t elements = 0, bytes = 0;
+  bool operator==(const HeldByRank&) const = default;
+};
+
+struct LayoutPicture {
+  std::string title;
+  std::vector<std::string> notes;
+  std::vector<program::Axis> axes;  // outermost first
+  std::int16_t stage_axis = -1;
+  std::vector<HeldByRank> ranks;
+  std::vector<HeldParameter> parameters;
+  std::int64_t ranks_per_stage() const;
+  bool operator==(const LayoutPicture&) const = default;
+};
+
+// Without a title.
+LayoutPicture layout_picture(const program::Program& program);
+
+// Parameters of equal shape and placements whose names differ in a number, and of them those whose pieces lie alike.
+struct FoldedParameter {
+  struct Alike {
+    std::string which;  // "0 to 5 on pp 0, 6 to 11 on pp 1"; empty: the name says it
+    const HeldParameter* first = nullptr;
+  };
+  std::string name;  // "model.layers.*.mlp.up_proj.weight"
+  std::int64_t count = 0;
+  std::vector<Alike> alike;
+};
+
+// Points into the picture, in the order of its parameters.
+std::vector<FoldedParameter> folded(const LayoutPicture& picture);
+
+// "0", "0, 4", "0, 8 .. 56", "0 to 7".
+std::string ranks_label(std::span<const mesh::Rank> ranks);
+
+// A whole file: the mesh, and a card for each folded parameter. Throws UserError when there are more ranks than a viewer
+// can show.
+std::string to_svg(const LayoutPicture& picture);
+
+}  // namespace tessera::draw
