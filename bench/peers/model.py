@@ -124,6 +124,25 @@ def initialize(model, c):
     return model
 
 
+def named(model):
+    """Its parameters under the names of `transformers`."""
+    out = {"model.embed_tokens.weight": model.embedding.weight, "model.norm.weight": model.norm.weight,
+           "lm_head.weight": model.head.weight}
+    for i, b in enumerate(model.blocks):
+        a, f = b.attention, b.feed_forward
+        parts = {"input_layernorm": b.norm1, "post_attention_layernorm": b.norm2, "self_attn.q_proj": a.q, "self_attn.k_proj": a.k,
+                 "self_attn.v_proj": a.v, "self_attn.o_proj": a.out, "mlp.gate_proj": f.gate, "mlp.up_proj": f.up,
+                 "mlp.down_proj": f.down}
+        out |= {f"model.layers.{i}.{name}.weight": part.weight for name, part in parts.items()}
+    return {name: parameter.detach() for name, parameter in out.items()}
+
+
+@torch.no_grad()
+def load_named(model, tensors):
+    for name, parameter in named(model).items():
+        parameter.copy_(tensors[name])
+
+
 def token_stream(size, vocab):
     x, out = 1, []
     for _ in range(size):

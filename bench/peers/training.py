@@ -77,16 +77,18 @@ def train(binary, run_file, keys, folder, steps, warm_up=2, more=()):
 class Tessera:
     """The binary with these keys of [layout], started anew each round."""
 
-    def __init__(self, binary, sizes, layout, folder, warm_up=2):
+    def __init__(self, binary, sizes, layout, folder, warm_up=2, text=TEXT, weights=None):
         self.binary, self.folder, self.warm_up = binary, folder, warm_up
         self.losses, self.parameters = [], 0
         self.run_file = pathlib.Path(folder, "run.toml")
         shape = "".join(f"{key} = {value}\n" for key, value in sizes.items() if key not in ("batch", "micro_batch"))
         self.run_file.write_text(
-            f'[model]\nfamily = "llama"\n{shape}[data]\npath = "{TEXT}"\n'
+            f'[model]\nfamily = "llama"\n{shape}[data]\npath = "{text}"\n'
             f'[training]\nglobal_batch = {sizes["batch"]}\nlearning_rate = 3e-4\nwarmup_steps = 0\ndecay = "constant"\n'
             f'[layout]\nmicro_batch = {sizes["micro_batch"]}\n')
         self.keys = {f"layout.{key}": value for key, value in layout.items()}
+        if weights:
+            self.keys["model.weights"] = weights
 
     def run(self, steps):
         answer = train(self.binary, self.run_file, self.keys, self.folder, steps, self.warm_up)
