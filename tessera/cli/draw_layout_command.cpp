@@ -33,7 +33,7 @@ LayoutPicture picture_of(const spec::Run& run) {
       "store "
       "them"};
   out.notes.back() += out.stage_axis < 0 ? "; grey sheets behind are copies."
-                                         : cat(" on the first stage of their layers, ", out.ranks_per_stage(),
+                                         : cat(" on the first stage of their layers, ", out.stage_stride(),
                                                " further on each next; grey sheets behind are copies.");
   return out;
 }

@@ -29,9 +29,9 @@ Numbered numbered(const std::string& name) {
 }
 
 // Pieces as on the first stage.
-std::vector<HeldPiece> on_first_stage(const HeldParameter& parameter, std::int64_t ranks_per_stage) {
+std::vector<HeldPiece> on_first_stage(const HeldParameter& parameter, const LayoutPicture& picture) {
   std::vector<HeldPiece> out = parameter.pieces;
-  const mesh::Rank shift = out.front().ranks.front() / ranks_per_stage * ranks_per_stage;
+  const mesh::Rank first = out.front().ranks.front(), shift = first - picture.on_first_stage(first);
   for (HeldPiece& piece : out)
     for (mesh::Rank& rank : piece.ranks) rank -= shift;
   return out;
@@ -54,7 +54,7 @@ std::string which_text(const std::vector<const HeldParameter*>& members, const L
   const bool is_staged = picture.stage_axis >= 0;
   std::map<mesh::Rank, std::vector<std::int64_t>> by_stage;
   for (const HeldParameter* member : members)
-    by_stage[is_staged ? member->pieces.front().ranks.front() / picture.ranks_per_stage() : 0].push_back(
+    by_stage[picture.stage_of(member->pieces.front().ranks.front())].push_back(
         numbered(member->name).number.value_or(-1));
   std::vector<std::string> words;
   for (auto& [stage, numbers] : by_stage) {
@@ -86,7 +86,7 @@ std::vector<FoldedParameter> folded(const LayoutPicture& picture) {
         FoldedParameter{members.size() == 1 ? members.front()->name : pattern, std::ssize(members), {}});
     std::vector<std::pair<std::vector<HeldPiece>, std::vector<const HeldParameter*>>> alike;
     for (const HeldParameter* member : members) {
-      auto pieces = on_first_stage(*member, picture.ranks_per_stage());
+      auto pieces = on_first_stage(*member, picture);
       const auto found = std::ranges::find(alike, pieces, [](const auto& each) { return each.first; });
       if (found == alike.end())
         alike.push_back({std::move(pieces), {member}});

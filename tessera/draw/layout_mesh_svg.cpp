@@ -83,7 +83,7 @@ class MeshDrawing {
     for (std::size_t i = 0; i < picture_.axes.size(); ++i)
       if (picture_.axes[i].size > 1)
         words.push_back(innermost = cat(picture_.axes[i].name, " ", by.coordinates[i]));
-    const mesh::Rank place = rank % picture_.ranks_per_stage();
+    const mesh::Rank place = picture_.on_first_stage(rank);
     const double middle = x + cell_width_ / 2;
     return rank_rect(place, x, y, cell_width_, kCellHeight,
                      cat("rank ", rank, words.empty() ? "" : ": ", join(words, ", "), "; stores ",

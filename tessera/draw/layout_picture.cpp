@@ -89,15 +89,21 @@ std::int64_t HeldParameter::num_copies() const {
       std::ranges::min_element(pieces, {}, [](const HeldPiece& piece) { return piece.ranks.size(); })->ranks);
 }
 
-std::int64_t LayoutPicture::ranks_per_stage() const {
-  return stage_axis < 0 ? std::ssize(ranks)
-                        : std::ssize(ranks) / axes[static_cast<std::size_t>(stage_axis)].size;
+std::int64_t LayoutPicture::stage_of(mesh::Rank rank) const {
+  if (stage_axis < 0) return 0;
+  return ranks[static_cast<std::size_t>(rank)].coordinates[static_cast<std::size_t>(stage_axis)];
+}
+
+std::int64_t LayoutPicture::stage_stride() const {
+  std::int64_t out = 1;
+  for (std::size_t axis = static_cast<std::size_t>(stage_axis + 1); axis < axes.size(); ++axis)
+    out *= axes[axis].size;
+  return out;
 }
 
 LayoutPicture layout_picture(const program::Program& program) {
   const Tables& tables = program.tables;
   LayoutPicture out{.axes = tables.axes, .stage_axis = tables.stage_axis};
-  CHECK(tables.stage_axis <= 0, "stages are not the outermost axis");
   const mesh::Mesh mesh = program::mesh_of(tables);
   const auto sets = program::sets_of(tables);
   std::vector<program::Holdings> of_classes;

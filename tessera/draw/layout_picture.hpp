@@ -45,7 +45,11 @@ struct LayoutPicture {
   std::int16_t stage_axis = -1;
   std::vector<HeldByRank> ranks;
   std::vector<HeldParameter> parameters;
-  std::int64_t ranks_per_stage() const;
+
+  std::int64_t stage_of(mesh::Rank rank) const;
+  // From a rank to its counterpart on the next stage.
+  std::int64_t stage_stride() const;
+  mesh::Rank on_first_stage(mesh::Rank rank) const { return rank - stage_of(rank) * stage_stride(); }
   bool operator==(const LayoutPicture&) const = default;
 };
 

@@ -110,7 +110,7 @@ class Card {
 
   void add_piece(std::string& body, const Frame& frame, const HeldParameter& parameter,
                  const HeldPiece& piece) const {
-    const mesh::Rank place = piece.ranks.front() % picture_.ranks_per_stage();
+    const mesh::Rank place = picture_.on_first_stage(piece.ranks.front());
     const std::string label = ranks_label(piece.ranks);
     Frame::Rect widest{0, 0, 0, 0};
     for (const Box& box : piece.boxes) {
