@@ -60,6 +60,21 @@ TEST_F(Binary, DrawsPredictionAndMeasurementOnOnePicture) {
   EXPECT_EQ(count_of(svg, "<rect class=\"bar backward"), 4u * 4 * 2);
 }
 
+TEST_F(Binary, DrawsWhoHoldsWhat) {
+  const std::string layout =
+      cat("draw ", path("run.toml"), " --layout layout.pp=2 layout.dp_shard=2 layout.zero=3");
+  const auto text = tessera(layout), json = tessera(layout + " --json");
+  ASSERT_EQ(text.code, 0) << text.out;
+  EXPECT_THAT(text.out, HasSubstr("on 4 ranks: pp 2 x dp_shard 2, zero 3"));
+  EXPECT_THAT(text.out, HasSubstr("dp_shard R in slices"));
+  EXPECT_EQ(count_of(json.out, "\"coordinates\""), 4u);
+  const auto drawn = tessera(cat(layout, " -o ", path("layout.svg")));
+  ASSERT_EQ(drawn.code, 0) << drawn.out;
+  EXPECT_TRUE(file_text(path("layout.svg")).starts_with("<svg "));
+  EXPECT_EQ(tessera(cat(layout, " -o ", path("layout.png"))).code, 2);
+  EXPECT_EQ(tessera("draw --schedule 1f1b --layout").code, 2);
+}
+
 TEST_F(Binary, AProgramIsWrittenAndReadBack) {
   const std::string layout = cat(path("run.toml"), " layout.pp=2 --json");
   const auto written = tessera(cat("draw ", layout, " -o ", path("program.txt")));

@@ -9,7 +9,7 @@ namespace tessera::draw {
 namespace {
 
 constexpr double kCellHeight = 42, kCellGap = 3, kBlockGap = 16, kLabelHeight = 16;
-constexpr std::int64_t kMostAcross = 16;  // cells of one axis on a line
+constexpr double kMostWidth = 1060;  // then the next line begins
 
 // Ranks from `first` on, `stride` apart along the outermost of `axes`.
 struct Block {
@@ -44,7 +44,7 @@ class MeshDrawing {
     const auto size = static_cast<double>(block.axes.front().size);
     if (!block.is_across())
       return {label_width(block.axes.front()) + inner.width, size * (inner.height + gap(block)) - gap(block)};
-    const double across = std::min<double>(size, kMostAcross);
+    const double across = std::min(size, most_across(block, inner));
     const double lines = std::ceil(size / across);
     return {across * (inner.width + gap(block)) - gap(block),
             lines * (inner.height + top(block) + gap(block)) - gap(block)};
@@ -58,9 +58,10 @@ class MeshDrawing {
     for (std::int64_t place = 0; place < axis.size; ++place) {
       const std::string label = cat(axis.name, " ", place);
       if (block.is_across()) {
-        const double at = x + static_cast<double>(place % kMostAcross) * (inner.width + gap(block));
+        const auto across = static_cast<std::int64_t>(most_across(block, inner));
+        const double at = x + static_cast<double>(place % across) * (inner.width + gap(block));
         const double line =
-            y + static_cast<double>(place / kMostAcross) * (inner.height + top(block) + gap(block));
+            y + static_cast<double>(place / across) * (inner.height + top(block) + gap(block));
         if (top(block) > 0) out += text_at(at, line + 10, "name", label);
         out += draw(block.inner(place), at, line + top(block));
       } else {
@@ -74,6 +75,9 @@ class MeshDrawing {
 
  private:
   static double gap(const Block& block) { return block.axes.size() <= 2 ? kCellGap : kBlockGap; }
+  static double most_across(const Block& block, const Extent& inner) {
+    return std::max(1.0, std::floor((kMostWidth + gap(block)) / (inner.width + gap(block))));
+  }
   static double top(const Block& block) { return block.axes.size() == 1 ? 0 : kLabelHeight; }
 
   std::string cell(mesh::Rank rank, double x, double y) const {

@@ -66,7 +66,7 @@ class Card {
     if (shown < parameter_.alike.size())
       y = add_words(body, x, y, "quiet",
                     cat("and ", parameter_.alike.size() - shown, " more, cut elsewhere"));
-    return add_words(body, x, y, "quiet", pieces_text(first)) + 6;
+    return parameter_.alike.size() > 1 ? y : add_words(body, x, y, "quiet", pieces_text(first)) + 6;
   }
 
  private:
