@@ -1,15 +1,33 @@
-// How much did a rank move in a step, besides what it sent to other stages?
+// How much did a rank move in a step?
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace tessera {
 
-// Bytes that a rank sent: of gathers and reductions what a ring sends ((n-1)/n of the whole, twice that for a sum that
-// all get), of offloads and fetches what was copied out of its memory and back.
+// Calls of one kind along one axis set of the program.
+struct MovedAlong {
+  std::string axes;  // "tp", "shard.gradients"
+  std::string kind;  // "all_gather", "send"
+  std::int64_t calls = 0;
+  std::int64_t bytes = 0;  // of the whole arrays
+  std::int64_t sent_bytes =
+      0;  // what a ring sends from this rank: (n-1)/n of the whole, twice that for a sum that all get
+  bool operator==(const MovedAlong&) const = default;
+};
+
 struct BytesMoved {
-  std::int64_t gathered = 0, reduced = 0, offloaded = 0, fetched = 0;
+  std::vector<MovedAlong> along;            // where there were calls, in the order of the axis sets
+  std::int64_t offloaded = 0, fetched = 0;  // copied out of its memory and back
   bool operator==(const BytesMoved&) const = default;
+
+  std::int64_t sent() const {
+    std::int64_t out = 0;
+    for (const MovedAlong& part : along) out += part.sent_bytes;
+    return out;
+  }
 };
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include "tessera/cli/joined.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/metrics/field.hpp"
+#include "tessera/metrics/step_facts.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory.hpp"
 #include "tessera/train/loop.hpp"
@@ -31,14 +32,13 @@ Laps start_of(const Options& options) {
 
 // What was moved in a step, where anything was.
 std::string moved_text(const BytesMoved& moved) {
-  const std::pair<const char*, std::int64_t> kinds[] = {{"gathered", moved.gathered},
-                                                        {"reduced", moved.reduced},
-                                                        {"offloaded", moved.offloaded},
-                                                        {"fetched", moved.fetched}};
-  std::vector<std::string> parts;
-  for (const auto& [word, bytes] : kinds)
-    if (bytes > 0) parts.push_back(cat(bytes_text(static_cast<double>(bytes)), " ", word));
-  return parts.empty() ? "" : cat("a step moves ", join(parts, ", "), " (rank 0)\n");
+  std::vector<std::vector<std::string>> rows = {{"a step moves, on rank 0", "", "calls", "arrays", "sent"}};
+  const auto size = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+  for (const MovedAlong& part : moved.along)
+    rows.push_back({part.axes, part.kind, cat(part.calls), size(part.bytes), size(part.sent_bytes)});
+  if (moved.offloaded > 0) rows.push_back({"memory", "offloaded", "", size(moved.offloaded), ""});
+  if (moved.fetched > 0) rows.push_back({"memory", "fetched", "", size(moved.fetched), ""});
+  return rows.size() == 1 ? "" : table(rows);
 }
 
 void print_summary(const train::Summary& s, const std::string& folder, bool json) {
@@ -58,8 +58,7 @@ void print_summary(const train::Summary& s, const std::string& folder, bool json
                                     {"seconds", s.seconds},
                                     {"steps_not_taken", s.steps_not_taken},
                                     {"peak_bytes", s.peak_bytes},
-                                    {"gathered_bytes", s.moved.gathered},
-                                    {"reduced_bytes", s.moved.reduced},
+                                    {"moved", metrics::records_of(s.moved.along)},
                                     {"offloaded_bytes", s.moved.offloaded},
                                     {"fetched_bytes", s.moved.fetched},
                                     {"start_seconds", s.start.total_seconds()},

@@ -32,23 +32,40 @@ const char* word(CallDirection direction) {
   return direction == CallDirection::forward ? "forward" : "backward";
 }
 
+Volume& Volumes::of(CallKind kind, CallDirection direction) { return volumes[at(kind)][at(direction)]; }
+const Volume& Volumes::of(CallKind kind, CallDirection direction) const {
+  return volumes[at(kind)][at(direction)];
+}
+Volume Volumes::of(CallKind kind) const {
+  return of(kind, CallDirection::forward) + of(kind, CallDirection::backward);
+}
+
+std::int64_t sent_bytes(CallKind kind, std::int64_t bytes, std::int64_t members) {
+  switch (kind) {
+    case CallKind::all_reduce:
+      return 2 * bytes * (members - 1) / members;
+    case CallKind::all_gather:
+    case CallKind::reduce_scatter:
+    case CallKind::all_to_all:
+      return bytes * (members - 1) / members;
+    case CallKind::broadcast:
+    case CallKind::send:
+      break;
+  }
+  return bytes;
+}
+
 void Tally::add(const Call& call) {
   const std::scoped_lock lock(mutex_);
-  Volume& volume = volumes_[at(call.kind)][at(call.direction)];
+  Volume& volume = volumes_.of(call.kind, call.direction);
   ++volume.calls;
   volume.bytes += call.bytes;
   if (keeps_list_) list_.push_back(call);
 }
 
-Volume Tally::volume(CallKind kind, CallDirection direction) const {
+Volumes Tally::volumes() const {
   const std::scoped_lock lock(mutex_);
-  return volumes_[at(kind)][at(direction)];
-}
-
-Volume Tally::volume(CallKind kind) const {
-  const Volume forward = volume(kind, CallDirection::forward),
-               backward = volume(kind, CallDirection::backward);
-  return {forward.calls + backward.calls, forward.bytes + backward.bytes};
+  return volumes_;
 }
 
 void Tally::reset(bool keeps_list) {

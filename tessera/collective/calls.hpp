@@ -32,23 +32,39 @@ struct Call {
 
 struct Volume {
   std::int64_t calls = 0, bytes = 0;
+  Volume operator+(const Volume& more) const { return {calls + more.calls, bytes + more.bytes}; }
+  Volume operator-(const Volume& less) const { return {calls - less.calls, bytes - less.bytes}; }
   bool operator==(const Volume&) const = default;
 };
+
+// By kind and direction.
+struct Volumes {
+  std::array<std::array<Volume, kCallDirections.size()>, kCallKinds.size()> volumes = {};
+  Volume& of(CallKind kind, CallDirection direction);
+  const Volume& of(CallKind kind, CallDirection direction) const;
+  Volume of(CallKind kind) const;
+  bool operator==(const Volumes&) const = default;
+};
+
+// Of arrays of `bytes` what one of the members sends when they go round a ring: (n-1)/n, twice that for an all-reduce, all
+// of it for a broadcast and a send.
+std::int64_t sent_bytes(CallKind kind, std::int64_t bytes, std::int64_t members);
 
 // The count of one group on one rank, shared by copies of the Group. Any thread may call it.
 class Tally {
  public:
   void add(const Call& call);
   // Since the start or the last reset.
-  Volume volume(CallKind kind, CallDirection direction) const;
-  Volume volume(CallKind kind) const;
+  Volumes volumes() const;
+  Volume volume(CallKind kind, CallDirection direction) const { return volumes().of(kind, direction); }
+  Volume volume(CallKind kind) const { return volumes().of(kind); }
   // Back to nothing; with `keeps_list` every call from now on is kept, in order, for whoever compares them one by one.
   void reset(bool keeps_list = false);
   std::vector<Call> list() const;
 
  private:
   mutable std::mutex mutex_;
-  std::array<std::array<Volume, kCallDirections.size()>, kCallKinds.size()> volumes_;
+  Volumes volumes_;
   bool keeps_list_ = false;
   std::vector<Call> list_;
 };

@@ -25,6 +25,7 @@ Executor::Executor(const Parts& parts)
       tables_(parts.program.tables),
       sequence_(parts.program.classes.at(tables_.class_of_rank.at(static_cast<std::size_t>(parts.rank)))),
       residence_(parts_),
+      calls_(sequence_, tables_, parts.groups),
       lanes_(
           sequence_, [this](std::uint32_t op) { run(op); }, parts.log, parts.device) {
   const auto micro = static_cast<std::size_t>(tables_.num_micro);
@@ -51,6 +52,7 @@ StepReport Executor::step(const StepInput& input) {
   std::fill(loss_sums_.begin(), loss_sums_.end(), 0.0);
   summed_.assign(numbers_.size(), false);
   for (auto& sends : sends_along_) sends.clear();
+  calls_.begin_step();
   if (num_steps_ == 0) gather_delayed();
   lanes_.step();
   finish_sends();
@@ -64,6 +66,7 @@ StepReport Executor::step(const StepInput& input) {
   report.at_peak = account_.at_peak();
   report.times = times_;
   report.moved = residence_.take_moved();
+  report.moved.along = calls_.of_step();
   return report;
 }
 
@@ -87,6 +90,7 @@ double Executor::number(Role role) const {
 
 void Executor::run(std::uint32_t index) {
   const Op& op = sequence_.ops[index];
+  const auto calls = calls_.before(op);
   times_[index] = {index, now_seconds(), 0};
   switch (op.what) {
     case What::forward:
@@ -137,6 +141,7 @@ void Executor::run(std::uint32_t index) {
   }
   for (const Cell& cell : ends_[index]) end(cell);
   times_[index].end_seconds = now_seconds();
+  times_[index].calls = calls_.since(op, calls);
 }
 
 model::Outcome Executor::compute(const Op& op, const std::vector<Tensor>& inputs, model::Tape& tape) {

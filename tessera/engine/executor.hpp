@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "tessera/engine/call_count.hpp"
 #include "tessera/engine/lanes.hpp"
 #include "tessera/engine/parts.hpp"
 #include "tessera/engine/residence.hpp"
@@ -28,6 +29,7 @@ struct StepInput {
 struct OpTime {
   std::uint32_t op = 0;
   double start_seconds = 0, end_seconds = 0;
+  std::vector<OpCalls> calls = {};
 };
 
 struct StepReport {
@@ -84,6 +86,7 @@ class Executor {
   std::vector<char> summed_;  // by number: a sum of this step was made
   const StepInput* input_ = nullptr;
   std::vector<OpTime> times_;
+  CallCount calls_;
   // By axis set: ops that sent something in this step. Each set's sends run on one lane; read when all lanes are through.
   std::vector<std::vector<std::uint32_t>> sends_along_;
   std::int64_t num_steps_ = 0;

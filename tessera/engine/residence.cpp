@@ -19,11 +19,6 @@ using tensor::Tensor;
 
 namespace {
 
-// Of `bytes` that end on all members of a group, what each of them sends.
-std::int64_t ring_bytes(std::size_t bytes, int members) {
-  return static_cast<std::int64_t>(bytes) / members * (members - 1);
-}
-
 // Whether ZeRO cuts buckets along it.
 bool cuts_shards(const program::Axis& axis) { return axis.name == "dp_shard" || axis.name == "cp"; }
 
@@ -56,7 +51,6 @@ void Residence::make_full(shard::FlatBucket& bucket, const collective::Group& me
   if (members.size() == 1) return;
   Tensor full = bucket.full();
   members.all_gather(full, bucket.slice_of(full));
-  moved_.gathered += ring_bytes(full.nbytes(), members.size());
 }
 
 void Residence::gather(const Op& op) { make_full(bucket(op.item), group(op.along)); }
@@ -67,7 +61,6 @@ void Residence::reduce(const Op& op) {
   if (op.flags & program::kOfShard) {
     Tensor part = read_here(reduced.shard_gradient());
     members.all_reduce_sum(part);
-    moved_.reduced += 2 * ring_bytes(part.nbytes(), members.size());
     return;
   }
   reduced.close_weight_gradient();
@@ -77,12 +70,10 @@ void Residence::reduce(const Op& op) {
     Tensor part = tensor::empty({reduced.shard_elements()}, whole.scalar_type(), whole.device());
     members.reduce_scatter_sum(part, whole);
     reduced.add_to_shard_gradient(part);
-    moved_.reduced += ring_bytes(whole.nbytes(), members.size());
   } else {
     members.all_reduce_sum(whole);
     // The memory is handed on, not copied, when nobody adds to it any more.
     reduced.add_to_shard_gradient(op.flags & program::kEndsSource ? whole : whole.clone());
-    moved_.reduced += 2 * ring_bytes(whole.nbytes(), members.size());
   }
   reduced.restart_weight_gradient();
 }
@@ -222,8 +213,7 @@ void Residence::free_all() {
 }
 
 BytesMoved Residence::take_moved() {
-  return {moved_.gathered.exchange(0), moved_.reduced.exchange(0), moved_.offloaded.exchange(0),
-          moved_.fetched.exchange(0)};
+  return {.offloaded = moved_.offloaded.exchange(0), .fetched = moved_.fetched.exchange(0)};
 }
 
 }  // namespace tessera::engine

@@ -52,12 +52,12 @@ class Residence {
   void put_between_steps(const shard::FlatBucket& bucket, const tensor::Tensor& shard,
                          std::span<const tensor::Tensor> state);
 
-  // Since the last call.
+  // Out of memory and back, since the last call.
   BytesMoved take_moved();
 
  private:
   struct Counters {
-    std::atomic<std::int64_t> gathered = 0, reduced = 0, offloaded = 0, fetched = 0;
+    std::atomic<std::int64_t> offloaded = 0, fetched = 0;
   };
   shard::FlatBucket& bucket(std::uint32_t item) { return parts_.buckets[place_.at(item)]; }
   std::uint32_t item_of(const shard::FlatBucket& bucket) const;

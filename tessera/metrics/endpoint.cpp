@@ -51,8 +51,12 @@ Gauge& add_gauge(Registry& registry, const std::string& name, const std::string&
   return prometheus::BuildGauge().Name("tessera_" + name).Help(about).Register(registry).Add({});
 }
 
+prometheus::Family<Counter>& counters(Registry& registry, const std::string& name, const std::string& about) {
+  return prometheus::BuildCounter().Name("tessera_" + name).Help(about).Register(registry);
+}
+
 Counter& add_counter(Registry& registry, const std::string& name, const std::string& about) {
-  return prometheus::BuildCounter().Name("tessera_" + name).Help(about).Register(registry).Add({});
+  return counters(registry, name, about).Add({});
 }
 
 // All numbers of the page; a reader sees those of one step, never half of an update.
@@ -77,6 +81,11 @@ class Page : public prometheus::Collectable {
     steps_.Increment();
     not_taken_.Increment(facts.taken ? 0 : 1);
     tokens_.Increment(facts.tokens);
+    for (const MovedAlong& part : facts.moved.along) {
+      const prometheus::Labels labels = {{"axes", part.axes}, {"kind", part.kind}};
+      moved_calls_.Add(labels).Increment(static_cast<double>(part.calls));
+      moved_bytes_.Add(labels).Increment(static_cast<double>(part.bytes));
+    }
   }
 
  private:
@@ -90,6 +99,10 @@ class Page : public prometheus::Collectable {
   Counter& not_taken_ =
       add_counter(registry_, "steps_not_taken_total", "steps done whose gradients were not finite");
   Counter& tokens_ = add_counter(registry_, "tokens_total", "valid tokens of all ranks");
+  prometheus::Family<Counter>& moved_calls_ =
+      counters(registry_, "moved_calls_total", "calls of rank 0, by axis set and kind");
+  prometheus::Family<Counter>& moved_bytes_ =
+      counters(registry_, "moved_bytes_total", "bytes of the whole arrays of these calls");
 };
 
 }  // namespace

@@ -104,12 +104,16 @@ void EventFile::write_start(std::int64_t step) {
 void EventFile::write(const StepFacts& facts) {
   event_format::Event event;
   event.set_step(facts.step);
-  for (const Measure& measure : measures()) {
-    const auto found = measure.of(facts);
-    if (!found) continue;
+  const auto add = [&](const std::string& tag, double number) {
     auto& value = *event.mutable_summary()->add_value();
-    value.set_tag(cat(measure.group, "/", measure.name));
-    value.set_simple_value(static_cast<float>(*found));
+    value.set_tag(tag);
+    value.set_simple_value(static_cast<float>(number));
+  };
+  for (const Measure& measure : measures())
+    if (const auto found = measure.of(facts)) add(cat(measure.group, "/", measure.name), *found);
+  for (const MovedAlong& part : facts.moved.along) {
+    add(cat("moved/", part.axes, "/", part.kind, "_bytes"), static_cast<double>(part.bytes));
+    add(cat("moved/", part.axes, "/", part.kind, "_calls"), static_cast<double>(part.calls));
   }
   file_.write(record_of_event(event));
 }

@@ -83,7 +83,7 @@ TEST(StepFacts, AreWrittenUnderOneNameEach) {
                   .hardware_flops = 2e9,
                   .resident_bytes = {30, 10, 20},
                   .peak_bytes = {5, 7, 6},
-                  .moved = {1, 2, 3, 4}};
+                  .moved = {{{"tp", "all_gather", 2, 8, 4}, {"pp", "send", 3, 6, 6}}, 3, 4}};
   const auto field = [&](const std::string& name) {
     for (const Field& found : record_of(facts))
       if (found.name == name) return std::get<double>(found.value);
@@ -99,10 +99,13 @@ TEST(StepFacts, AreWrittenUnderOneNameEach) {
   EXPECT_EQ(field("resident_bytes_median"), 20);
   EXPECT_EQ(field("resident_bytes_max"), 30);
   EXPECT_EQ(field("peak_bytes"), 7);
-  EXPECT_EQ(field("gathered_bytes"), 1);
-  EXPECT_EQ(field("reduced_bytes"), 2);
+  EXPECT_EQ(field("sent_bytes"), 10);
   EXPECT_EQ(field("offloaded_bytes"), 3);
   EXPECT_EQ(field("fetched_bytes"), 4);
+  EXPECT_THAT(
+      json_object(record_of(facts)),
+      HasSubstr(
+          R"("moved": [{"axes": "tp", "kind": "all_gather", "calls": 2, "bytes": 8, "sent_bytes": 4}, )"));
 }
 
 TEST_F(TraceFile, ReadsBackWhatWasWritten) {

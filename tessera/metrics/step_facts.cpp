@@ -51,10 +51,8 @@ const std::vector<Measure>& measures() {
       {"peak_bytes", "running",
        "most bytes that tensors of a rank held at a time, of the rank that held most",
        [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.peak_bytes_of_most()); }},
-      {"gathered_bytes", "running", "bytes of weights that rank 0 sent for gathers",
-       [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.moved.gathered); }},
-      {"reduced_bytes", "running", "bytes of gradients that rank 0 sent for reductions",
-       [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.moved.reduced); }},
+      {"sent_bytes", "running", "bytes that rank 0 sent to others, collectives as a ring sends them",
+       [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.moved.sent()); }},
       {"offloaded_bytes", "running", "bytes that rank 0 copied out of its memory",
        [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.moved.offloaded); }},
       {"fetched_bytes", "running", "bytes that rank 0 copied back into its memory",
@@ -63,10 +61,22 @@ const std::vector<Measure>& measures() {
   return list;
 }
 
+std::vector<Record> records_of(const std::vector<MovedAlong>& along) {
+  std::vector<Record> out;
+  for (const MovedAlong& part : along)
+    out.push_back({{"axes", part.axes},
+                   {"kind", part.kind},
+                   {"calls", part.calls},
+                   {"bytes", part.bytes},
+                   {"sent_bytes", part.sent_bytes}});
+  return out;
+}
+
 Record record_of(const StepFacts& facts) {
   Record record = {{"step", facts.step}, {"tokens", facts.tokens}, {"taken", facts.taken}};
   for (const Measure& measure : measures())
     record.push_back({measure.name, measure.of(facts).value_or(std::numeric_limits<double>::quiet_NaN())});
+  record.push_back({"moved", records_of(facts.moved.along)});
   return record;
 }
 

@@ -53,6 +53,9 @@ struct Measure {
 };
 const std::vector<Measure>& measures();
 
+// What was called along each axis set, in each kind.
+std::vector<Record> records_of(const std::vector<MovedAlong>& along);
+
 // The line of metrics.jsonl.
 Record record_of(const StepFacts& facts);
 

@@ -28,6 +28,7 @@ void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
     if (const auto bytes = simulate::op_size(op, program_.tables)) args.push_back({"bytes", bytes});
     if (const auto ranks = simulate::kind_of(op, program_.tables).ranks; ranks > 1)
       args.insert(args.end(), {{"ranks", ranks}, {"group", group_of(op)}});
+    if (!time.calls.empty()) args.push_back({"calls", calls_text(time.calls)});
     if (std::string waits = program::waited_words(sequence_, op, program_.tables); !waits.empty())
       args.push_back({"waits", std::move(waits)});
     events_.push_back({program::word(op, program_.tables), rank_, program::name_of(op.lane, program_.tables),
@@ -46,6 +47,15 @@ void Tracer::write(const std::function<void()>& meet, std::int64_t num_ranks) {
     std::filesystem::remove(part(rank));
   }
   metrics::write_trace(path_, events_);
+}
+
+std::string Tracer::calls_text(std::span<const engine::OpCalls> calls) const {
+  std::vector<std::string> words;
+  for (const engine::OpCalls& each : calls)
+    words.push_back(cat(program_.tables.axis_sets[static_cast<std::size_t>(each.axes)].name, " ",
+                        collective::word(each.kind), " ", collective::word(each.direction), " ",
+                        each.volume.calls, " ", each.volume.bytes));
+  return join(words, ", ");
 }
 
 // The sender of a transfer, or the first member of a group: replicas do the same ops.

@@ -215,22 +215,5 @@ TEST(Zero, WithOneMicroBatchAndMoreAskedThanThereIsIsEqualToOneDevice) {
   }
 }
 
-// Per step, in multiples of what the parameters weigh, of two ranks: what a ring sends.
-TEST(Zero, MovesWhatTheStagesAreKnownFor) {
-  const std::int64_t micro_batches = 4;
-  std::int64_t bytes = 0;
-  for (const auto& bucket : plan::compile(zero_run(0, 2)).tables.buckets) bytes += bucket.elements * 4;
-  const auto moved = [&](std::int64_t zero, std::int64_t every) {
-    auto run = zero_run(zero, 2);
-    run.layout.reduce_every = every;
-    return trained(run).moved;
-  };
-  EXPECT_EQ(moved(0, 0), (BytesMoved{0, bytes, 0, 0})) << "a sum goes round twice";
-  EXPECT_EQ(moved(1, 0), (BytesMoved{bytes / 2, bytes / 2, 0, 0}));
-  EXPECT_EQ(moved(2, 0), (BytesMoved{bytes / 2, bytes / 2, 0, 0}));
-  EXPECT_EQ(moved(2, 1), (BytesMoved{bytes / 2, micro_batches * bytes / 2, 0, 0}));
-  EXPECT_GT(moved(3, 0).gathered, bytes / 2);
-}
-
 }  // namespace
 }  // namespace tessera::train
