@@ -291,8 +291,8 @@ void Executor::receive(const Op& op) {
   const Cell cell = program::named_cell(op);
   const auto& value = tables_.values[cell.item];
   const auto& group = parts_.groups[static_cast<std::size_t>(op.along)];
-  Tensor arrived =
-      tensor::empty({batch.tokens_T.numel(), value.channels}, shard::to_torch(value.dtype), parts_.device);
+  Tensor arrived = tensor::empty({batch.tokens_T.numel() / value.token_parts, value.channels},
+                                 shard::to_torch(value.dtype), parts_.device);
   group.receive(arrived, other_end(group, op.hop), tag_of(cell, tables_.num_micro));
   Tensor& there = held(cell);
   const bool adds = cell.kind == CellKind::gradient && there.defined();

@@ -20,7 +20,9 @@ using tensor::Tensor;
 namespace {
 
 // Whether ZeRO cuts buckets along it.
-bool cuts_shards(const program::Axis& axis) { return axis.name == "dp_shard" || axis.name == "cp"; }
+bool cuts_shards(const program::Axis& axis) {
+  return axis.name == "dp_shard" || axis.name == "cp_ring" || axis.name == "cp_heads";
+}
 
 }  // namespace
 

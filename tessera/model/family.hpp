@@ -4,20 +4,22 @@
 #include <span>
 
 #include "tessera/model/unit.hpp"
+#include "tessera/parallel/share.hpp"
 #include "tessera/program/tables.hpp"
 #include "tessera/shard/flat_bucket.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::model {
 
-// What a rank holds of a model: units by index, and the buckets that they read.
+// What a rank holds of a model: units by index, the buckets that they read, and its share of their work.
 struct Held {
   const std::vector<bool>& units;
   std::span<shard::FlatBucket> buckets;
+  const parallel::Share& share;
 };
 
-// The units of the tables (embedding, block.i, head), null where the rank does not hold them; run and buckets must outlive
-// the model.
+// The units of the tables (embedding, block.i, head), null where the rank does not hold them; run, buckets and share must
+// outlive the model.
 Model make(const spec::Run& run, const program::Tables& tables, const Held& held);
 
 Model make_llama(const spec::Run& run, const program::Tables& tables, const Held& held);

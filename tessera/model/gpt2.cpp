@@ -1,6 +1,4 @@
 // The GPT-2 family: LayerNorm, learnt positions, GELU, biases everywhere, tied or untied embeddings.
-#include <numeric>
-
 #include "tessera/base/error.hpp"
 #include "tessera/model/attention.hpp"
 #include "tessera/model/branches.hpp"
@@ -13,6 +11,7 @@ namespace tessera::model {
 namespace {
 
 using parallel::Dropout;
+using parallel::Share;
 using shard::find_weight;
 using shard::FlatBucket;
 using shard::Weight;
@@ -37,6 +36,9 @@ struct Linear {
   Tensor operator()(const Tensor& x, Tape& tape) const {
     return parallel::linear(x, weight, tape.work, &bias);
   }
+  Tensor to_stream(const Tensor& x, Tape& tape, const Share& share) const {
+    return parallel::linear_to_stream(x, weight, tape.work, share, &bias);
+  }
   static std::vector<std::string> names(const std::string& block, const std::vector<const char*>& parts,
                                         const char* what) {
     std::vector<std::string> out;
@@ -48,67 +50,75 @@ struct Linear {
 
 class EmbeddingUnit final : public Unit {
  public:
-  EmbeddingUnit(const spec::Run& run, std::span<FlatBucket> buckets)
-      : tokens_(find_weight(buckets, "transformer.wte.weight")),
-        positions_(find_weight(buckets, "transformer.wpe.weight")),
+  EmbeddingUnit(const spec::Run& run, const Held& held)
+      : share_(held.share),
+        tokens_(find_weight(held.buckets, "transformer.wte.weight")),
+        positions_(find_weight(held.buckets, "transformer.wpe.weight")),
         drop_(run.model.dropout, run.training.seed, 0, Dropout::Place::embedding) {}
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor>, const Batch& batch, Tape& tape) override {
-    const Tensor x = parallel::embedding(batch.tokens_T, tokens_, tape.anchor(), tape.work)
-                         .add(parallel::embedding(places_T(batch), positions_, tape.anchor(), tape.work));
-    return {{drop_(x, batch.sample_indices)}, {}};
+    const Tensor tokens =
+        parallel::embedding_to_stream(batch.tokens_T, tokens_, tape.anchor(), tape.work, share_);
+    const Tensor x = tokens.add(
+        parallel::embedding(places_T(batch, tokens.size(0)), positions_, tape.anchor(), tape.work));
+    return {{drop_(x, stream_rows(share_, batch.sample_indices))}, {}};
   }
 
  private:
-  static Tensor places_T(const Batch& batch) {
-    const std::int64_t tokens = batch.tokens_T.size(0), positions = tokens / batch.samples;
-    Tensor places = tensor::empty({tokens}, at::kLong);
+  // Of so many rows of the stream.
+  Tensor places_T(const Batch& batch, std::int64_t rows) const {
+    const std::int64_t per_sample = batch.tokens_T.size(0) / batch.samples, before = num_cached(batch, 0);
+    const std::int64_t first = share_.cuts_stream ? rows * share_.tp.group.rank() : 0;
+    Tensor places = tensor::empty({rows}, at::kLong);
     auto* out = places.mutable_data_ptr<std::int64_t>();
-    for (std::int64_t first = 0; first < tokens; first += positions)
-      std::iota(out + first, out + first + positions, num_cached(batch, 0));
+    for (std::int64_t i = 0; i < rows; ++i)
+      out[i] = share_.positions[static_cast<std::size_t>(before + (first + i) % per_sample)];
     return places.to(batch.tokens_T.device());
   }
 
+  const Share& share_;
   Weight &tokens_, &positions_;
   Dropout drop_;
 };
 
 class BlockUnit final : public Unit {
  public:
-  BlockUnit(const spec::Run& run, std::int64_t layer, std::span<FlatBucket> buckets)
-      : heads_(run.model.heads),
+  BlockUnit(const spec::Run& run, std::int64_t layer, const Held& held)
+      : share_(held.share),
+        heads_(run.model.heads / run.layout.tp),
         layer_(static_cast<std::size_t>(layer)),
         name_(cat("transformer.h.", layer, ".")),
-        norm_1_(buckets, name_ + "ln_1", run.model.norm_epsilon),
-        qkv_(buckets, name_, {"attn.q", "attn.k", "attn.v"}),
-        out_(buckets, name_, {"attn.out"}),
-        norm_2_(buckets, name_ + "ln_2", run.model.norm_epsilon),
-        up_(buckets, name_, {"mlp.up"}),
-        down_(buckets, name_, {"mlp.down"}),
+        norm_1_(held.buckets, name_ + "ln_1", run.model.norm_epsilon),
+        qkv_(held.buckets, name_, {"attn.q", "attn.k", "attn.v"}),
+        out_(held.buckets, name_, {"attn.out"}),
+        norm_2_(held.buckets, name_ + "ln_2", run.model.norm_epsilon),
+        up_(held.buckets, name_, {"mlp.up"}),
+        down_(held.buckets, name_, {"mlp.down"}),
         drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
         drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {}
 
   Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
     auto [x, branch] = enter(first, count, std::move(values));
+    const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
     for (std::size_t piece = first; piece < first + count; ++piece) {
       switch (piece) {
         case 0:
-          branch = qkv_(norm_1_(x, tape), tape);
+          branch = qkv_(from_stream(norm_1_(x, tape), share_), tape);
           break;
         case 1:
           branch = attend(parallel::split(branch, batch.samples, heads_), batch, layer_);
           break;
         case 2:
-          x = x.add(drop_attention_(out_(branch, tape), batch.sample_indices));
+          x = x.add(drop_attention_(out_.to_stream(branch, tape, share_), rows));
           break;
         case 3:
-          branch = up_(norm_2_(x, tape), tape);
+          branch = up_(from_stream(norm_2_(x, tape), share_), tape);
           break;
         case 4:
           branch = tensor::gelu(branch);
           break;
         case 5:
-          x = x.add(drop_mlp_(down_(branch, tape), batch.sample_indices));
+          x = x.add(drop_mlp_(down_.to_stream(branch, tape, share_), rows));
           break;
         default:
           throw Bug(cat("a GPT-2 block has no piece ", piece));
@@ -118,6 +128,7 @@ class BlockUnit final : public Unit {
   }
 
  private:
+  const Share& share_;
   std::int64_t heads_;
   std::size_t layer_;
   std::string name_;
@@ -130,14 +141,16 @@ class BlockUnit final : public Unit {
 
 class HeadUnit final : public Head {
  public:
-  HeadUnit(const spec::Model& spec, std::span<FlatBucket> buckets)
-      : norm_(buckets, "transformer.ln_f", spec.norm_epsilon),
-        table_(find_weight(buckets, spec.tied_embeddings ? "transformer.wte.weight" : "lm_head.weight")) {}
+  HeadUnit(const spec::Model& spec, const Held& held)
+      : share_(held.share),
+        norm_(held.buckets, "transformer.ln_f", spec.norm_epsilon),
+        table_(
+            find_weight(held.buckets, spec.tied_embeddings ? "transformer.wte.weight" : "lm_head.weight")) {}
 
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
     return {{},
-            {parallel::vocabulary_loss(norm_(values.at(0), tape), table_, batch.targets_T, tape.work,
+            {parallel::vocabulary_loss(norm_(values.at(0), tape), table_, batch.targets_T, tape.work, share_,
                                        batch.head_gradient_factor)}};
   }
   Tensor logits(const Tensor& x) const override {
@@ -146,6 +159,7 @@ class HeadUnit final : public Head {
   }
 
  private:
+  const Share& share_;
   Norm norm_;
   Weight& table_;
 };
@@ -154,11 +168,11 @@ class HeadUnit final : public Head {
 
 Model make_gpt2(const spec::Run& run, const program::Tables& tables, const Held& held) {
   Model model(tables.units.size());
-  if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held.buckets);
+  if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held);
   for (std::int64_t layer = 0; layer < run.model.layers; ++layer)
     if (const auto unit = static_cast<std::size_t>(layer) + 1; held.units[unit])
-      model[unit] = std::make_unique<BlockUnit>(run, layer, held.buckets);
-  if (held.units.back()) model.back() = std::make_unique<HeadUnit>(run.model, held.buckets);
+      model[unit] = std::make_unique<BlockUnit>(run, layer, held);
+  if (held.units.back()) model.back() = std::make_unique<HeadUnit>(run.model, held);
   return model;
 }
 

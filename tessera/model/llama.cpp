@@ -13,65 +13,71 @@ namespace {
 
 using parallel::Dropout;
 using parallel::Rotary;
+using parallel::Share;
 using shard::find_weight;
 using shard::FlatBucket;
 using shard::Weight;
 
 class EmbeddingUnit final : public Unit {
  public:
-  EmbeddingUnit(const spec::Run& run, std::span<FlatBucket> buckets)
-      : table_(find_weight(buckets, "model.embed_tokens.weight")),
+  EmbeddingUnit(const spec::Run& run, const Held& held)
+      : share_(held.share),
+        table_(find_weight(held.buckets, "model.embed_tokens.weight")),
         drop_(run.model.dropout, run.training.seed, 0, Dropout::Place::embedding) {}
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor>, const Batch& batch, Tape& tape) override {
-    const Tensor x = parallel::embedding(batch.tokens_T, table_, tape.anchor(), tape.work);
-    return {{drop_(x, batch.sample_indices)}, {}};
+    const Tensor x = parallel::embedding_to_stream(batch.tokens_T, table_, tape.anchor(), tape.work, share_);
+    return {{drop_(x, stream_rows(share_, batch.sample_indices))}, {}};
   }
 
  private:
+  const Share& share_;
   Weight& table_;
   Dropout drop_;
 };
 
 class BlockUnit final : public Unit {
  public:
-  BlockUnit(const spec::Run& run, std::int64_t layer, std::span<FlatBucket> buckets, const Rotary& rotary)
+  BlockUnit(const spec::Run& run, std::int64_t layer, const Held& held, const Rotary& rotary)
       : spec_(run.model),
         layer_(static_cast<std::size_t>(layer)),
+        share_(held.share),
+        heads_(run.model.heads / run.layout.tp),
+        kv_heads_(run.model.kv_heads / run.tp_kv()),
         rotary_(rotary),
-        norm_1_(weight(buckets, layer, {"input_layernorm"})),
-        qkv_(weight(buckets, layer, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"})),
-        qkv_bias_(run.model.qkv_bias ? &bias_of_qkv(buckets, layer) : nullptr),
-        q_norm_(run.model.qk_norm ? &weight(buckets, layer, {"self_attn.q_norm"}) : nullptr),
-        k_norm_(run.model.qk_norm ? &weight(buckets, layer, {"self_attn.k_norm"}) : nullptr),
-        out_(weight(buckets, layer, {"self_attn.o_proj"})),
-        norm_2_(weight(buckets, layer, {"post_attention_layernorm"})),
-        gate_up_(weight(buckets, layer, {"mlp.gate_proj", "mlp.up_proj"})),
-        down_(weight(buckets, layer, {"mlp.down_proj"})),
+        norm_1_(weight(held.buckets, layer, {"input_layernorm"})),
+        qkv_(projections(run, layer, held.buckets)),
+        q_norm_(run.model.qk_norm ? &weight(held.buckets, layer, {"self_attn.q_norm"}) : nullptr),
+        k_norm_(run.model.qk_norm ? &weight(held.buckets, layer, {"self_attn.k_norm"}) : nullptr),
+        out_(weight(held.buckets, layer, {"self_attn.o_proj"})),
+        norm_2_(weight(held.buckets, layer, {"post_attention_layernorm"})),
+        gate_up_(weight(held.buckets, layer, {"mlp.gate_proj", "mlp.up_proj"})),
+        down_(weight(held.buckets, layer, {"mlp.down_proj"})),
         drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
         drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {}
 
   Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
     auto [x, branch] = enter(first, count, std::move(values));
+    const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
     for (std::size_t piece = first; piece < first + count; ++piece) {
       switch (piece) {
         case 0:
-          branch = parallel::linear(norm(x, norm_1_, tape), qkv_, tape.work, qkv_bias_);
+          branch = queries_keys_and_values(from_stream(norm(x, norm_1_, tape), share_), tape);
           break;
         case 1:
           branch = attend(heads(branch, batch, tape), batch, layer_);
           break;
         case 2:
-          x = x.add(drop_attention_(parallel::linear(branch, out_, tape.work), batch.sample_indices));
+          x = x.add(drop_attention_(parallel::linear_to_stream(branch, out_, tape.work, share_), rows));
           break;
         case 3:
-          branch = parallel::linear(norm(x, norm_2_, tape), gate_up_, tape.work);
+          branch = parallel::linear(from_stream(norm(x, norm_2_, tape), share_), gate_up_, tape.work);
           break;
         case 4:
           branch = parallel::swiglu(branch);
           break;
         case 5:
-          x = x.add(drop_mlp_(parallel::linear(branch, down_, tape.work), batch.sample_indices));
+          x = x.add(drop_mlp_(parallel::linear_to_stream(branch, down_, tape.work, share_), rows));
           break;
         default:
           throw Bug(cat("a Llama block has no piece ", piece));
@@ -87,8 +93,24 @@ class BlockUnit final : public Unit {
     for (const char* part : parts) names.push_back(cat("model.layers.", layer, ".", part, ".", kind));
     return find_weight(buckets, names);
   }
-  static Weight& bias_of_qkv(std::span<FlatBucket> buckets, std::int64_t layer) {
-    return weight(buckets, layer, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, "bias");
+  struct Projection {
+    Weight* weight;
+    Weight* bias;  // null: none
+  };
+  // One product, or two if keys and values lie apart from the queries because several ranks share them.
+  static std::vector<Projection> projections(const spec::Run& run, std::int64_t layer,
+                                             std::span<FlatBucket> buckets) {
+    const auto projection = [&](const std::vector<const char*>& parts) {
+      return Projection{&weight(buckets, layer, parts),
+                        run.model.qkv_bias ? &weight(buckets, layer, parts, "bias") : nullptr};
+    };
+    if (run.tp_rep() == 1) return {projection({"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"})};
+    return {projection({"self_attn.q_proj"}), projection({"self_attn.k_proj", "self_attn.v_proj"})};
+  }
+  Tensor queries_keys_and_values(const Tensor& x, Tape& tape) const {
+    std::vector<Tensor> out;
+    for (const auto& [weight, bias] : qkv_) out.push_back(parallel::linear(x, *weight, tape.work, bias));
+    return out.size() == 1 ? out.front() : tensor::concatenate(out, 1);
   }
   Tensor norm(const Tensor& x, Weight& weight, Tape& tape) const {
     return tensor::rms_norm(x, tape.leaf(weight), spec_.norm_epsilon);
@@ -97,33 +119,39 @@ class BlockUnit final : public Unit {
     const std::int64_t positions = qkv.size(0) / batch.samples, before = num_cached(batch, layer_);
     const Rotary turn = {rotary_.cos_S1D.narrow(0, before, positions),
                          rotary_.sin_S1H.narrow(0, before, positions)};
-    if (!q_norm_) return parallel::split_and_rotate(qkv, turn, batch.samples, spec_.heads, spec_.kv_heads);
+    if (!q_norm_) return parallel::split_and_rotate(qkv, turn, batch.samples, heads_, kv_heads_);
     return parallel::split_norm_and_rotate(
         qkv, {tape.wide_leaf(*q_norm_), tape.wide_leaf(*k_norm_), spec_.norm_epsilon}, turn, batch.samples,
-        spec_.heads, spec_.kv_heads);
+        heads_, kv_heads_);
   }
 
   const spec::Model& spec_;
   std::size_t layer_;
+  const Share& share_;
+  std::int64_t heads_, kv_heads_;  // of this rank
   Rotary rotary_;
-  Weight &norm_1_, &qkv_;
-  Weight *qkv_bias_, *q_norm_, *k_norm_;  // null where the model has none
+  Weight& norm_1_;
+  std::vector<Projection> qkv_;
+  Weight *q_norm_, *k_norm_;  // null where the model has none
   Weight &out_, &norm_2_, &gate_up_, &down_;
   Dropout drop_attention_, drop_mlp_;
 };
 
 class HeadUnit final : public Head {
  public:
-  HeadUnit(const spec::Model& spec, std::span<FlatBucket> buckets)
+  HeadUnit(const spec::Model& spec, const Held& held)
       : spec_(spec),
-        norm_(find_weight(buckets, "model.norm.weight")),
-        table_(find_weight(buckets, spec.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight")) {}
+        share_(held.share),
+        norm_(find_weight(held.buckets, "model.norm.weight")),
+        table_(find_weight(held.buckets,
+                           spec.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight")) {}
 
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
     const Tensor x = tensor::rms_norm(values.at(0), tape.leaf(norm_), spec_.norm_epsilon);
     return {{},
-            {parallel::vocabulary_loss(x, table_, batch.targets_T, tape.work, batch.head_gradient_factor)}};
+            {parallel::vocabulary_loss(x, table_, batch.targets_T, tape.work, share_,
+                                       batch.head_gradient_factor)}};
   }
   Tensor logits(const Tensor& x) const override {
     return parallel::logits(tensor::rms_norm(x, norm_.value(), spec_.norm_epsilon), table_);
@@ -131,6 +159,7 @@ class HeadUnit final : public Head {
 
  private:
   const spec::Model& spec_;
+  const Share& share_;
   Weight &norm_, &table_;
 };
 
@@ -142,14 +171,14 @@ Model make_llama(const spec::Run& run, const program::Tables& tables, const Held
   const parallel::Frequencies frequencies{spec.rope_theta, spec.rope_scaling_factor,
                                           spec.rope_low_frequency_factor, spec.rope_high_frequency_factor,
                                           spec.rope_original_context};
-  const Rotary rotary =
-      parallel::rotary(spec.sequence, spec.head_size(), frequencies, dtype, held.buckets.front().device());
+  const Rotary rotary = parallel::rotary(held.share.positions, spec.head_size(), frequencies, dtype,
+                                         held.buckets.front().device());
   Model model(tables.units.size());
-  if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held.buckets);
+  if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held);
   for (std::int64_t layer = 0; layer < spec.layers; ++layer)
     if (const auto unit = static_cast<std::size_t>(layer) + 1; held.units[unit])
-      model[unit] = std::make_unique<BlockUnit>(run, layer, held.buckets, rotary);
-  if (held.units.back()) model.back() = std::make_unique<HeadUnit>(spec, held.buckets);
+      model[unit] = std::make_unique<BlockUnit>(run, layer, held, rotary);
+  if (held.units.back()) model.back() = std::make_unique<HeadUnit>(spec, held);
   return model;
 }
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
+#include "tessera/parallel/share.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera::parallel {
@@ -17,9 +17,9 @@ class Dropout {
   // `rate` is rounded to a multiple of 1/65536; `unit` counts the embedding as 0, block i as i + 1.
   Dropout(double rate, std::uint64_t seed, std::int64_t unit, Place place);
 
-  // Rows of x belong to `samples` in turn, equally many to each. What is kept is scaled so that the expectation stays.
-  // x itself when the rate is 0 or there are no samples (evaluation, generation).
-  tensor::Tensor operator()(const tensor::Tensor& x_TH, std::span<const std::uint64_t> samples) const;
+  // What is kept is scaled so that the expectation stays. x itself when the rate is 0 or there are no samples (evaluation,
+  // generation). The positions must outlive the backward.
+  tensor::Tensor operator()(const tensor::Tensor& x_TH, const Rows& rows) const;
 
  private:
   std::uint64_t key_ = 0;

@@ -44,24 +44,24 @@ void row(const at::Half* x, const std::uint16_t* random, at::Half* out, std::int
 struct Mask {
   std::uint64_t key;
   std::int64_t dropped;
-  std::span<const std::int64_t> samples;
+  std::span<const std::int64_t> samples, positions;
+  std::int64_t first;
 
   template <typename T>
   void rows(const Tensor& x, Tensor& out) const {
-    const std::int64_t channels = x.size(1),
-                       positions = x.size(0) / static_cast<std::int64_t>(samples.size());
+    const std::int64_t channels = x.size(1), per_sample = std::ssize(positions);
     std::vector<std::uint16_t> random(static_cast<std::size_t>(channels));
     const T* from = x.const_data_ptr<T>();
     T* to = out.mutable_data_ptr<T>();
-    for (const std::int64_t signed_sample : samples)
-      for (std::int64_t p = 0; p < positions; ++p, from += channels, to += channels) {
-        const auto sample = static_cast<std::uint64_t>(signed_sample);
-        random_halves(key,
-                      {static_cast<std::uint32_t>(p), static_cast<std::uint32_t>(sample),
-                       static_cast<std::uint32_t>(sample >> 32)},
-                      random);
-        row(from, random.data(), to, channels, dropped);
-      }
+    for (std::int64_t i = first; i < first + x.size(0); ++i, from += channels, to += channels) {
+      const auto sample = static_cast<std::uint64_t>(samples[static_cast<std::size_t>(i / per_sample)]);
+      const auto position = positions[static_cast<std::size_t>(i % per_sample)];
+      random_halves(key,
+                    {static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(sample),
+                     static_cast<std::uint32_t>(sample >> 32)},
+                    random);
+      row(from, random.data(), to, channels, dropped);
+    }
   }
   // The counter-based numbers are drawn on the CPU, wherever x lies.
   Tensor operator()(const Tensor& x) const { return on_cpu(x.cpu().contiguous()).to(x.device()); }
@@ -83,18 +83,22 @@ struct Mask {
 };
 
 struct Dropped : Function<Dropped> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, std::int64_t key, std::int64_t dropped,
-                        const std::vector<std::int64_t>& samples) {
-    ctx->saved_data["key"] = key;
-    ctx->saved_data["dropped"] = dropped;
-    ctx->saved_data["samples"] = samples;
-    return Mask{static_cast<std::uint64_t>(key), dropped, samples}(x);
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Mask* mask) {
+    ctx->saved_data["key"] = static_cast<std::int64_t>(mask->key);
+    ctx->saved_data["dropped"] = mask->dropped;
+    ctx->saved_data["samples"] = std::vector<std::int64_t>(mask->samples.begin(), mask->samples.end());
+    ctx->saved_data["positions"] = reinterpret_cast<std::int64_t>(mask->positions.data());
+    ctx->saved_data["num_positions"] = std::ssize(mask->positions);
+    ctx->saved_data["first"] = mask->first;
+    return (*mask)(x);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto samples = ctx->saved_data["samples"].toIntVector();
+    const std::span positions(reinterpret_cast<const std::int64_t*>(ctx->saved_data["positions"].toInt()),
+                              static_cast<std::size_t>(ctx->saved_data["num_positions"].toInt()));
     const Mask mask{static_cast<std::uint64_t>(ctx->saved_data["key"].toInt()),
-                    ctx->saved_data["dropped"].toInt(), samples};
-    return {mask(gradients[0]), Tensor(), Tensor(), Tensor()};
+                    ctx->saved_data["dropped"].toInt(), samples, positions, ctx->saved_data["first"].toInt()};
+    return {mask(gradients[0]), Tensor()};
   }
 };
 
@@ -105,12 +109,14 @@ Dropout::Dropout(double rate, std::uint64_t seed, std::int64_t unit, Place place
                        static_cast<std::uint64_t>(unit) * 4 + static_cast<std::uint64_t>(place))),
       dropped_(std::min<std::int64_t>(kSteps - 1, std::llround(rate * static_cast<double>(kSteps)))) {}
 
-Tensor Dropout::operator()(const Tensor& x_TH, std::span<const std::uint64_t> samples) const {
-  if (dropped_ == 0 || samples.empty()) return x_TH;
-  CHECK(x_TH.dim() == 2 && x_TH.size(0) % static_cast<std::int64_t>(samples.size()) == 0,
-        "dropout: ", x_TH.size(0), " rows for ", samples.size(), " samples");
-  return Dropped::apply(x_TH, static_cast<std::int64_t>(key_), dropped_,
-                        std::vector<std::int64_t>(samples.begin(), samples.end()));
+Tensor Dropout::operator()(const Tensor& x_TH, const Rows& rows) const {
+  if (dropped_ == 0 || rows.samples.empty()) return x_TH;
+  CHECK(x_TH.dim() == 2 && rows.first + x_TH.size(0) <= std::ssize(rows.samples) * std::ssize(rows.positions),
+        "dropout: rows from ", rows.first, " on, ", x_TH.size(0), " of them, for ", rows.samples.size(),
+        " samples");
+  const std::vector<std::int64_t> samples(rows.samples.begin(), rows.samples.end());
+  const Mask mask{key_, dropped_, samples, rows.positions, rows.first};
+  return Dropped::apply(x_TH, &mask);
 }
 
 }  // namespace tessera::parallel

@@ -6,6 +6,7 @@
 // ffn, N heads, K key-value heads, D channels of a head, B samples, S positions.
 #pragma once
 
+#include "tessera/parallel/share.hpp"
 #include "tessera/shard/weight.hpp"
 #include "tessera/tensor/tensor.hpp"
 
@@ -18,8 +19,16 @@ using tensor::Tensor;
 // y = x W^T, plus the bias if there is one.
 Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* bias_O = nullptr);
 
+// The same where the ranks of tp hold columns of the weight, and of x: their sums go to the stream, then comes the bias.
+Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const Share& share,
+                        Weight* bias_O = nullptr);
+
 // Rows of the table. `tape` is any tensor that requires a gradient: it makes autograd visit the layer.
 Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work);
+
+// The same where the ranks of tp hold rows of the table, of tokens that all of them have; to the stream.
+Tensor embedding_to_stream(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work,
+                           const Share& share);
 
 // Rotary tables in the compute dtype, for halves of D rotated against each other: cosines for both halves, sines for one.
 struct Rotary {
@@ -31,7 +40,7 @@ struct Frequencies {
   double theta = 10000, factor = 1, low = 1, high = 4;
   std::int64_t original_context = 8192;
 };
-Rotary rotary(std::int64_t positions, std::int64_t head_dim, const Frequencies& frequencies,
+Rotary rotary(std::span<const std::int64_t> positions, std::int64_t head_dim, const Frequencies& frequencies,
               at::ScalarType dtype, at::Device device = at::kCPU);
 
 // The fused projection [T, (N+2K)*D] split in q [B,N,S,D], k and v [B,K,S,D], with q and k rotated.
@@ -56,9 +65,9 @@ Tensor swiglu(const Tensor& gate_up_T2F);
 
 // Sum of the cross entropies of all valid tokens (target >= 0), in fp32 or fp64, by chunks of tokens: full
 // logits never exist. See Note [Loss gradient in the forward]; its gradient is made times `gradient_factor`, which the
-// backward divides out again.
+// backward divides out again. x comes from the stream; the ranks of tp hold rows of the table, and get the same loss.
 Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work,
-                       double gradient_factor = 1.0);
+                       const Share& share, double gradient_factor = 1.0);
 
 // The same in a form that keeps logits, for generation and for comparing with other implementations.
 Tensor logits(const Tensor& x_TH, const Weight& weight_VH);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include <functional>
 
 #include "tessera/base/random.hpp"
@@ -43,6 +45,12 @@ double distance(const Tensor& a, const Tensor& b) { return a.sub(b).abs().max().
 Tensor gradient(const Tensor& loss, const Tensor& x) {
   const std::vector<Tensor> roots = {loss}, ones = {tensor::empty({}, at::kDouble).fill_(1)}, leaves = {x};
   return tensor::Graph(roots).run(ones, leaves).front();
+}
+
+std::vector<std::int64_t> first_positions(std::int64_t count) {
+  std::vector<std::int64_t> out(static_cast<std::size_t>(count));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
 }
 
 TEST(Linear, GivesTheInputGradientAtOnceAndTheWeightGradientWhenTold) {
@@ -105,7 +113,7 @@ TEST(Embedding, AddsGradientsOfRepeatedTokens) {
 
 TEST(SplitAndRotate, IsTheRotationOfHalvesAndItsDerivative) {
   const std::int64_t samples = 2, positions = 3, heads = 4, kv_heads = 2, head_dim = 6;
-  const Rotary turn = rotary(positions, head_dim, {.theta = 100.0}, at::kDouble);
+  const Rotary turn = rotary(first_positions(positions), head_dim, {.theta = 100.0}, at::kDouble);
   const Tensor qkv = random({samples * positions, (heads + 2 * kv_heads) * head_dim}, 5).requires_grad_(true);
   const Tensor a = random({samples, heads, positions, head_dim}, 6);
   const Tensor b = random({samples, kv_heads, positions, head_dim}, 7), c = random(b.sizes().vec(), 8);
@@ -132,7 +140,7 @@ TEST(SplitAndRotate, IsTheRotationOfHalvesAndItsDerivative) {
 
 TEST(SplitNormAndRotate, IsTheRotationOfNormedHeadsAndItsDerivative) {
   const std::int64_t samples = 2, positions = 3, heads = 4, kv_heads = 2, head_dim = 6;
-  const Rotary turn = rotary(positions, head_dim, {.theta = 100.0}, at::kDouble);
+  const Rotary turn = rotary(first_positions(positions), head_dim, {.theta = 100.0}, at::kDouble);
   const Tensor qkv = random({samples * positions, (heads + 2 * kv_heads) * head_dim}, 5).requires_grad_(true);
   const HeadNorm norm{random({head_dim}, 9).requires_grad_(true), random({head_dim}, 10).requires_grad_(true),
                       1e-2};
@@ -165,7 +173,7 @@ TEST(SplitNormAndRotate, IsTheRotationOfNormedHeadsAndItsDerivative) {
 TEST(Rotary, SlowsTurnsThatTheContextHardlySees) {
   const std::int64_t positions = 2, head_dim = 8;
   const Frequencies f{.theta = 1e4, .factor = 8, .low = 1, .high = 4, .original_context = 4096};
-  const Rotary found = rotary(positions, head_dim, f, at::kDouble);
+  const Rotary found = rotary(first_positions(positions), head_dim, f, at::kDouble);
   const double expected[] = {1.0, 0.1, 0.01, 0.001 / 8};  // turns in the context: 652, 65, 6.5, 0.65
   for (std::int64_t pair = 0; pair < 4; ++pair)
     EXPECT_NEAR(found.sin_S1H.select(0, 1).flatten().select(0, pair).item<double>(), std::sin(expected[pair]),
@@ -173,7 +181,7 @@ TEST(Rotary, SlowsTurnsThatTheContextHardlySees) {
         << pair;
   const Frequencies between{.theta = 1e4, .factor = 8, .low = 1, .high = 9, .original_context = 4096};
   const double turns = 4096 * 0.01 / (2 * 3.14159265358979323846), kept = (turns - 1) / 8;
-  EXPECT_NEAR(rotary(positions, head_dim, between, at::kDouble)
+  EXPECT_NEAR(rotary(first_positions(positions), head_dim, between, at::kDouble)
                   .sin_S1H.select(0, 1)
                   .flatten()
                   .select(0, 2)
@@ -208,8 +216,8 @@ TEST(VocabularyLoss, AgreesWithFiniteDifferencesAndIgnoresMaskedTargets) {
   Tensor targets = tensor::empty({5}, at::kLong);
   for (const int i : {0, 1, 2, 3, 4}) targets.mutable_data_ptr<std::int64_t>()[i] = i == 2 ? -1 : i;
   WeightWork work;
-  const auto loss = [&] { return vocabulary_loss(x, weight, targets, work).item<double>(); };
-  const Tensor dx = gradient(vocabulary_loss(x, weight, targets, work), x);
+  const auto loss = [&] { return vocabulary_loss(x, weight, targets, work, {}).item<double>(); };
+  const Tensor dx = gradient(vocabulary_loss(x, weight, targets, work, {}), x);
   EXPECT_LT(distance(dx, differences(x.detach(), loss)), 1e-8);
   EXPECT_EQ(dx.select(0, 2).abs().max().item<double>(), 0.0);
   work.run();
@@ -222,15 +230,15 @@ TEST(VocabularyLoss, TakesOutTheFactorThatItsGradientWasMadeWith) {
     const Tensor x = random({5, 3}, 12).requires_grad_(true);
     Tensor targets = tensor::zeros({5}, at::kLong);
     WeightWork work;
-    const Tensor loss = vocabulary_loss(x, weight, targets, work, factor);
-    const Tensor plain = vocabulary_loss(x, weight, targets, work);
+    const Tensor loss = vocabulary_loss(x, weight, targets, work, {}, factor);
+    const Tensor plain = vocabulary_loss(x, weight, targets, work, {});
     EXPECT_EQ(loss.item<double>(), plain.item<double>());
     EXPECT_LT(distance(gradient(loss, x), gradient(plain, x)), 1e-15);
     work.run();
     // Both losses left their term: together twice one of them.
     Weight once = random_weight({7, 3}, 11);
     WeightWork single;
-    gradient(vocabulary_loss(x, once, targets, single), x);
+    gradient(vocabulary_loss(x, once, targets, single, {}), x);
     single.run();
     EXPECT_LT(distance(weight.gradient(), once.gradient().mul(2)), 1e-14);
   }
@@ -243,7 +251,7 @@ TEST(VocabularyLoss, IsTheSameInOneChunkAndInMany) {
   Tensor targets = tensor::empty({tokens}, at::kLong);
   for (std::int64_t i = 0; i < tokens; ++i) targets.mutable_data_ptr<std::int64_t>()[i] = i % 5;
   WeightWork work;
-  const Tensor loss = vocabulary_loss(x, weight, targets, work);
+  const Tensor loss = vocabulary_loss(x, weight, targets, work, {});
   const Tensor scores = logits(x.detach(), weight);
   const Tensor expected = scores.logsumexp(1).sum().sub(scores.gather(1, targets.unsqueeze(1)).sum());
   EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-9);

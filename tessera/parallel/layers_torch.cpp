@@ -66,6 +66,38 @@ struct Embedding : Function<Embedding> {
   }
 };
 
+struct AddBias : Function<AddBias> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, Weight* bias, WeightWork* work) {
+    keep(ctx, *bias, *work);
+    return x.add(bias->value());
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const Tensor dy = gradients[0].contiguous();
+    kept_work(ctx).column_sums(kept_weight(ctx), dy);
+    return {dy, Tensor(), Tensor()};
+  }
+};
+
+// Of a part of the table that begins with row `first`; zero for tokens of other parts.
+struct PartEmbedding : Function<PartEmbedding> {
+  static Tensor forward(AutogradContext* ctx, const Tensor&, const Tensor& tokens, Weight* weight,
+                        WeightWork* work, std::int64_t first) {
+    keep(ctx, *weight, *work);
+    const Tensor& table = weight->value();
+    const Tensor row = tokens.sub(first);
+    const Tensor mine = row.ge(0).logical_and_(row.lt(table.size(0))).nonzero().squeeze(1);
+    const Tensor rows = row.index_select(0, mine);
+    ctx->save_for_backward({mine, rows});
+    Tensor out = tensor::zeros({tokens.size(0), table.size(1)}, table.scalar_type(), table.device());
+    return out.index_copy_(0, mine, table.index_select(0, rows));
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const auto saved = ctx->get_saved_variables();
+    kept_work(ctx).rows(kept_weight(ctx), saved[1], gradients[0].index_select(0, saved[0]));
+    return {Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
 // out = x rotated by the angle of (cos, sin); the inverse rotation is the one by (cos, -sin).
 void rotate(Tensor out, const Tensor& x, const Tensor& cos, const Tensor& sin, double sign) {
   const std::int64_t half = x.size(-1) / 2;
@@ -195,7 +227,8 @@ struct SwiGlu : Function<SwiGlu> {
 // forward what the scale is to save: hence `gradient_factor`, which stands for scale / tokens while tokens are not known.
 struct VocabularyLoss : Function<VocabularyLoss> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& targets, Weight* weight,
-                        WeightWork* work, double gradient_factor, bool differentiate) {
+                        WeightWork* work, const collective::Group* tp, double gradient_factor,
+                        bool differentiate) {
     keep(ctx, *weight, *work);
     ctx->saved_data["gradient_factor"] = gradient_factor;
     const auto wide = tensor::wide(x.scalar_type());
@@ -209,14 +242,16 @@ struct VocabularyLoss : Function<VocabularyLoss> {
     for (std::int64_t first = 0; first < x.size(0); first += kLossChunkTokens) {
       const std::int64_t rows = std::min(kLossChunkTokens, x.size(0) - first);
       const Tensor x_c = x.narrow(0, first, rows), targets_c = targets.narrow(0, first, rows);
-      const Tensor valid = targets_c.ge(0), index = targets_c.clamp_min(0).unsqueeze(1);
-      Tensor scores = at::_ops::_log_softmax::call(x_c.mm(w.t()).to(wide), 1, false);
-      loss.sub_(scores.gather(1, index).squeeze(1).mul_(valid).sum());
+      const Tensor valid = targets_c.ge(0);
+      Scores scores =
+          tp->size() > 1
+              ? part_scores(x_c.mm(w.t()).to(wide), targets_c, *tp)
+              : whole_scores(at::_ops::_log_softmax::call(x_c.mm(w.t()).to(wide), 1, false), targets_c);
+      loss.sub_(scores.of_target.mul_(valid).sum());
       if (!differentiate) continue;
-      scores.exp_();
-      scores.scatter_add_(1, index, tensor::empty({rows, 1}, wide, x.device()).fill_(-1.0));
-      scores.mul_(valid.to(wide).mul_(gradient_factor).unsqueeze(1));
-      const Tensor d_logits = scores.to(x.scalar_type());
+      Tensor& d = scores.probabilities(rows);
+      d.mul_(valid.to(wide).mul_(gradient_factor).unsqueeze(1));
+      const Tensor d_logits = d.to(x.scalar_type());
       dx.narrow(0, first, rows).copy_(d_logits.mm(w));
       if (x.scalar_type() == wide)
         dw.addmm_(d_logits.t(), x_c);
@@ -226,11 +261,57 @@ struct VocabularyLoss : Function<VocabularyLoss> {
     if (differentiate) ctx->save_for_backward({dx, dw});
     return loss;
   }
+
+  // Of a chunk of tokens.
+  struct Scores {
+    Tensor table;             // logarithms of probabilities, or what times `factor` is a probability
+    Tensor factor;            // undefined: the table has logarithms
+    Tensor index, minus_one;  // where the target lies in the table, and what is added there
+    Tensor of_target;         // logarithm of the target's probability
+    Tensor& probabilities(std::int64_t rows) {  // less one at the target: the gradient of the loss
+      if (factor.defined())
+        table.mul_(factor);
+      else
+        table.exp_();
+      if (!minus_one.defined())
+        minus_one = tensor::empty({rows, 1}, table.scalar_type(), table.device()).fill_(-1.0);
+      return table.scatter_add_(1, index, minus_one);
+    }
+  };
+
+  static Scores whole_scores(Tensor logarithms, const Tensor& targets) {
+    const Tensor index = targets.clamp_min(0).unsqueeze(1);
+    const Tensor of_target = logarithms.gather(1, index).squeeze(1);
+    return {std::move(logarithms), {}, index, {}, of_target};
+  }
+
+  // Each rank has the logits of its part of the vocabulary. Largest values, sums and the targets' logits are kept in wide
+  // numbers and merged in the order of ranks, so that all of them get the same bits.
+  static Scores part_scores(Tensor logits, const Tensor& targets, const collective::Group& tp) {
+    const std::int64_t rows = logits.size(0), columns = logits.size(1);
+    const Tensor column = targets.sub(columns * tp.rank());
+    const Tensor owned = column.ge(0).logical_and_(column.lt(columns)).to(logits.scalar_type());
+    const Tensor index = column.clamp(0, columns - 1).unsqueeze(1);
+    Tensor mine = tensor::empty({1, 3, rows}, logits.scalar_type(), logits.device());
+    const Tensor largest = mine[0][0], sum = mine[0][1], target = mine[0][2];
+    largest.copy_(logits.amax(1));
+    target.copy_(logits.gather(1, index).squeeze(1).mul_(owned));
+    logits.sub_(largest.unsqueeze(1)).exp_();
+    sum.copy_(logits.sum(1));
+    Tensor all = tensor::empty({tp.size(), 3, rows}, logits.scalar_type(), logits.device());
+    tp.all_gather(all, mine);
+    const Tensor everywhere = all.select(1, 0).amax(0);
+    const Tensor total = all.select(1, 0).sub(everywhere).exp_().mul_(all.select(1, 1)).sum(0);
+    const Tensor of_target = all.select(1, 2).sum(0).sub_(everywhere).sub_(total.log());
+    const Tensor factor = largest.sub(everywhere).exp_().div_(total).unsqueeze(1);
+    return {std::move(logits), factor, index, owned.neg().unsqueeze(1), of_target};
+  }
+
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
     const double scale = gradients[0].item<double>() / ctx->saved_data["gradient_factor"].toDouble();
     kept_work(ctx).term(kept_weight(ctx), saved[1], scale);
-    return {saved[0].mul(scale), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {saved[0].mul(scale), Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -242,8 +323,23 @@ Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* b
   return Linear::apply(x_TI, &weight_OI, bias_O, &work);
 }
 
+Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const Share& share,
+                        Weight* bias_O) {
+  if (share.tp.group.size() == 1) return linear(x_TI, weight_OI, work, bias_O);
+  const Tensor y = to_stream(linear(x_TI, weight_OI, work), share);
+  return bias_O ? AddBias::apply(y, bias_O, &work) : y;
+}
+
 Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work) {
   return Embedding::apply(tape, tokens_T, &weight_VH, &work);
+}
+
+Tensor embedding_to_stream(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work,
+                           const Share& share) {
+  const auto& tp = share.tp.group;
+  if (tp.size() == 1) return embedding(tokens_T, weight_VH, tape, work);
+  const std::int64_t first = weight_VH.value().size(0) * tp.rank();
+  return to_stream(PartEmbedding::apply(tape, tokens_T, &weight_VH, &work, first), share);
 }
 
 namespace {
@@ -255,13 +351,13 @@ double scaled(double frequency, const Frequencies& f) {
 }
 }  // namespace
 
-Rotary rotary(std::int64_t positions, std::int64_t head_dim, const Frequencies& frequencies,
+Rotary rotary(std::span<const std::int64_t> positions, std::int64_t head_dim, const Frequencies& frequencies,
               at::ScalarType dtype, at::Device device) {
   // Angles in fp32 unless the run is fp64: the tables of every other Llama are made so.
   const auto wide = tensor::wide(dtype);
-  Tensor angle = tensor::empty({positions, 1, head_dim / 2}, at::kDouble);
+  Tensor angle = tensor::empty({std::ssize(positions), 1, head_dim / 2}, at::kDouble);
   double* out = angle.mutable_data_ptr<double>();
-  for (std::int64_t p = 0; p < positions; ++p)
+  for (const std::int64_t p : positions)
     for (std::int64_t i = 0; i < head_dim / 2; ++i) {
       double frequency =
           1.0 / std::pow(frequencies.theta, 2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
@@ -297,9 +393,10 @@ Heads split_norm_and_rotate(const Tensor& qkv, const HeadNorm& norm, const Rotar
 Tensor swiglu(const Tensor& gate_up_T2F) { return SwiGlu::apply(gate_up_T2F); }
 
 Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work,
-                       double gradient_factor) {
+                       const Share& share, double gradient_factor) {
   const bool differentiate = at::GradMode::is_enabled() && x_TH.requires_grad();
-  return VocabularyLoss::apply(x_TH, targets_T, &weight_VH, &work, gradient_factor, differentiate);
+  return VocabularyLoss::apply(from_stream(x_TH, share), targets_T, &weight_VH, &work, &share.tp.group,
+                               gradient_factor, differentiate);
 }
 
 Tensor logits(const Tensor& x_TH, const Weight& weight_VH) { return x_TH.mm(weight_VH.value().t()); }

@@ -16,62 +16,122 @@ using program::Bucket;
 using program::Placement;
 using program::Tables;
 
-enum AxisIndex : std::int16_t { kPp, kDpReplicate, kDpShard, kCp, kTp };
-constexpr std::int16_t kDataAxes = 0;  // axis set: where samples and tokens differ, gradients are partial
+enum AxisIndex : std::int16_t { kPp, kDpReplicate, kDpShard, kCpRing, kCpHeads, kTpKv, kTpRep };
+using Axes = std::vector<std::int16_t>;
+// Where samples and tokens differ: gradients are partial over them.
+const Axes kDataAxes = {kDpReplicate, kDpShard, kCpRing, kCpHeads};
+const Axes kShardAxes = {kDpShard, kCpRing, kCpHeads};
 
-std::int16_t add_set(program::AxisSet set, Tables& tables) {
+// One set, and so one channel, per name.
+std::int16_t set_of(program::AxisSet set, Tables& tables) {
+  const auto found = std::ranges::find(tables.axis_sets, set.name, &program::AxisSet::name);
+  if (found != tables.axis_sets.end()) return static_cast<std::int16_t>(found - tables.axis_sets.begin());
   const auto index = static_cast<std::int16_t>(tables.axis_sets.size());
   tables.axis_sets.push_back(std::move(set));
   tables.groups.push_back(index);
   return index;
 }
 
-void add_mesh(const spec::Layout& layout, bool is_pipeline, Tables& tables) {
+// See InnerSets.
+void add_inner_sets(const spec::Layout& layout, Tables& tables) {
+  const InnerSets expected(layout);
+  const auto add = [&](std::int16_t index, program::AxisSet set) {
+    if (index >= 0) CHECK(set_of(std::move(set), tables) == index, "sets of pieces come first");
+  };
+  add(expected.data, {"dp", kDataAxes});
+  add(expected.tp, {"tp", {kTpKv, kTpRep}});
+  add(expected.cp_ring, {"cp_ring", {kCpRing}});
+  add(expected.cp_heads, {"cp_heads", {kCpHeads}});
+}
+
+void add_mesh(const spec::Run& run, bool is_pipeline, Tables& tables) {
+  const spec::Layout& layout = run.layout;
   tables.axes = {{"pp", layout.pp},
                  {"dp_replicate", layout.dp_replicate},
                  {"dp_shard", layout.dp_shard},
-                 {"cp", layout.cp},
-                 {"tp", layout.tp}};
-  std::vector<std::int16_t> parts = {kDpReplicate, kDpShard, kCp};
-  add_set({"dp", parts}, tables);
+                 {"cp_ring", layout.cp_ring()},
+                 {"cp_heads", layout.cp_heads},
+                 {"tp_kv", run.tp_kv()},
+                 {"tp_rep", run.tp_rep()}};
+  add_inner_sets(layout, tables);
+  Axes parts = kDataAxes;
   tables.numbers = {{"tokens", program::Role::tokens, parts}};
   if (is_pipeline) {
     tables.stage_axis = kPp;
-    tables.values_over = add_set({"pp", {kPp}}, tables);
-    tables.gradients_over = add_set({"pp.gradients", {kPp}}, tables);
+    tables.values_over = set_of({"pp", {kPp}}, tables);
+    tables.gradients_over = set_of({"pp.gradients", {kPp}}, tables);
     parts.insert(parts.begin(), kPp);
   }
   tables.numbers.push_back({"loss", program::Role::loss, parts});
+  if (layout.tp > 1) parts.insert(parts.end(), {kTpKv, kTpRep});
   tables.numbers.push_back({"norm", program::Role::norm, parts});
   tables.numbers.push_back({"finite", program::Role::finite, parts});
   tables.class_of_rank.assign(static_cast<std::size_t>(layout.ranks()), 0);
 }
 
-// Where buckets are summed, and cut.
-struct Channels {
-  std::int16_t reduced = kDataAxes, shared = -1, sharded = -1;
+// On the two axes of tp.
+struct OnTp {
+  Placement kv, rep;
+  auto operator<=>(const OnTp&) const = default;
 };
+constexpr OnTp kInvariant{Placement::invariant, Placement::invariant},
+    kReplicated{Placement::replicated, Placement::replicated}, kCut{Placement::sharded, Placement::sharded},
+    kWithKeys{Placement::sharded, Placement::replicated};
 
-// With zero 1 and up the ranks of dp_shard hold a part each; replicas of a part are summed last.
-Channels add_channels(const spec::Layout& layout, Tables& tables) {
-  if (layout.zero == 0) return {};
-  Channels out;
-  out.sharded = add_set({"shard", {kDpShard, kCp}}, tables);
-  out.reduced = add_set({"shard.gradients", {kDpShard, kCp}}, tables);
-  if (layout.dp_replicate > 1) out.shared = add_set({"replicas", {kDpReplicate}}, tables);
-  return out;
+OnTp on_tp(Lies lies, const spec::Run& run) {
+  if (run.layout.tp == 1) return kInvariant;
+  switch (lies) {
+    case Lies::by_stream:
+      return run.layout.sequence_parallel ? kReplicated : kInvariant;
+    case Lies::by_heads:
+      return kReplicated;
+    case Lies::cut:
+      return kCut;
+    case Lies::with_keys:
+      return run.tp_rep() > 1 ? kWithKeys : kCut;
+  }
+  throw Bug("a parameter that lies in no known way");
 }
 
-// Two stages hold the embedding's bucket: its gradient is partial over them too.
-void tie(std::span<const std::uint32_t> rank_of_unit, const spec::Layout& layout, Bucket& bucket,
-         Tables& tables) {
-  if (rank_of_unit.empty() || rank_of_unit.front() == rank_of_unit.back()) return;
-  const auto [low, high] = std::minmax(rank_of_unit.front(), rank_of_unit.back());
-  std::vector<std::int16_t> axes = {kPp, kDpReplicate};
-  if (layout.zero == 0) axes.insert(axes.end(), {kDpShard, kCp});
-  (layout.zero == 0 ? bucket.reduced_over : bucket.shared_over) =
-      add_set({"tied", axes, {low, high}}, tables);
-  bucket.placement.insert(bucket.placement.begin(), {kPp, Placement::replicated});
+// The axes of tp over which its gradient is partial, and what a set with them is called.
+struct Partial {
+  Axes axes;
+  std::string name;
+};
+Partial partial_over(const OnTp& on) {
+  if (on == kReplicated) return {{kTpKv, kTpRep}, "tp"};
+  if (on == kWithKeys) return {{kTpRep}, "tp_rep"};
+  return {};
+}
+
+// Where a bucket is summed, and cut. With zero 1 and up the ranks of dp_shard and cp hold a part each; replicas of a part are
+// summed last. `stages`: the two that share it, if any do.
+void place(Bucket& bucket, const OnTp& on, const std::vector<std::int64_t>& stages,
+           const spec::Layout& layout, Tables& tables) {
+  const Placement replicated = Placement::replicated;
+  bucket.placement.clear();
+  if (!stages.empty()) bucket.placement.push_back({kPp, replicated});
+  for (const std::int16_t axis : kDataAxes) bucket.placement.push_back({axis, replicated});
+  bucket.placement.push_back({kTpKv, on.kv});
+  bucket.placement.push_back({kTpRep, on.rep});
+  if (on == kCut) bucket.cut_over = set_of({"tp", {kTpKv, kTpRep}}, tables);
+  if (on == kWithKeys) bucket.cut_over = set_of({"tp_kv", {kTpKv}}, tables);
+
+  const Partial partial = partial_over(on);
+  const auto channel = [&](const std::string& name, Axes axes) {
+    axes.insert(axes.end(), partial.axes.begin(), partial.axes.end());
+    if (!stages.empty()) axes.insert(axes.begin(), kPp);
+    const std::string base = stages.empty() ? name : "tied";
+    return set_of({base + (partial.axes.empty() ? "" : "+" + partial.name), axes, stages}, tables);
+  };
+  if (layout.zero == 0) {
+    bucket.reduced_over = channel("dp", kDataAxes);
+    return;
+  }
+  bucket.sharded_over = set_of({"shard", kShardAxes}, tables);
+  bucket.reduced_over = set_of({"shard.gradients", kShardAxes}, tables);
+  if (layout.dp_replicate > 1 || !partial.axes.empty() || !stages.empty())
+    bucket.shared_over = channel("replicas", {kDpReplicate});
 }
 
 std::int64_t state_bytes(const spec::Training& training, std::int64_t storage_bytes) {
@@ -84,45 +144,77 @@ std::int64_t state_bytes(const spec::Training& training, std::int64_t storage_by
   return training.momentum > 0 ? storage_bytes : 0;
 }
 
-struct BucketRule {
-  const spec::Run& run;
-  Channels channels;
+class Buckets {
+ public:
+  Buckets(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit, Tables& tables)
+      : run_(run), rank_of_unit_(rank_of_unit), tables_(tables) {}
+
+  // Parameters that lie alike share a bucket; the first takes the name as it is. `tied` is read by the first stage and by
+  // the last.
+  void add(const std::string& name, LaidParameters parameters, bool weight_decay, bool is_tied = false) {
+    std::vector<std::pair<OnTp, std::vector<program::Parameter>>> by_placement;
+    for (auto& [parameter, lies] : parameters) {
+      const OnTp on = on_tp(lies, run_);
+      auto found = std::ranges::find(by_placement, on, [](const auto& entry) { return entry.first; });
+      if (found == by_placement.end()) found = by_placement.insert(found, {on, {}});
+      found->second.push_back(part_of(std::move(parameter), on));
+    }
+    for (std::size_t i = 0; i < by_placement.size(); ++i)
+      add_alike(i == 0 ? name : name + suffix(by_placement[i].first), std::move(by_placement[i]),
+                weight_decay, is_tied && i == 0);
+  }
+
+  // Norms and biases of the units after the embedding, one per pipeline rank.
+  void add_vectors(std::vector<LaidParameters> of_units) {
+    std::map<std::uint32_t, LaidParameters> by_rank;
+    for (std::size_t i = 0; i < of_units.size(); ++i)
+      for (auto& parameter : of_units[i])
+        by_rank[rank_of_unit_.empty() ? 0 : rank_of_unit_[i + 1]].push_back(std::move(parameter));
+    for (auto& [rank, parameters] : by_rank)
+      add(rank_of_unit_.empty() ? "vectors" : cat("vectors.", rank), std::move(parameters), false);
+  }
+
+ private:
+  static std::string suffix(const OnTp& on) {
+    return on == kCut ? ".cut" : on == kWithKeys ? ".keys" : ".whole";
+  }
+
+  program::Parameter part_of(program::Parameter parameter, const OnTp& on) const {
+    const std::int64_t parts = on == kCut ? run_.layout.tp : on == kWithKeys ? run_.tp_kv() : 1;
+    if (parts == 1)
+      parameter.cut_dim = -1;
+    else
+      parameter.shape.at(static_cast<std::size_t>(parameter.cut_dim)) /= parts;
+    return parameter;
+  }
+
+  // Those that hold the embedding's table too, if several do.
+  std::vector<std::int64_t> tied_stages() const {
+    if (rank_of_unit_.empty() || rank_of_unit_.front() == rank_of_unit_.back()) return {};
+    const auto [low, high] = std::minmax(rank_of_unit_.front(), rank_of_unit_.back());
+    return {low, high};
+  }
+
+  void add_alike(const std::string& name, std::pair<OnTp, std::vector<program::Parameter>> alike,
+                 bool weight_decay, bool is_tied) {
+    const spec::Layout& layout = run_.layout;
+    Bucket bucket{.name = name, .parameters = std::move(alike.second), .weight_decay = weight_decay};
+    place(bucket, alike.first, is_tied ? tied_stages() : std::vector<std::int64_t>(), layout, tables_);
+    bucket.storage = bucket.gradient = storage_dtype(layout.precision);
+    bucket.compute = compute_dtype(layout.precision);
+    bucket.delayed = layout.schedule == spec::Schedule::pipedream_2bw;
+    bucket.full_resident = !bucket.delayed && bucket.storage == bucket.compute &&
+                           tables_.size_of(bucket.sharded_over) == 1 &&
+                           !spec::offloads(layout, spec::Offload::parameters);
+    bucket.state_bytes = state_bytes(run_.training, bytes_of(bucket.storage));
+    lay_out(bucket, layout.dp_shard * layout.cp);
+    tables_.buckets.push_back(std::move(bucket));
+  }
+
+  const spec::Run& run_;
+  std::span<const std::uint32_t> rank_of_unit_;
+  Tables& tables_;
 };
-
-std::uint32_t add_bucket(const BucketRule& rule, const std::string& name,
-                         std::vector<program::Parameter> parameters, bool weight_decay, Tables& tables) {
-  const spec::Run& run = rule.run;
-  Bucket bucket{.name = name, .parameters = std::move(parameters), .weight_decay = weight_decay};
-  bucket.placement = {{kDpReplicate, Placement::replicated},
-                      {kDpShard, Placement::replicated},
-                      {kCp, Placement::replicated},
-                      {kTp, Placement::invariant}};
-  bucket.reduced_over = rule.channels.reduced;
-  bucket.shared_over = rule.channels.shared;
-  bucket.sharded_over = rule.channels.sharded;
-  bucket.storage = bucket.gradient = storage_dtype(run.layout.precision);
-  bucket.compute = compute_dtype(run.layout.precision);
-  bucket.delayed = run.layout.schedule == spec::Schedule::pipedream_2bw;
-  bucket.full_resident = !bucket.delayed && bucket.storage == bucket.compute &&
-                         tables.size_of(bucket.sharded_over) == 1 &&
-                         !spec::offloads(run.layout, spec::Offload::parameters);
-  bucket.state_bytes = state_bytes(run.training, bytes_of(bucket.storage));
-  lay_out(bucket, run.layout.dp_shard * run.layout.cp);
-  tables.buckets.push_back(std::move(bucket));
-  return static_cast<std::uint32_t>(tables.buckets.size() - 1);
-}
-
-// Norms and biases of the units after the embedding, one bucket per pipeline rank.
-void add_vectors(const BucketRule& rule, std::span<const std::uint32_t> rank_of_unit,
-                 std::vector<std::vector<program::Parameter>> of_units, Tables& tables) {
-  std::map<std::uint32_t, std::vector<program::Parameter>> by_rank;
-  for (std::size_t i = 0; i < of_units.size(); ++i)
-    for (auto& parameter : of_units[i])
-      by_rank[rank_of_unit.empty() ? 0 : rank_of_unit[i + 1]].push_back(std::move(parameter));
-  for (auto& [rank, parameters] : by_rank)
-    add_bucket(rule, rank_of_unit.empty() ? "vectors" : cat("vectors.", rank), std::move(parameters), false,
-               tables);
-}
 
 }  // namespace
 
@@ -132,27 +224,23 @@ Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_uni
 
 Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit, const Cuts& cuts) {
   const spec::Layout& layout = run.layout;
-  CHECK(layout.cp == 1 && layout.tp == 1 && layout.ep == 1,
-        "only pipelines and data parallelism are described");
+  CHECK(layout.ep == 1, "experts are not described");
   Blueprint parts = blueprint(run);
   Tables tables;
-  add_mesh(layout, !rank_of_unit.empty(), tables);
-  const BucketRule rule{run, add_channels(layout, tables)};
+  add_mesh(run, !rank_of_unit.empty(), tables);
   const std::int64_t num_micro = run.num_micro_batches();
   CHECK(num_micro > 0 && num_micro <= std::numeric_limits<std::int32_t>::max(), num_micro, " micro-batches");
   tables.num_micro = static_cast<std::int32_t>(num_micro);
-  const std::uint32_t embedding =
-      add_bucket(rule, "embedding", std::move(parts.embedding_parameters), true, tables);
+  Buckets buckets(run, rank_of_unit, tables);
+  buckets.add("embedding", std::move(parts.embedding_parameters), true, parts.head_parameters.empty());
   for (std::size_t i = 0; i < parts.blocks.size(); ++i)
-    add_bucket(rule, parts.blocks[i].name, std::move(parts.block_parameters[i]), true, tables);
-  if (parts.head_parameters.empty())
-    tie(rank_of_unit, layout, tables.buckets[embedding], tables);
-  else
-    add_bucket(rule, "head", std::move(parts.head_parameters), true, tables);
+    buckets.add(parts.blocks[i].name, std::move(parts.block_parameters[i]), true);
+  buckets.add("head", std::move(parts.head_parameters), true);
   parts.block_vectors.push_back(std::move(parts.head_vectors));
-  add_vectors(rule, rank_of_unit, std::move(parts.block_vectors), tables);
+  buckets.add_vectors(std::move(parts.block_vectors));
 
-  SegmentTable segments(layout.micro_batch * run.model.sequence, compute_dtype(layout.precision), tables);
+  SegmentTable segments(layout.micro_batch * run.model.sequence / layout.cp, compute_dtype(layout.precision),
+                        tables);
   const Cut whole_embedding = uncut(parts.embedding), whole_head = uncut(parts.head);
   segments.add(std::move(parts.embedding), whole_embedding);
   for (std::size_t i = 0; i < parts.blocks.size(); ++i) segments.add(std::move(parts.blocks[i]), cuts.at(i));

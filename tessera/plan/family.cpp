@@ -4,6 +4,16 @@
 
 namespace tessera::plan {
 
+LaidParameter rows_cut(program::Parameter parameter, Lies lies) {
+  parameter.cut_dim = 0;
+  return {std::move(parameter), lies};
+}
+
+LaidParameter columns_cut(program::Parameter parameter) {
+  parameter.cut_dim = 1;
+  return {std::move(parameter), Lies::cut};
+}
+
 Blueprint blueprint(const spec::Run& run) {
   switch (run.model.family) {
     case spec::Family::llama:

@@ -60,36 +60,42 @@ program::Unit block_unit(const Sizes& s, const spec::Model& m, std::int64_t laye
   return unit;
 }
 
-std::vector<Parameter> block_parameters(const spec::Model& m, std::int64_t layer) {
+LaidParameters block_parameters(const spec::Model& m, std::int64_t layer) {
   const std::int64_t q = m.query_size(), kv = m.key_size();
   const Init init = normal(m.init_std), residual = residual_normal(m);
   const auto parameter = [&](const char* name, std::int64_t out, std::int64_t in, const Init& how) {
     return Parameter{
         .name = cat("model.layers.", layer, ".", name, "_proj.weight"), .shape = {out, in}, .init = how};
   };
-  return {parameter("self_attn.q", q, m.hidden, init),     parameter("self_attn.k", kv, m.hidden, init),
-          parameter("self_attn.v", kv, m.hidden, init),    parameter("self_attn.o", m.hidden, q, residual),
-          parameter("mlp.gate", m.ffn, m.hidden, init),    parameter("mlp.up", m.ffn, m.hidden, init),
-          parameter("mlp.down", m.hidden, m.ffn, residual)};
+  return {rows_cut(parameter("self_attn.q", q, m.hidden, init)),
+          rows_cut(parameter("self_attn.k", kv, m.hidden, init), Lies::with_keys),
+          rows_cut(parameter("self_attn.v", kv, m.hidden, init), Lies::with_keys),
+          columns_cut(parameter("self_attn.o", m.hidden, q, residual)),
+          rows_cut(parameter("mlp.gate", m.ffn, m.hidden, init)),
+          rows_cut(parameter("mlp.up", m.ffn, m.hidden, init)),
+          columns_cut(parameter("mlp.down", m.hidden, m.ffn, residual))};
 }
 
 Parameter norm_parameter(const std::string& name, std::int64_t size) {
   return {.name = name + ".weight", .shape = {size}, .init = {Init::Kind::ones, 0}};
 }
 
-std::vector<Parameter> block_vectors(const spec::Model& m, std::int64_t layer) {
+LaidParameters block_vectors(const spec::Model& m, std::int64_t layer) {
   const std::string block = cat("model.layers.", layer, ".");
-  std::vector<Parameter> out = {norm_parameter(block + "input_layernorm", m.hidden)};
-  if (m.qkv_bias)
-    for (const auto& [name, size] :
-         {std::pair{"q", m.query_size()}, {"k", m.key_size()}, {"v", m.key_size()}})
-      out.push_back({.name = cat(block, "self_attn.", name, "_proj.bias"),
-                     .shape = {size},
-                     .init = {Init::Kind::zeros, 0}});
+  LaidParameters out = {{norm_parameter(block + "input_layernorm", m.hidden)}};
+  const auto bias = [&](const char* name, std::int64_t size, Lies lies) {
+    const Init zeros{Init::Kind::zeros, 0};
+    return rows_cut({.name = cat(block, "self_attn.", name, "_proj.bias"), .shape = {size}, .init = zeros},
+                    lies);
+  };
+  if (m.qkv_bias) {
+    out.push_back(bias("q", m.query_size(), Lies::cut));
+    for (const char* name : {"k", "v"}) out.push_back(bias(name, m.key_size(), Lies::with_keys));
+  }
   if (m.qk_norm)
     for (const char* name : {"self_attn.q_norm", "self_attn.k_norm"})
-      out.push_back(norm_parameter(block + name, m.head_size()));
-  out.push_back(norm_parameter(block + "post_attention_layernorm", m.hidden));
+      out.push_back({norm_parameter(block + name, m.head_size()), Lies::by_heads});
+  out.push_back({norm_parameter(block + "post_attention_layernorm", m.hidden)});
   return out;
 }
 
@@ -99,7 +105,7 @@ Blueprint llama_blueprint(const spec::Run& run) {
   const Sizes s(run);
   const spec::Model& m = run.model;
   const auto table = [&](const char* name) {
-    return std::vector<Parameter>{{.name = name, .shape = {m.vocab, m.hidden}, .init = normal(m.init_std)}};
+    return LaidParameters{rows_cut({.name = name, .shape = {m.vocab, m.hidden}, .init = normal(m.init_std)})};
   };
   Blueprint out;
   const char* rows = "model.embed_tokens.weight";
@@ -117,7 +123,7 @@ Blueprint llama_blueprint(const spec::Run& run) {
     out.block_parameters.push_back(block_parameters(m, layer));
     out.block_vectors.push_back(block_vectors(m, layer));
   }
-  out.head_vectors = {norm_parameter("model.norm", m.hidden)};
+  out.head_vectors = {{norm_parameter("model.norm", m.hidden)}};
   return out;
 }
 

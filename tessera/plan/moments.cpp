@@ -75,14 +75,14 @@ void backward_product(Moments& moments, const Sizes& s, const ProductNames& name
 void forward_norm(Moments& moments, const Sizes& s, bool has_mean, const std::string& x,
                   const std::string& normed) {
   const std::string statistics = normed + ".statistics", scaled = normed + ".scaled", wide = normed + ".wide";
-  const std::int64_t narrow_bytes = s.n * s.h * s.c, wide_bytes = s.n * s.h * s.a;
+  const std::int64_t narrow_bytes = s.r * s.h * s.c, wide_bytes = s.r * s.h * s.a;
   if (has_mean) {
-    moments.make(normed, narrow_bytes).make(statistics, 2 * s.n * s.a).tape(x).tape(statistics);
+    moments.make(normed, narrow_bytes).make(statistics, 2 * s.r * s.a).tape(x).tape(statistics);
     moments.drop(statistics);
     return;
   }
   if (is_narrow(s)) moments.make(wide, wide_bytes).tape(wide);
-  moments.pass(wide_bytes).make(statistics, s.n * s.a).tape(statistics);
+  moments.pass(wide_bytes).make(statistics, s.r * s.a).tape(statistics);
   moments.make(scaled, wide_bytes).tape(scaled);
   if (is_narrow(s)) {
     moments.make("scratch", wide_bytes).drop(scaled).drop(wide).make(normed, narrow_bytes).drop("scratch");
@@ -95,7 +95,7 @@ void forward_norm(Moments& moments, const Sizes& s, bool has_mean, const std::st
 void backward_norm(Moments& moments, const Sizes& s, bool has_mean, const std::string& x,
                    const std::string& normed, const std::string& residual) {
   const std::string gradient = "d." + normed, dx = "d." + x, part = residual.empty() ? dx : "part";
-  const std::int64_t narrow_bytes = s.n * s.h * s.c, wide_bytes = s.n * s.h * s.a;
+  const std::int64_t narrow_bytes = s.r * s.h * s.c, wide_bytes = s.r * s.h * s.a;
   const auto add_residual = [&] {
     if (!residual.empty()) moments.sum(dx, residual, narrow_bytes).drop("part");
   };
@@ -119,8 +119,42 @@ void backward_norm(Moments& moments, const Sizes& s, bool has_mean, const std::s
   }
 }
 
+namespace {
+bool cuts_stream(const Sizes& s) { return s.r < s.n; }
+std::string all_of(const std::string& x) { return x + ".all"; }
+}  // namespace
+
+std::string forward_enter(Moments& moments, const Sizes& s, const std::string& x) {
+  if (!cuts_stream(s)) return x;
+  moments.make(all_of(x), s.n * s.h * s.c).drop(x);
+  return all_of(x);
+}
+
+void backward_enter(Moments& moments, const Sizes& s, const std::string& x) {
+  if (cuts_stream(s))
+    moments.make("d." + x, s.r * s.h * s.c).drop("d." + all_of(x));
+  else if (s.tp > 1)
+    moments.pass(s.n * s.h * s.c);  // a copy, in which the ranks' parts are summed
+}
+
+std::string forward_leave(Moments& moments, const Sizes& s, const std::string& sums) {
+  if (s.tp == 1) return sums;
+  moments.make(sums + ".left", s.r * s.h * s.c).drop(sums);
+  return sums + ".left";
+}
+
+std::string backward_leave(Moments& moments, const Sizes& s, const std::string& gradient) {
+  if (!cuts_stream(s)) return gradient;
+  moments.make(all_of(gradient), s.n * s.h * s.c);
+  return all_of(gradient);
+}
+
+void drop_left(Moments& moments, const Sizes& s, const std::string& gradient) {
+  if (cuts_stream(s)) moments.drop(all_of(gradient));
+}
+
 void forward_dropout(Moments& moments, const Sizes& s, const std::string& x, const std::string& out) {
-  if (s.drops) moments.make(out, s.n * s.h * s.c).drop(x);
+  if (s.drops) moments.make(out, s.r * s.h * s.c).drop(x);
 }
 
 namespace {
@@ -187,6 +221,7 @@ void backward_attention(Moments& moments, const Sizes& s, const HeadShape& shape
 // Logits, dx and dW are multiplied out chunk by chunk in the forward, dx and dW are kept, and the backward only scales
 // them.
 void forward_loss(Moments& moments, const Sizes& s) {
+  const std::string x = forward_enter(moments, s, "normed");
   const std::int64_t rows = std::min(s.n, program::kLossChunkTokens);
   const std::int64_t narrow = is_narrow(s) ? s.c : 0, weight = s.v * s.h;
   moments.make("dx", s.n * s.h * s.c).make("dw", weight * s.a);
@@ -194,12 +229,13 @@ void forward_loss(Moments& moments, const Sizes& s) {
   // In 16 bits the chunk's dW is made narrow, then widened to be added.
   moments.pass(rows * s.v * (s.a + narrow) +
                std::max(rows * s.h * s.c, narrow ? weight * (narrow + s.a) : 0));
-  moments.tape("dx").tape("dw").drop("dx").drop("dw").drop("normed");
+  moments.tape("dx").tape("dw").drop("dx").drop("dw").drop(x);
 }
 
 void backward_loss(Moments& moments, const Sizes& s) {
-  moments.make("d.normed", s.n * s.h * s.c).defer("dw", s.v * s.h * s.a, "", 0, 0);
-  moments.untape("dx").untape("dw");
+  moments.make(s.r < s.n ? "d.normed.all" : "d.normed", s.n * s.h * s.c);
+  moments.defer("dw", s.v * s.h * s.a, "", 0, 0).untape("dx").untape("dw");
+  backward_enter(moments, s, "normed");
 }
 
 }  // namespace tessera::plan

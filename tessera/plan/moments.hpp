@@ -44,6 +44,15 @@ void forward_norm(Moments& moments, const Sizes& s, bool has_mean, const std::st
 void backward_norm(Moments& moments, const Sizes& s, bool has_mean, const std::string& x,
                    const std::string& normed, const std::string& residual);
 
+// What the ranks of tp hold each a part of, or sums of parts: see enter_stream and leave_stream in pieces.hpp. They return the
+// name of what comes out.
+std::string forward_enter(Moments& moments, const Sizes& s, const std::string& x);
+void backward_enter(Moments& moments, const Sizes& s, const std::string& x);
+std::string forward_leave(Moments& moments, const Sizes& s, const std::string& sums);
+// The gradient's name, and what becomes of it once it has been used.
+std::string backward_leave(Moments& moments, const Sizes& s, const std::string& gradient);
+void drop_left(Moments& moments, const Sizes& s, const std::string& gradient);
+
 // out = x with dropout; nothing happens without.
 void forward_dropout(Moments& moments, const Sizes& s, const std::string& x, const std::string& out);
 

@@ -13,10 +13,15 @@ namespace tessera::plan {
 program::Dtype storage_dtype(spec::Precision precision);
 program::Dtype compute_dtype(spec::Precision precision);
 
-// Sizes of one micro-batch: n tokens, h hidden, q query width, k key (and value) width, f feed-forward, v vocabulary, c bytes per
-// element computed with, a bytes per element of statistics and of the loss.
+// Sizes of one micro-batch on one rank: n tokens that its products see, r of them on the residual stream, h hidden, q query
+// width, k key (and value) width, f feed-forward, v vocabulary, c bytes per element computed with, a bytes per element of
+// statistics and of the loss; q, k, f, v, heads and kv_heads are the rank's own.
 struct Sizes {
-  std::int64_t n, h, q, k, f, v, c, a, heads, kv_heads, sequence;
+  std::int64_t n, r, h, q, k, f, v, c, a, heads, kv_heads, sequence;
+  std::int64_t tp, cp_ring, cp_heads;                 // ranks
+  std::int16_t over_tp, over_cp_ring, over_cp_heads;  // axis sets, of those that have several ranks
+  std::int64_t samples;
+  bool has_documents;
   bool drops;  // dropout reads and writes what is dropped once more; its mask is made again, never kept
   explicit Sizes(const spec::Run& run);
 };
@@ -28,6 +33,16 @@ struct NormSizes {
 inline constexpr NormSizes kRmsNorm{1}, kLayerNorm{2};
 
 double product_flops(std::int64_t n, std::int64_t in, std::int64_t out);
+
+// Axis sets that the tables of a layout begin with: the data axes, and those over which pieces communicate.
+struct InnerSets {
+  std::int16_t data = 0, tp = -1, cp_ring = -1, cp_heads = -1;  // -1: of one rank
+  explicit InnerSets(const spec::Layout& layout);
+};
+
+// The rank's tokens from the residual stream, whole on each rank of tp; and what each has summed of them, back on it.
+void enter_stream(program::Piece& piece, const Sizes& s);
+void leave_stream(program::Piece& piece, const Sizes& s);
 
 // tokens -> rows of one or two tables.
 program::Piece lookup(const Sizes& s, std::int64_t tables);

@@ -63,8 +63,9 @@ void SegmentTable::write(Segment& segment, bool ends_unit) {
   const std::string name =
       ends_unit ? cat("hidden.", segment.unit) : cat(unit.name, ".", last.writes.front());
   tables_.values.push_back({.name = name,
-                            .bytes = tokens_ * last.channels * bytes_of(dtype_),
+                            .bytes = tokens_ / last.token_parts * last.channels * bytes_of(dtype_),
                             .channels = last.channels,
+                            .token_parts = last.token_parts,
                             .dtype = dtype_});
   segment.writes = {value};
   value_of_[last.writes.front()] = value;

@@ -13,7 +13,7 @@ namespace tessera::plan {
 // Fills units, segments and values of the tables, unit by unit along the model.
 class SegmentTable {
  public:
-  // tokens: of a micro-batch. The tables' buckets are there.
+  // tokens: of a micro-batch, on one rank. The tables' buckets are there.
   SegmentTable(std::int64_t tokens, program::Dtype dtype, program::Tables& tables);
 
   // is_last: it writes no value but ends in the loss.

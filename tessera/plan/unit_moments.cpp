@@ -32,14 +32,15 @@ struct Branch {  // norm(x) and the product that leaves the residual stream
 };
 
 void norm_and_product(program::Piece& piece, const Sizes& s, bool has_mean, const Branch& b) {
-  const ProductNames names{b.normed, b.out, "d." + b.out};
   const ProductSizes sizes{s.h, b.width, b.has_bias};
   Moments forward, backward;
   forward_norm(forward, s, has_mean, b.x, b.normed);
+  const ProductNames names{forward_enter(forward, s, b.normed), b.out, "d." + b.out};
   forward_product(forward, s, names, sizes);
-  forward.drop(b.normed);
+  forward.drop(names.x);
   backward_product(backward, s, names, sizes);
   backward.drop("d." + b.out);
+  backward_enter(backward, s, b.normed);
   backward_norm(backward, s, has_mean, b.x, b.normed, b.residual);
   piece.forward_moments = forward.list();
   piece.backward_moments = backward.list();
@@ -48,16 +49,18 @@ void norm_and_product(program::Piece& piece, const Sizes& s, bool has_mean, cons
 // sum = residual + dropout(branch W). The product's gradient is the sum's, unless dropout makes another.
 void product_and_residual(program::Piece& piece, const Sizes& s, const BlockShape& shape,
                           const std::string& branch, std::int64_t in, const std::string& sum) {
-  const std::string product = sum + ".product", dropped = s.drops ? sum + ".dropped" : product;
-  const ProductNames names{branch, product, "d." + (s.drops ? product : sum)};
+  const std::string product = sum + ".product", gradient = "d." + (s.drops ? product : sum);
   const ProductSizes sizes{in, s.h, shape.has_bias};
   Moments forward, backward;
-  forward_product(forward, s, names, sizes);
-  forward_dropout(forward, s, product, dropped);
-  forward.make(sum, s.n * s.h * s.c).drop(dropped);
-  if (s.drops) backward.make("d." + product, s.n * s.h * s.c);
+  forward_product(forward, s, {branch, product, ""}, sizes);
+  const std::string left = forward_leave(forward, s, product), dropped = s.drops ? sum + ".dropped" : left;
+  forward_dropout(forward, s, left, dropped);
+  forward.make(sum, s.r * s.h * s.c).drop(dropped);
+  if (s.drops) backward.make(gradient, s.r * s.h * s.c);
+  const ProductNames names{branch, product, backward_leave(backward, s, gradient)};
   backward_product(backward, s, names, sizes);
-  if (s.drops) backward.drop("d." + product);
+  drop_left(backward, s, gradient);
+  if (s.drops) backward.drop(gradient);
   piece.forward_moments = forward.list();
   piece.backward_moments = backward.list();
 }
@@ -103,19 +106,23 @@ void add_block_moments(program::Unit& unit, const Sizes& s, const BlockShape& sh
 void add_lookup_moments(program::Unit& unit, const Sizes& s, std::int64_t tables) {
   CHECK(unit.pieces.size() == 1 && tables <= 2, "an embedding of ", unit.pieces.size(), " pieces");
   constexpr std::int64_t kIndexBytes = 8;
-  const std::int64_t bytes = s.n * s.h * s.c, widened = s.c < s.a ? s.n * s.h * s.a : 0;
-  const std::string first = s.drops ? "rows" : "y";
+  const std::int64_t bytes = s.r * s.h * s.c, all_bytes = s.n * s.h * s.c;
+  const auto widened = [&](std::int64_t rows) { return s.c < s.a ? rows * s.h * s.a : 0; };
+  const std::string first = s.drops ? "rows" : "y", looked_up = tables == 2 || s.tp > 1 ? "tokens" : first;
   Moments forward, backward;
+  forward.make(looked_up, all_bytes);
+  std::string left = forward_leave(forward, s, looked_up);
   if (tables == 2) {
-    forward.make("tokens", bytes).make("places", s.n * kIndexBytes).tape("places").make("positions", bytes);
-    forward.make(first, bytes).drop("positions").drop("tokens").drop("places");
-  } else {
-    forward.make(first, bytes);
+    forward.make("places", s.r * kIndexBytes).tape("places").make("positions", bytes);
+    forward.make(first, bytes).drop("positions").drop(left).drop("places");
+    left = first;
   }
-  forward_dropout(forward, s, first, "y");
+  forward_dropout(forward, s, left, "y");
   const std::string gradient = s.drops ? "d.rows" : "d.y";
   if (s.drops) backward.make(gradient, bytes);
-  for (std::int64_t i = 0; i < tables; ++i) backward.defer(gradient, bytes, "", 0, widened);
+  backward.defer(backward_leave(backward, s, gradient), all_bytes, "", 0, widened(s.n));
+  drop_left(backward, s, gradient);
+  if (tables == 2) backward.defer(gradient, bytes, "", 0, widened(s.r));
   if (s.drops) backward.drop(gradient);
   if (tables == 2) backward.untape("places");
   unit.pieces[0].forward_moments = forward.list();

@@ -16,13 +16,13 @@ std::vector<std::uint32_t> compute_ops(const Sequence& sequence) {
   return out;
 }
 
-// Axes over which some segment communicates while it computes.
-std::set<std::int16_t> inner_axes(const Tables& tables) {
+// Axis sets over which some segment communicates while it computes.
+std::set<std::int16_t> inner_sets(const Tables& tables) {
   std::set<std::int16_t> out;
-  for (const Segment& segment : tables.segments)
-    for (std::uint32_t i = 0; i < segment.num_pieces; ++i)
-      if (const auto& collective = tables.units[segment.unit].pieces[segment.first_piece + i].collective)
-        out.insert(collective->axis);
+  for (const Unit& unit : tables.units)
+    for (const Piece& piece : unit.pieces)
+      for (const auto* list : {&piece.collectives, &piece.backward_collectives})
+        for (const Collective& collective : *list) out.insert(collective.over);
   return out;
 }
 
@@ -142,11 +142,11 @@ class StageCheck {
 void check_compute(const Program& program, std::vector<Problem>& out) {
   StageCheck(program, out).run();
   const auto& class_of_rank = program.tables.class_of_rank;
-  const mesh::Mesh mesh = mesh_of(program.tables);
+  const auto sets = sets_of(program.tables);
   std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
-  for (const std::int16_t axis : inner_axes(program.tables)) {
-    const std::string& name = program.tables.axes[axis].name;
-    const mesh::AxisSet set = mesh.along(name);
+  for (const std::int16_t inner : inner_sets(program.tables)) {
+    const std::string& name = program.tables.axis_sets[inner].name;
+    const mesh::AxisSet& set = sets[static_cast<std::size_t>(inner)];
     for (std::size_t rank = 0; rank < class_of_rank.size(); ++rank) {
       // Order is equal among all members if it is that of the first.
       const mesh::Rank first = set.member(static_cast<mesh::Rank>(rank), 0);

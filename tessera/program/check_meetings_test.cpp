@@ -230,6 +230,8 @@ TEST(Meetings, RanksOfAClassHaveGroupsOfTheSameClasses) {
 TEST(Meetings, RanksThatCommunicateWhileTheyComputeHaveOneComputeOrder) {
   Tables tables = example_tables({.num_blocks = 0, .num_micro = 2});
   tables.axes = {{"dp", 2}, {"tp", 2}};
+  const auto tp = static_cast<std::int16_t>(tables.axis_sets.size());
+  tables.axis_sets.push_back({"tp", {1}});
   const auto program = [&] {
     Program out = data_parallel(tables, {});
     out.tables.class_of_rank = {0, 1, 0, 1};
@@ -240,10 +242,11 @@ TEST(Meetings, RanksThatCommunicateWhileTheyComputeHaveOneComputeOrder) {
     return out;
   };
   EXPECT_EQ(to_text(check(program())), "");
-  tables.units[1].pieces[0].collective = {CollectiveKind::all_reduce, 0,
-                                          8};  // over dp: each class for itself
+  // Over dp: each class for itself.
+  tables.units[1].pieces[0].collectives = {{CollectiveKind::all_reduce, 0, 8}};
   EXPECT_EQ(to_text(check(program())), "");
-  tables.units[1].pieces[0].collective->axis = 1;
+  tables.units[1].pieces[0].collectives.clear();
+  tables.units[1].pieces[0].backward_collectives = {{CollectiveKind::all_reduce, tp, 8}};
   EXPECT_EQ(
       to_text(check(program())),
       "class 0, op 1 (0F0) computes while class 1 is at op 1 (0F1), though they share groups over tp and "
@@ -257,7 +260,9 @@ TEST(Meetings, RanksThatCommunicateWhileTheyComputeHaveOneComputeOrder) {
 TEST(Meetings, ARankThatComputesMoreThanItsPeersIsNamed) {
   Tables tables = example_tables({.num_blocks = 0, .num_micro = 1});
   tables.axes = {{"dp", 2}, {"tp", 2}};
-  tables.units[1].pieces[0].collective = {CollectiveKind::all_reduce, 1, 8};
+  const auto tp = static_cast<std::int16_t>(tables.axis_sets.size());
+  tables.axis_sets.push_back({"tp", {1}});
+  tables.units[1].pieces[0].collectives = {{CollectiveKind::all_reduce, tp, 8}};
   Program program = data_parallel(tables, {.residency = {.overlap = false}});
   program.tables.class_of_rank = {0, 1, 0, 1};
   program.classes.push_back(program.classes[0]);

@@ -17,7 +17,8 @@ std::int64_t batch_bytes(const Tables& tables) {
   constexpr std::int64_t kTokenBytes = 2 * 8;
   if (tables.values.empty() || tables.values.front().channels == 0) return 0;
   const Value& value = tables.values.front();
-  return tables.num_micro * (value.bytes / (value.channels * bytes_of(value.dtype))) * kTokenBytes;
+  return tables.num_micro * (value.token_parts * value.bytes / (value.channels * bytes_of(value.dtype))) *
+         kTokenBytes;
 }
 
 constexpr std::uint32_t kMostPieces = 6;  // segments of a block

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,9 +24,11 @@ enum class CollectiveKind : std::uint8_t {
   broadcast
 };
 
+// Inside of a piece. Bytes are those of the whole array: what an all-gather makes, what a reduce-scatter takes, what a rank
+// brings to any other.
 struct Collective {
   CollectiveKind kind = CollectiveKind::all_reduce;
-  std::int16_t axis = 0;  // index into Tables::axes
+  std::int16_t over = 0;  // axis set
   std::int64_t bytes = 0;
   bool operator==(const Collective&) const = default;
 };
@@ -67,9 +68,11 @@ struct Piece {
   // known.
   std::vector<Moment> forward_moments, backward_moments;
   std::int64_t channels = 0;               // of its output
+  std::int64_t token_parts = 1;            // of how many equal parts of the rank's tokens its output is one
   std::vector<std::string> reads, writes;  // names of values
   std::vector<std::string> parameters;     // names of those that it reads
-  std::optional<Collective> collective;
+  std::vector<Collective> collectives,
+      backward_collectives;  // in the order of the calls, of a full micro-batch
   bool operator==(const Piece&) const = default;
 };
 
@@ -153,11 +156,12 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-// A tensor [tokens of the micro-batch, channels].
+// A tensor [tokens of the micro-batch / token_parts, channels].
 struct Value {
   std::string name;
   std::int64_t bytes = 0;  // of one whole micro-batch
   std::int64_t channels = 0;
+  std::int64_t token_parts = 1;
   Dtype dtype = Dtype::fp32;
   bool operator==(const Value&) const = default;
 };

@@ -34,13 +34,13 @@ class Pricing {
     switch (op.what) {
       case What::forward:
       case What::recompute:
-        return compute(op, true, [](const StageCost& piece) { return piece.forward; });
+        return compute(op, [](const StageCost& piece) { return piece.forward; });
       case What::backward:
-        return compute(op, true, [](const StageCost& piece) { return piece.input + piece.weight; });
+        return compute(op, [](const StageCost& piece) { return piece.input + piece.weight; });
       case What::backward_input:
-        return compute(op, true, [](const StageCost& piece) { return piece.input; });
+        return compute(op, [](const StageCost& piece) { return piece.input; });
       case What::backward_weight:  // its products communicate with nobody
-        return compute(op, false, [](const StageCost& piece) { return piece.weight; });
+        return compute(op, [](const StageCost& piece) { return piece.weight; });
       case What::gather:
         return gather(op);
       case What::reduce:
@@ -114,30 +114,24 @@ class Pricing {
   }
 
   template <typename Part>
-  Cost compute(const Op& op, bool communicates, Part part) const {
+  Cost compute(const Op& op, Part part) const {
     const program::Segment& segment = tables_.segments[op.item];
     Cost out;
     for (std::uint32_t i = 0; i < segment.num_pieces; ++i) {
       const Piece& piece = tables_.units[segment.unit].pieces[segment.first_piece + i];
       if (out.phases.empty() || out.phases.back().axes >= 0) out.phases.push_back({});
       out.phases.back().seconds += part(piece_cost(piece, rates_));
-      if (!piece.collective || !communicates) continue;
-      const double n = static_cast<double>(tables_.axes[piece.collective->axis].size);
-      const double talks =
-          ring_seconds(n, static_cast<double>(piece.collective->bytes), piece.collective->kind);
-      out.phases.push_back({set_of(piece.collective->axis), talks});
+      for (const program::Collective& call : collectives_of(op.what, piece))
+        out.phases.push_back({call.over, ring_seconds(static_cast<double>(tables_.size_of(call.over)),
+                                                      static_cast<double>(call.bytes), call.kind)});
     }
     return out;
   }
 
-  // The axis set of this axis alone; without one nothing else of the program uses its link.
-  std::int16_t set_of(std::int16_t axis) const {
-    const auto is_it = [&](const program::AxisSet& set) {
-      return set.axes == std::vector<std::int16_t>{axis} && set.only.empty();
-    };
-    const auto found = std::ranges::find_if(tables_.axis_sets, is_it);
-    return found == tables_.axis_sets.end() ? std::int16_t{-1}
-                                            : static_cast<std::int16_t>(found - tables_.axis_sets.begin());
+  // Weight halves are local.
+  static std::span<const program::Collective> collectives_of(What what, const Piece& piece) {
+    if (what == What::backward_weight) return {};
+    return what == What::forward || what == What::recompute ? piece.collectives : piece.backward_collectives;
   }
 
   const Tables& tables_;

@@ -63,11 +63,14 @@ TEST(Rates, AStepMovesGradientParametersAndState) {
 
 TEST(Rates, ACollectiveInsideAPieceIsAPhaseOnItsLink) {
   program::Tables tables = tables_of(2);
-  tables.units[1].pieces[0].collective = {program::CollectiveKind::all_gather, 0, 10};
+  tables.units[1].pieces[0].collectives = {{program::CollectiveKind::all_gather, 0, 10}};
   const auto phases = [&](What what) {
     return cost({.what = what, .item = 1, .micro = 0}, tables, kRates).phases;
   };
   EXPECT_EQ(phases(What::forward), (std::vector<Phase>{{-1, 3.5}, {0, 2}, {-1, 1}}));
+  EXPECT_EQ(phases(What::backward).size(), 1u);
+  tables.units[1].pieces[0].backward_collectives = tables.units[1].pieces[0].collectives;
+  EXPECT_EQ(phases(What::backward).size(), 3u);
   EXPECT_EQ(phases(What::backward_weight).size(), 1u);
 }
 

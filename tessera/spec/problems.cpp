@@ -6,6 +6,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/spec/schema.hpp"
+#include "tessera/spec/splits.hpp"
 #include "tessera/spec/words.hpp"
 
 namespace tessera::spec {
@@ -186,7 +187,7 @@ void check_totals(const Run& run, Findings& findings) {
 }
 
 void check_implemented(Findings& findings) {
-  for (const auto* axis : {"layout.cp", "layout.tp", "layout.ep"}) findings.need_one_of(axis, {"1"});
+  findings.need_one_of("layout.ep", {"1"});
   findings.need_one_of("layout.tp_kind", {"1d"});
 }
 
@@ -207,6 +208,8 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   check_memory(run.layout, findings);
   check_totals(run, findings);
   check_implemented(findings);
+  for (const auto& [key, why] : split_problems(run)) findings.need(false, key, why);
+  findings.need(run.data.document_end.size() <= 1, "data.document_end", "is more than one byte");
   findings.need(run.cluster.transport != Transport::nccl || build.nccl, "cluster.transport",
                 "needs a build with CUDA, which this is not; possible here: gloo, threads");
   return findings.take();

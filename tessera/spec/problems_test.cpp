@@ -193,8 +193,6 @@ TEST(Problems, SizesWhoseProductsCannotBeCountedAreRefused) {
 
 TEST(Problems, WhatIsNotImplementedIsRefusedByName) {
   const std::vector<std::pair<std::function<void(spec::Run&)>, std::string>> cases = {
-      {[](spec::Run& run) { run.layout.cp = 2; }, "layout.cp = 2 is not implemented yet; possible today: 1"},
-      {[](spec::Run& run) { run.layout.tp = 2; }, "layout.tp = 2 is not implemented yet; possible today: 1"},
       {[](spec::Run& run) { run.layout.ep = 2; }, "layout.ep = 2 is not implemented yet; possible today: 1"},
       {[](spec::Run& run) { run.layout.tp_kind = TensorKind::d2; },
        "layout.tp_kind = 2d is not implemented yet; possible today: 1d"},
@@ -283,11 +281,58 @@ TEST(Problems, NcclNeedsABuildThatHasIt) {
 
 TEST(Problems, ValidateListsAllOfThem) {
   spec::Run run;
-  run.layout.tp = 2;
+  run.layout.ep = 2;
   run.model.kv_heads = 3;
   EXPECT_THAT([&] { validate(run); },
               ThrowsMessage<UserError>(StrEq("model.heads = 4 is not divisible by model.kv_heads = 3\n"
-                                             "layout.tp = 2 is not implemented yet; possible today: 1")));
+                                             "layout.ep = 2 is not implemented yet; possible today: 1")));
+}
+
+TEST(Problems, WhatTpAndCpDoNotDivideIsRefusedWithTheNearestThatDoes) {
+  const auto with = [](std::int64_t cp, std::int64_t cp_heads, std::int64_t tp) {
+    spec::Run run;
+    run.model = {.hidden = 96, .heads = 12, .kv_heads = 4, .ffn = 96, .vocab = 96, .sequence = 96};
+    run.layout.cp = cp;
+    run.layout.cp_heads = cp_heads;
+    run.layout.tp = tp;
+    return run;
+  };
+  const auto texts = [](const spec::Run& run) {
+    std::vector<std::string> out;
+    for (const auto& problem : problems(run)) out.push_back(problem.text);
+    return join(out, "; ");
+  };
+  for (const std::int64_t tp : {1, 2, 4, 12}) EXPECT_EQ(texts(with(1, 1, tp)), "") << tp;
+  EXPECT_EQ(texts(with(1, 1, 5)),
+            "layout.tp = 5 does not divide model.heads = 12; the nearest possible: 4, 12");
+  EXPECT_EQ(texts(with(1, 1, 6)),
+            "layout.tp = 6 neither divides model.kv_heads = 4 nor is a multiple of it; the nearest possible: "
+            "4, 12");
+  spec::Run run = with(1, 1, 4);
+  run.model.ffn = 90;
+  EXPECT_EQ(texts(run), "layout.tp = 4 does not divide model.ffn = 90; the nearest possible: 2");
+  run = with(2, 1, 4);
+  run.model.sequence = 72;
+  EXPECT_EQ(texts(run), "");
+  run.model.sequence = 100;
+  EXPECT_EQ(texts(run),
+            "layout.tp = 4 does not divide model.sequence / layout.cp = 50; the nearest possible: 2");
+  run.layout.sequence_parallel = false;
+  EXPECT_EQ(texts(run), "");
+  EXPECT_EQ(texts(with(3, 2, 1)),
+            "layout.cp = 3 is not divisible by layout.cp_heads = 2; the nearest possible: 2, 4");
+  EXPECT_EQ(texts(with(5, 1, 1)),
+            "layout.cp = 5 does not divide model.sequence = 96; the nearest possible: 4, 6");
+  EXPECT_EQ(texts(with(32, 1, 1)),
+            "layout.cp = 32 makes a ring of 32, which cuts model.sequence = 96 into 64 chunks, but they "
+            "would not be "
+            "equal; the nearest possible: 24, 48");
+  EXPECT_EQ(texts(with(4, 4, 12)),
+            "layout.tp = 12 does not divide model.sequence / layout.cp = 24; the nearest possible: 4");
+  EXPECT_EQ(texts(with(4, 4, 4)),
+            "layout.cp_heads = 4 does not divide the 3 query heads of a rank (model.heads / layout.tp); the "
+            "nearest "
+            "possible: 3");
 }
 
 }  // namespace

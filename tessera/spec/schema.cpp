@@ -107,6 +107,8 @@ void declare_data(std::vector<Key>& keys) {
   SectionKeys section(keys, "data", &Run::data);
   section.add("path", &Data::path, "text file, read as bytes");
   section.add("seed", &Data::seed, at_least(0), "decides the order of samples");
+  section.add("document_end", &Data::document_end,
+              "the byte that ends a document: attention stays within a document; empty: a sample is one");
 }
 
 void declare_training(std::vector<Key>& keys) {
@@ -156,7 +158,13 @@ void declare_layout(std::vector<Key>& keys) {
   section.add("dp_shard", &Layout::dp_shard, from_to(1, kMaxAxis),
               "data-parallel ranks that share one sharded state");
   section.add("cp", &Layout::cp, from_to(1, kMaxAxis), "ranks that share a sequence");
+  section.add(
+      "cp_heads", &Layout::cp_heads, from_to(1, kMaxAxis),
+      "how many of cp exchange heads for positions (all-to-all); the others pass keys and values round "
+      "a ring");
   section.add("tp", &Layout::tp, from_to(1, kMaxAxis), "ranks that share a matrix");
+  section.add("sequence_parallel", &Layout::sequence_parallel,
+              "with tp: between blocks each rank holds a part of the tokens instead of all");
   section.add("tp_kind", &Layout::tp_kind, "how matrices are split over tp");
   section.add("ep", &Layout::ep, from_to(1, kMaxAxis), "ranks that share the experts; taken from dp and cp");
   section.add("zero", &Layout::zero, from_to(0, 3),

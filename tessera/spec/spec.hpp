@@ -54,8 +54,9 @@ struct Model {
 };
 
 struct Data {
-  std::string path;        // text file, read as bytes
-  std::uint64_t seed = 1;  // order of samples
+  std::string path;          // text file, read as bytes
+  std::uint64_t seed = 1;    // order of samples
+  std::string document_end;  // one byte that ends a document: attention stays within; empty: all is one
   bool operator==(const Data&) const = default;
 };
 
@@ -94,7 +95,10 @@ struct Layout {
   std::int64_t dp_replicate = 1;
   std::int64_t dp_shard = 1;
   std::int64_t cp = 1;
+  std::int64_t cp_heads =
+      1;  // ranks of cp that exchange heads for positions; the others pass keys round a ring
   std::int64_t tp = 1;
+  bool sequence_parallel = true;  // with tp, ranks hold a part of the tokens each between blocks
   TensorKind tp_kind = TensorKind::d1;
   std::int64_t ep = 1;
   std::int64_t zero = 0;
@@ -119,6 +123,8 @@ struct Layout {
   // Model chunks per pipeline rank.
   std::int64_t num_virtual() const;
   std::int64_t dp() const { return dp_replicate * dp_shard; }
+  std::int64_t cp_ring() const { return cp / cp_heads; }
+  bool cuts_stream() const { return sequence_parallel && tp > 1; }
   std::int64_t ranks() const { return pp * dp() * cp * tp; }
   bool operator==(const Layout&) const = default;
 };
@@ -148,6 +154,9 @@ struct Run {
   Layout layout;
   Cluster cluster;
   // Micro-batches each data-parallel rank runs in a step; the last ones may be short or empty.
+  // Ranks of tp among which the heads of keys and values are cut; the others hold the same as one of them.
+  std::int64_t tp_kv() const { return layout.tp < model.kv_heads ? layout.tp : model.kv_heads; }
+  std::int64_t tp_rep() const { return layout.tp / tp_kv(); }
   std::int64_t num_micro_batches() const {
     const std::int64_t samples = layout.dp() * layout.micro_batch;
     return (training.global_batch + samples - 1) / samples;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -11,6 +12,7 @@
 #include "tessera/data/byte_corpus.hpp"
 #include "tessera/model/family.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/pieces.hpp"
 #include "tessera/program/ranks.hpp"
 #include "tessera/spec/words.hpp"
 #include "tessera/train/weights.hpp"
@@ -111,6 +113,7 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       groups_(make_groups(communicator, program_.tables, variation, log, laps)),
       step_groups_(step_groups(groups_, variation.damaged)),
       depot_(run.layout.offload_folder),
+      share_(make_share()),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       loss_scale_(run) {
   const During preparing(log, Doing::preparing);
@@ -119,11 +122,21 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       program_.classes[tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()))];
   const program::Holdings held = program::holdings(sequence, tables);
   make_buckets(sequence, held);
-  model_ = model::make(run_, tables, {held.units, buckets_});
+  model_ = model::make(run_, tables, {held.units, buckets_, share_});
   executor_ = std::make_unique<engine::Executor>(
       engine::Parts{program_, communicator.rank(), step_groups_, model_, buckets_, optimizers_, depot_,
                     run.training.clip_norm, log_, device_, variation.keep_gradients});
   if (laps) laps->end("weights");
+}
+
+parallel::Share Session::make_share() const {
+  parallel::Share share;
+  const plan::InnerSets sets(run_.layout);
+  if (sets.tp >= 0) share.tp.group = group(sets.tp);
+  share.cuts_stream = run_.layout.cuts_stream();
+  share.positions.resize(static_cast<std::size_t>(run_.model.sequence));
+  std::iota(share.positions.begin(), share.positions.end(), 0);
+  return share;
 }
 
 // One after the other: what lies outside between steps leaves before the next bucket is made, so that a model may start

@@ -16,6 +16,7 @@
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
 #include "tessera/optim/loss_scale.hpp"
+#include "tessera/parallel/share.hpp"
 #include "tessera/program/holdings.hpp"
 #include "tessera/program/types.hpp"
 #include "tessera/spec/spec.hpp"
@@ -106,6 +107,7 @@ class Session {
 
  private:
   engine::StepInput next_input();
+  parallel::Share make_share() const;
   void make_buckets(const program::Sequence& sequence, const program::Holdings& held);
 
   spec::Run run_;
@@ -118,6 +120,7 @@ class Session {
   std::vector<collective::Group> groups_;       // by axis set
   std::vector<collective::Group> step_groups_;  // those of a step: copies, or damaged ones
   shard::Depot depot_;
+  parallel::Share share_;
   std::vector<shard::FlatBucket> buckets_;
   std::vector<optim::BucketOptimizer> optimizers_;
   model::Model model_;

@@ -5,10 +5,26 @@
 #include <vector>
 
 #include "tessera/base/text.hpp"
+#include "tessera/spec/splits.hpp"
 
 namespace tessera::train {
 
 namespace {
+
+std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
+  return (size + multiple - 1) / multiple * multiple;
+}
+
+// At least so many that the layout can still share them and their queries.
+std::int64_t fewest_kv_heads(spec::Run run, std::int64_t at_least) {
+  const std::int64_t most = run.model.kv_heads, queries = run.model.heads / most;
+  run.model.head_dim = run.model.head_size();
+  for (run.model.kv_heads = at_least; run.model.kv_heads < most; ++run.model.kv_heads) {
+    run.model.heads = run.model.kv_heads * queries;
+    if (spec::split_problems(run).empty()) break;
+  }
+  return run.model.kv_heads;
+}
 
 // Fewer and smaller micro-batches, the last ones as full or empty as they were.
 void cut_batch(spec::Run& run, const std::function<void(const char*, std::int64_t&, std::int64_t)>& cut) {
@@ -49,17 +65,18 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note, const
   const std::int64_t head_dim = std::min(m.head_size(), smallest.head_dim), queries = m.heads / m.kv_heads;
   // A width of q that is not hidden's stays another.
   const std::int64_t extra = m.query_size() == m.hidden ? 0 : 8;
-  cut("kv_heads", m.kv_heads, std::max<std::int64_t>(1, 8 / queries));
+  cut("kv_heads", m.kv_heads, fewest_kv_heads(small, std::max<std::int64_t>(1, 8 / queries)));
   cut("heads", m.heads, m.kv_heads * queries);
   cut("head_dim", m.head_dim, head_dim);
   cut("hidden", m.hidden, m.heads * head_dim + extra);
-  cut("ffn", m.ffn, std::min(smallest.ffn, 3 * m.hidden));
+  const auto tp = small.layout.tp;
+  cut("ffn", m.ffn, rounded_up(std::min(smallest.ffn, 3 * m.hidden), tp));
   // Every stage keeps a unit, embedding and head among them.
   const bool dealt_by_hand = !small.layout.stages.empty() || !small.layout.schedule_file.empty();
   if (!dealt_by_hand)
     cut("layers", m.layers, std::max<std::int64_t>(3, small.layout.pp * small.layout.num_virtual() - 1));
-  cut("vocab", m.vocab, smallest.vocab);
-  cut("sequence", m.sequence, smallest.sequence);
+  cut("vocab", m.vocab, rounded_up(smallest.vocab, tp));
+  cut("sequence", m.sequence, rounded_up(smallest.sequence, 2 * small.layout.cp * tp));
   cut_batch(small, cut);
   note = join(changes, ", ");
   return small;

@@ -1,0 +1,35 @@
+// What does a rank have of a unit's work? With tp the columns of the first product of a branch and the rows of the second; on
+// the residual stream between them all tokens, or with sequence parallelism a part of them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tessera/collective/placement.hpp"
+
+namespace tessera::parallel {
+
+struct Share {
+  collective::Axis tp{"tp", {}};
+  bool cuts_stream = false;  // sequence parallelism
+  std::vector<std::int64_t>
+      positions;  // of a sample: those that this rank computes with, counted over the whole sample
+};
+
+// Rows of a tensor: `first` and those after it of samples * positions.
+struct Rows {
+  std::span<const std::uint64_t> samples;
+  std::span<const std::int64_t> positions;
+  std::int64_t first = 0;
+};
+
+// The tokens of these samples that the stream has here.
+Rows stream_rows(const Share& share, std::span<const std::uint64_t> samples);
+
+// The rank's tokens from the stream, whole on each rank of tp: S(0) or I -> R.
+tensor::Tensor from_stream(const tensor::Tensor& x_TH, const Share& share);
+// Back, of what each rank has summed up: P -> S(0) or I.
+tensor::Tensor to_stream(const tensor::Tensor& sums_TH, const Share& share);
+
+}  // namespace tessera::parallel

@@ -1,0 +1,18 @@
+// Which sizes of a model can the ranks of tp and cp share?
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::spec {
+
+struct SplitProblem {
+  std::string key, why;  // why: what follows "key = value"
+};
+
+// What does not divide, each with the nearest that does.
+std::vector<SplitProblem> split_problems(const Run& run);
+
+}  // namespace tessera::spec
