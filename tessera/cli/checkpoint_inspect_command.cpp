@@ -60,9 +60,8 @@ std::string tensors_text(const Manifest& manifest, bool all) {
   Rows rows = {{all ? "tensor" : "parameter", "dtype", "shape", "pieces", "bytes"}};
   if (!all) rows[0].insert(rows[0].begin() + 1, "count"), rows[0].emplace_back("state");
   for (const TensorGroup& group : checkpoint::tensor_groups(manifest, !all)) {
-    auto& row = rows.emplace_back(std::vector{group.name, group.tensor.dtype,
-                                              shape_text(group.tensor.shape), cat(group.pieces),
-                                              size_text(group.bytes)});
+    auto& row = rows.emplace_back(std::vector{group.name, group.tensor.dtype, shape_text(group.tensor.shape),
+                                              cat(group.pieces), size_text(group.bytes)});
     if (all) continue;
     row.insert(row.begin() + 1, cat(group.count));
     row.push_back(group.state_bytes > 0 ? size_text(group.state_bytes) : "");

@@ -10,6 +10,7 @@ namespace tessera::model {
 std::int64_t num_cached(const Batch& batch, std::size_t layer);
 
 // Attention of the heads over all positions so far as [T, N*D]; extends the cache by theirs.
-Tensor attend(parallel::Heads heads, const Batch& batch, std::size_t layer);
+Tensor attend(parallel::Heads heads, const Batch& batch, std::size_t layer,
+              const parallel::ContextAxes& context);
 
 }  // namespace tessera::model

@@ -106,7 +106,7 @@ class BlockUnit final : public Unit {
           branch = qkv_(from_stream(norm_1_(x, tape), share_), tape);
           break;
         case 1:
-          branch = attend(parallel::split(branch, batch.samples, heads_), batch, layer_);
+          branch = attend(parallel::split(branch, batch.samples, heads_), batch, layer_, share_.context);
           break;
         case 2:
           x = x.add(drop_attention_(out_.to_stream(branch, tape, share_), rows));

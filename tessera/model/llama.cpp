@@ -65,7 +65,7 @@ class BlockUnit final : public Unit {
           branch = queries_keys_and_values(from_stream(norm(x, norm_1_, tape), share_), tape);
           break;
         case 1:
-          branch = attend(heads(branch, batch, tape), batch, layer_);
+          branch = attend(heads(branch, batch, tape), batch, layer_, share_.context);
           break;
         case 2:
           x = x.add(drop_attention_(parallel::linear_to_stream(branch, out_, tape.work, share_), rows));

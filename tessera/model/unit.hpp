@@ -22,7 +22,8 @@ struct Cache {
 // One micro-batch of one rank: constants of its forward. T = samples * positions.
 struct Batch {
   std::int64_t samples = 0;
-  Tensor tokens_T, targets_T;                 // targets below 0 don't count
+  Tensor tokens_T, targets_T;  // targets below 0 don't count
+  Tensor documents_BS;         // of all positions of the samples; undefined: each is one document
   std::vector<std::uint64_t> sample_indices;  // global: dropout counts with them; none: no dropout
   double head_gradient_factor = 1;            // of the gradient that a loss head makes in its forward
   Cache* cache = nullptr;  // generation: read and extended; after the first call one position at a time

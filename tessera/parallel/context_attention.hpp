@@ -8,10 +8,6 @@
 
 namespace tessera::parallel {
 
-struct ContextAxes {
-  collective::Axis ring, heads;
-};
-
 // Causal attention of q [B,N,S,D] over k and v [B,K,S,D], all of this rank's positions and with their positions' rotation
 // done: [B,N,S,D]. The heads axis divides N. One rank without documents: tensor::attention.
 Tensor context_attention(const Heads& heads, const ContextAxes& axes, const Documents& documents);

@@ -10,11 +10,16 @@
 
 namespace tessera::parallel {
 
+struct ContextAxes {
+  collective::Axis ring, heads;
+};
+
 struct Share {
   collective::Axis tp{"tp", {}};
   bool cuts_stream = false;  // sequence parallelism
-  std::vector<std::int64_t>
-      positions;  // of a sample: those that this rank computes with, counted over the whole sample
+  ContextAxes context;
+  // Those of a sample that this rank computes with, counted over the whole sample.
+  std::vector<std::int64_t> positions;
 };
 
 // Rows of a tensor: `first` and those after it of samples * positions.

@@ -13,14 +13,15 @@ using program::Init;
 using program::Parameter;
 using program::Piece;
 
-program::Unit block_unit(const Sizes& s, std::int64_t layer) {
+program::Unit block_unit(const Sizes& s, program::Dtype compute, std::int64_t layer) {
   // q, k and v are views of the fused product.
-  const Piece attention{
+  Piece attention{
       .name = "attention",
       .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.sequence) * static_cast<double>(s.q),
       .bytes_read = 3 * s.n * s.q * s.c,
       .bytes_written = s.n * s.q * s.c + s.n * s.heads * s.a,
       .channels = s.q};
+  exchange_context(attention, s, compute);
   const Piece gelu{
       .name = "gelu", .bytes_read = s.n * s.f * s.c, .bytes_written = s.n * s.f * s.c, .channels = s.f};
   // Weights and biases of these.
@@ -103,7 +104,7 @@ Blueprint gpt2_blueprint(const spec::Run& run) {
   out.embedding_parameters = {rows_cut(table(rows, m.vocab)), {table(positions, m.sequence)}};
   if (!m.tied_embeddings) out.head_parameters = {rows_cut(table("lm_head.weight", m.vocab))};
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
-    out.blocks.push_back(block_unit(s, layer));
+    out.blocks.push_back(block_unit(s, compute_dtype(run.layout.precision), layer));
     out.block_parameters.push_back(block_parameters(m, layer));
     out.block_vectors.push_back(block_vectors(m, layer));
   }

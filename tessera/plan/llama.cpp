@@ -12,7 +12,7 @@ using program::Init;
 using program::Parameter;
 using program::Piece;
 
-Piece attention_piece(const Sizes& s, bool has_norm) {
+Piece attention_piece(const Sizes& s, bool has_norm, program::Dtype compute) {
   // Rotary positions read and write q and k.
   Piece piece{
       .name = "attention",
@@ -24,10 +24,12 @@ Piece attention_piece(const Sizes& s, bool has_norm) {
     piece.bytes_read += 3 * s.n * (s.q + s.k) * s.a;
     piece.bytes_written += 2 * s.n * (s.q + s.k) * s.a;
   }
+  exchange_context(piece, s, compute);
   return piece;
 }
 
-program::Unit block_unit(const Sizes& s, const spec::Model& m, std::int64_t layer) {
+program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t layer) {
+  const spec::Model& m = run.model;
   // silu(gate) is written and read again.
   const Piece gate{.name = "gate",
                    .bytes_read = 3 * s.n * s.f * s.c,
@@ -47,7 +49,8 @@ program::Unit block_unit(const Sizes& s, const spec::Model& m, std::int64_t laye
       cat("block.", layer),
       {named(norm_and_product("norm+qkv", s, kRmsNorm, s.q + 2 * s.k, m.qkv_bias ? 1 : 0), {"hidden"},
              {"qkv"}, names(of_qkv)),
-       named(attention_piece(s, m.qk_norm), {"qkv"}, {"attended"}, names(of_heads)),
+       named(attention_piece(s, m.qk_norm, compute_dtype(run.layout.precision)), {"qkv"}, {"attended"},
+             names(of_heads)),
        named(product_and_residual("out", s, s.q, 0), {"attended", "hidden"}, {"middle"},
              names({"self_attn.o_proj.weight"})),
        named(norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0), {"middle"}, {"gate_up"},
@@ -119,7 +122,7 @@ Blueprint llama_blueprint(const spec::Run& run) {
   out.embedding_parameters = table(rows);
   if (!m.tied_embeddings) out.head_parameters = table("lm_head.weight");
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
-    out.blocks.push_back(block_unit(s, m, layer));
+    out.blocks.push_back(block_unit(s, run, layer));
     out.block_parameters.push_back(block_parameters(m, layer));
     out.block_vectors.push_back(block_vectors(m, layer));
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tessera/program/context_parallel.hpp"
+
 namespace tessera::plan {
 
 using program::CollectiveKind;
@@ -94,6 +96,22 @@ void leave_stream(Piece& piece, const Sizes& s) {
   }
   piece.collectives.push_back({CollectiveKind::reduce_scatter, s.over_tp, bytes});
   piece.backward_collectives.push_back({CollectiveKind::all_gather, s.over_tp, bytes});
+}
+
+void exchange_context(Piece& piece, const Sizes& s, Dtype compute) {
+  const program::AttentionSizes attention{.samples = s.samples,
+                                          .query_heads = s.heads,
+                                          .kv_heads = s.kv_heads,
+                                          .positions = s.n / s.samples,
+                                          .head_dim = s.q / s.heads,
+                                          .compute = compute};
+  const auto calls = program::context_calls(attention, {s.cp_ring, s.cp_heads});
+  const auto list = [&](const std::vector<program::ContextCall>& from, std::vector<program::Collective>& to) {
+    for (const auto& [kind, axis, bytes] : from)
+      to.push_back({kind, axis == program::ContextAxis::ring ? s.over_cp_ring : s.over_cp_heads, bytes});
+  };
+  list(calls.forward, piece.collectives);
+  list(calls.backward, piece.backward_collectives);
 }
 
 Piece lookup(const Sizes& s, std::int64_t tables) {

@@ -44,6 +44,9 @@ struct InnerSets {
 void enter_stream(program::Piece& piece, const Sizes& s);
 void leave_stream(program::Piece& piece, const Sizes& s);
 
+// Collectives of attention over context parallelism.
+void exchange_context(program::Piece& piece, const Sizes& s, program::Dtype compute);
+
 // tokens -> rows of one or two tables.
 program::Piece lookup(const Sizes& s, std::int64_t tables);
 // x -> norm(x) W: the normalised x is written and read again. `biases` is how many rows of `out` are added to the product.

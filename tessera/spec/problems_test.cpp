@@ -327,8 +327,6 @@ TEST(Problems, WhatTpAndCpDoNotDivideIsRefusedWithTheNearestThatDoes) {
             "layout.cp = 32 makes a ring of 32, which cuts model.sequence = 96 into 64 chunks, but they "
             "would not be "
             "equal; the nearest possible: 24, 48");
-  EXPECT_EQ(texts(with(4, 4, 12)),
-            "layout.tp = 12 does not divide model.sequence / layout.cp = 24; the nearest possible: 4");
   EXPECT_EQ(texts(with(4, 4, 4)),
             "layout.cp_heads = 4 does not divide the 3 query heads of a rank (model.heads / layout.tp); the "
             "nearest "

@@ -167,8 +167,8 @@ void check_fits(const Session& session, const Checkpoint& from) {
       if (found == saved.end()) complain(cat("has no ", parameter.name, ", which the model of this run has"));
       const auto shape = parameter.whole_shape(session.program().tables.size_of(bucket.cut_over));
       if (found->second.shape != shape)
-        complain(cat("has ", parameter.name, " as ", shape_text(found->second.shape), ", the model of this run as ",
-                     shape_text(shape)));
+        complain(cat("has ", parameter.name, " as ", shape_text(found->second.shape),
+                     ", the model of this run as ", shape_text(shape)));
       known.insert(parameter.name);
       for (const std::string& prefix : prefixes)
         if (!saved.contains(prefix + parameter.name))

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <set>
 
@@ -13,11 +12,14 @@
 #include "tessera/model/family.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/pieces.hpp"
+#include "tessera/program/context_parallel.hpp"
 #include "tessera/program/ranks.hpp"
 #include "tessera/spec/words.hpp"
 #include "tessera/train/weights.hpp"
 
 namespace tessera::train {
+
+using tensor::Tensor;
 
 namespace {
 
@@ -132,10 +134,16 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
 parallel::Share Session::make_share() const {
   parallel::Share share;
   const plan::InnerSets sets(run_.layout);
-  if (sets.tp >= 0) share.tp.group = group(sets.tp);
+  const auto axis = [&](const char* name, std::int16_t set) {
+    return collective::Axis{name,
+                            set < 0 ? collective::Group() : step_groups_.at(static_cast<std::size_t>(set))};
+  };
+  share.tp = axis("tp", sets.tp);
   share.cuts_stream = run_.layout.cuts_stream();
-  share.positions.resize(static_cast<std::size_t>(run_.model.sequence));
-  std::iota(share.positions.begin(), share.positions.end(), 0);
+  share.context = {axis("cp_ring", sets.cp_ring), axis("cp_heads", sets.cp_heads)};
+  share.positions =
+      program::context_positions(run_.model.sequence, {run_.layout.cp_ring(), run_.layout.cp_heads},
+                                 {share.context.ring.group.rank(), share.context.heads.group.rank()});
   return share;
 }
 
@@ -170,6 +178,37 @@ void Session::make_buckets(const program::Sequence& sequence, const program::Hol
   }
 }
 
+// Of whole samples, what lies at this rank's positions.
+tensor::Tensor Session::mine(std::span<const std::int64_t> whole) const {
+  const auto sequence = static_cast<std::size_t>(run_.model.sequence);
+  Tensor out = tensor::empty({static_cast<std::int64_t>(whole.size() / sequence * share_.positions.size())},
+                             at::kLong);
+  auto* to = out.mutable_data_ptr<std::int64_t>();
+  for (std::size_t first = 0; first < whole.size(); first += sequence)
+    for (const std::int64_t position : share_.positions)
+      *to++ = whole[first + static_cast<std::size_t>(position)];
+  return out;
+}
+
+// The document of each position, counted within its sample; the first token of one is not what the last of another is
+// followed by.
+tensor::Tensor Session::end_documents(std::span<const std::int64_t> tokens,
+                                      std::span<std::int64_t> targets) const {
+  const auto end = static_cast<std::int64_t>(static_cast<unsigned char>(run_.data.document_end.front()));
+  const std::int64_t sequence = run_.model.sequence;
+  Tensor out = tensor::empty({std::ssize(tokens) / sequence, sequence}, at::kLong);
+  auto* to = out.mutable_data_ptr<std::int64_t>();
+  std::int64_t document = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (static_cast<std::int64_t>(i) % sequence == 0) document = 0;
+    *to++ = document;
+    if (tokens[i] != end) continue;
+    targets[i] = data::kIgnoredTarget;
+    ++document;
+  }
+  return out;
+}
+
 engine::StepInput Session::next_input() {
   const During reading(log_, Doing::reading_data, ++steps_);
   engine::StepInput input;
@@ -182,14 +221,13 @@ engine::StepInput Session::next_input() {
     batch.samples = static_cast<std::int64_t>(samples.size());
     batch.sample_indices = samples;
     batch.head_gradient_factor = head_gradient_factor(run_, input.loss_scale);
-    batch.tokens_T = tensor::empty({batch.samples * sequence}, at::kLong);
-    batch.targets_T = tensor::empty({batch.samples * sequence}, at::kLong);
     const auto elements = static_cast<std::size_t>(batch.samples * sequence);
-    const std::span targets(batch.targets_T.mutable_data_ptr<std::int64_t>(), elements);
-    source_(samples, std::span(batch.tokens_T.mutable_data_ptr<std::int64_t>(), elements), targets);
-    input.valid_tokens +=
-        static_cast<double>(std::count_if(targets.begin(), targets.end(), [](auto t) { return t >= 0; }));
-    batch.tokens_T = batch.tokens_T.to(device_);
+    std::vector<std::int64_t> tokens(elements), targets(elements);
+    source_(samples, tokens, targets);
+    if (!run_.data.document_end.empty()) batch.documents_BS = end_documents(tokens, targets).to(device_);
+    batch.tokens_T = mine(tokens).to(device_);
+    batch.targets_T = mine(targets);
+    input.valid_tokens += batch.targets_T.ge(0).sum().item<double>();
     batch.targets_T = batch.targets_T.to(device_);
     input.micro_batches.push_back(std::move(batch));
   }
