@@ -1,5 +1,7 @@
 #include "tessera/program/calls.hpp"
 
+#include <span>
+
 #include "tessera/base/error.hpp"
 
 namespace tessera::program {
@@ -29,10 +31,34 @@ Collective along_op(const Op& op, const Tables& tables) {
   }
 }
 
+// A backward goes through the pieces in reverse; each lists its calls in their order.
+std::vector<Collective> inside(const Op& op, const Tables& tables) {
+  const Segment& segment = tables.segments[op.item];
+  const auto pieces =
+      std::span(tables.units[segment.unit].pieces).subspan(segment.first_piece, segment.num_pieces);
+  std::vector<Collective> out;
+  const auto add = [&](const std::vector<Collective>& calls) {
+    out.insert(out.end(), calls.begin(), calls.end());
+  };
+  switch (op.what) {
+    case What::forward:
+    case What::recompute:
+      for (const Piece& piece : pieces) add(piece.collectives);
+      break;
+    case What::backward:
+    case What::backward_input:
+      for (std::size_t i = pieces.size(); i-- > 0;) add(pieces[i].backward_collectives);
+      break;
+    default:
+      break;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<Collective> calls_of(const Op& op, const Tables& tables) {
-  if (is_compute(op.what)) return {};
+  if (is_compute(op.what)) return inside(op, tables);
   if (op.along < 0 || op.what == What::receive || tables.size_of(op.along) == 1) return {};
   return {along_op(op, tables)};
 }

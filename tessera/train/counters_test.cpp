@@ -57,7 +57,7 @@ std::string expected_text(const program::Sequence& sequence, const program::Tabl
   for (std::size_t op = 0; op < sequence.ops.size(); ++op) {
     std::vector<std::pair<std::pair<std::int16_t, CallKind>, collective::Volume>> volumes;
     for (const auto& call : program::calls_of(sequence.ops[op], tables)) {
-      const std::pair key(call.axis, kind_of(call.kind));
+      const std::pair key(call.over, kind_of(call.kind));
       auto found = std::ranges::find(volumes, key, [](const auto& each) { return each.first; });
       if (found == volumes.end()) found = volumes.insert(found, {key, {}});
       found->second = found->second + collective::Volume{1, call.bytes};
@@ -88,7 +88,7 @@ BytesMoved expect_as_the_program(const spec::Run& run, const std::string& what) 
           for (const auto& call : session.group(set).tally().list()) found.push_back({call.kind, call.bytes});
           for (const auto& op : sequence.ops)
             for (const auto& call : program::calls_of(op, tables))
-              if (call.axis == set) expected.push_back({kind_of(call.kind), call.bytes});
+              if (call.over == set) expected.push_back({kind_of(call.kind), call.bytes});
           EXPECT_EQ(found, expected) << what << ", rank " << rank << ", along "
                                      << tables.axis_sets[static_cast<std::size_t>(set)].name;
         }
@@ -126,6 +126,13 @@ spec::Run zero_run(std::int64_t zero, std::int64_t shard, std::int64_t replicate
   run.layout.dp_shard = shard;
   run.layout.zero = zero;
   run.layout.micro_batch = 1;
+  return run;
+}
+
+// Enough heads for four ranks of tp, and positions for four of cp.
+spec::Run wide_run() {
+  spec::Run run = small_run(1);
+  run.model = {.layers = 2, .hidden = 32, .heads = 8, .kv_heads = 4, .ffn = 48, .vocab = 64, .sequence = 16};
   return run;
 }
 
@@ -184,6 +191,79 @@ TEST(Counters, OfPipelinesAreThoseOfTheProgramAndOfTheTheory) {
       const std::int64_t value = run.layout.micro_batch * run.model.sequence * run.model.hidden * 4;
       const std::int64_t crossings = schedule == spec::Schedule::interleaved ? 2 : 1;  // from rank 0, forward
       EXPECT_EQ(sent(moved, "pp", "send"), crossings * run.num_micro_batches() * value) << what;
+    }
+}
+
+// Bytes of one micro-batch of the stream, all channels of a rank's tokens.
+std::int64_t stream_bytes(const spec::Run& run) {
+  return run.layout.micro_batch * run.model.sequence / run.layout.cp * run.model.hidden * 4;
+}
+
+// Per layer two all-reduces of the stream forward and two back; the embedding one forward, the head one back. Cut along
+// its tokens a gather and a reduce-scatter stand for each of them: the same bytes.
+TEST(Counters, OfTensorParallelismAreThoseOfTheProgramAndOfTheTheory) {
+  for (const std::int64_t tp : {2, 4})
+    for (const bool cut : {false, true}) {
+      spec::Run run = wide_run();
+      run.layout.tp = tp;
+      run.layout.sequence_parallel = cut;
+      const std::string what = cat("tp ", tp, cut ? ", cut stream" : "");
+      const BytesMoved moved = expect_as_the_program(run, what);
+      const std::int64_t times = (4 * run.model.layers + 2) * run.num_micro_batches();
+      const std::int64_t round = times * stream_bytes(run) * (tp - 1) / tp;
+      const std::int64_t sums = 2 * 2 * 8 * (tp - 1) / tp;  // norm, finite
+      // What ranks tell each other of the logits of each token: the largest, the sum, the target's.
+      const std::int64_t loss =
+          run.num_micro_batches() * 3 * run.layout.micro_batch * run.model.sequence * 4 * (tp - 1);
+      EXPECT_EQ(sent(moved, "tp", "all_reduce"), (cut ? 0 : 2 * round) + sums) << what;
+      EXPECT_EQ(sent(moved, "tp", "reduce_scatter"), cut ? round : 0) << what;
+      EXPECT_EQ(sent(moved, "tp", "all_gather"), (cut ? round : 0) + loss) << what;
+    }
+}
+
+// c - 1 shifts of keys and values forward; back the same, and the same of their gradients.
+TEST(Counters, OfRingAttentionAreThoseOfTheProgramAndOfTheTheory) {
+  for (const std::int64_t cp : {2, 4}) {
+    spec::Run run = wide_run();
+    run.layout.cp = cp;
+    const BytesMoved moved = expect_as_the_program(run, cat("ring of ", cp));
+    const std::int64_t keys_and_values =
+        2 * run.layout.micro_batch * run.model.sequence / cp * run.model.key_size() * 4;
+    EXPECT_EQ(sent(moved, "cp_ring", "send"),
+              3 * (cp - 1) * keys_and_values * run.model.layers * run.num_micro_batches())
+        << cp;
+  }
+}
+
+// Queries, keys and values go there, outputs come back; in the backward once more: (c-1)/c of each is for others.
+TEST(Counters, OfExchangedHeadsAreThoseOfTheProgramAndOfTheTheory) {
+  spec::Run run = wide_run();
+  run.layout.cp = run.layout.cp_heads = 2;
+  const BytesMoved moved = expect_as_the_program(run, "exchanged heads");
+  const std::int64_t tokens = run.layout.micro_batch * run.model.sequence / 2;
+  const std::int64_t channels = 2 * run.model.query_size() + 2 * run.model.key_size();
+  EXPECT_EQ(sent(moved, "cp_heads", "all_to_all"),
+            2 * tokens * channels * 4 / 2 * run.model.layers * run.num_micro_batches());
+}
+
+TEST(Counters, OfLayoutsOfManyAxesAreThoseOfTheProgram) {
+  for (const auto family : {spec::Family::llama, spec::Family::gpt2})
+    for (const auto recompute : {spec::Recompute::none, spec::Recompute::full, spec::Recompute::selective}) {
+      spec::Run run = wide_run();
+      run.model.family = family;
+      if (family == spec::Family::gpt2) run.model.kv_heads = run.model.heads;
+      run.model.tied_embeddings = true;
+      run.layout.recompute = recompute;
+      run.layout.pp = run.layout.dp_shard = run.layout.tp = 2;
+      run.layout.schedule = spec::Schedule::zb_h1;
+      run.layout.zero = 1;
+      const std::string what = cat(spec::word(family), ", recompute ", spec::word(recompute));
+      expect_as_the_program(run, cat(what, ", pp x dp x tp"));
+      run.layout.pp = run.layout.dp_shard = 1;
+      run.layout.zero = 3;
+      run.layout.cp = 4;
+      run.layout.cp_heads = 2;
+      expect_as_the_program(run, cat(what, ", ring x heads x tp"));
     }
 }
 
