@@ -38,6 +38,12 @@ std::string identity(const program::Program& program) {
       out +=
           cat(parameter.name, " ", parameter.offset, " ", parameter.cut_dim, " ", parameter.elements(), "\n");
   }
+  for (const auto& unit : tables.units)
+    for (const auto& piece : unit.pieces)
+      for (const auto* calls : {&piece.collectives, &piece.backward_collectives})
+        for (const auto& call : *calls)
+          out +=
+              cat(piece.name, " ", static_cast<int>(call.kind), " ", name(call.over), " ", call.bytes, "\n");
   for (const auto rank_class : tables.class_of_rank) out += cat(rank_class, " ");
   return out;
 }

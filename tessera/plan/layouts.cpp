@@ -86,12 +86,19 @@ class Enumeration {
             }
   }
 
+  // What a rank of cp and of tp does, and what ranks keep of the state.
   void for_each_inner(spec::Run run, const std::function<void(const spec::Run&)>& act) const {
-    for (std::int64_t zero = 0; zero <= 3; ++zero) {
-      if (!varies("zero") && zero != run_.layout.zero) continue;
-      run.layout.zero = zero;
-      act(run);
-    }
+    auto& layout = run.layout;
+    for (std::int64_t cp_heads = 1; cp_heads <= layout.cp; ++cp_heads)
+      for (const bool sequence_parallel : {true, false})
+        for (std::int64_t zero = 0; zero <= 3; ++zero) {
+          if (layout.cp % cp_heads != 0 || (layout.tp == 1 && !sequence_parallel)) continue;
+          if (!varies("cp") && cp_heads != run_.layout.cp_heads) continue;
+          if (!varies("tp") && layout.tp > 1 && sequence_parallel != run_.layout.sequence_parallel) continue;
+          if (!varies("zero") && zero != run_.layout.zero) continue;
+          layout.cp_heads = cp_heads, layout.sequence_parallel = sequence_parallel, layout.zero = zero;
+          act(run);
+        }
   }
 
   std::size_t next_of(const spec::Run& crossing) { return turns_[key_of(crossing)]++; }

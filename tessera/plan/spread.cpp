@@ -38,8 +38,10 @@ std::vector<std::pair<std::string, std::string>> traits(const spec::Run& run) {
   return {{"pp", cat(layout.pp)},
           {"dp_replicate", cat(layout.dp_replicate)},
           {"dp_shard", cat(layout.dp_shard)},
-          {"cp", cat(layout.cp)},
-          {"tp", cat(layout.tp)},
+          {"cp", layout.cp_heads == 1           ? cat(layout.cp)
+                 : layout.cp_heads == layout.cp ? cat(layout.cp, ", by heads")
+                                                : cat(layout.cp, ", by ", layout.cp_heads, " heads")},
+          {"tp", cat(layout.tp, layout.tp > 1 && !layout.sequence_parallel ? ", stream whole" : "")},
           {"zero", cat(layout.zero)},
           {"schedule", spec::word(layout.schedule)},
           {"stages", layout.stages.empty() ? "by cost" : "by hand"},

@@ -1,0 +1,220 @@
+// Does verify notice when a collective goes wrong? In layouts that together have every collective, axis and direction, one
+// call of a step at a time is skipped, done twice, scaled by the size of its group, or done over another axis; verify
+// must call the layout unequal each time. What cannot be wrong is listed as `equal`, with the reason.
+//   build/release/tests/damages [CALLS]     of each kind of call so many, spread over the step; 0 or nothing: all
+// Exits with 1 when a damage was not seen, and names it.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/text.hpp"
+#include "tessera/collective/threads.hpp"
+#include "tessera/plan/compile.hpp"
+#include "tessera/plan/spread.hpp"
+#include "tessera/program/ranks.hpp"
+#include "tessera/spec/words.hpp"
+#include "tessera/train/verify.hpp"
+
+namespace {
+
+using namespace tessera;
+using collective::Call;
+using collective::CallDirection;
+using collective::CallKind;
+using collective::Harm;
+
+// Of two blocks and an even batch: all ranks of an axis make calls of equal shapes.
+spec::Run small_run(spec::Family family) {
+  spec::Run run;
+  run.model = {.layers = 2, .hidden = 16, .heads = 8, .kv_heads = 2, .ffn = 24, .vocab = 24, .sequence = 16};
+  run.model.family = family;
+  run.model.tied_embeddings = family == spec::Family::llama;
+  if (family == spec::Family::gpt2) run.model.kv_heads = run.model.heads;
+  run.training.global_batch = 8;
+  run.training.warmup_steps = 0;
+  run.layout.precision = spec::Precision::fp64;
+  run.layout.micro_batch = 2;
+  run.cluster.transport = spec::Transport::threads;
+  return run;
+}
+
+std::vector<spec::Layout> layouts() {
+  using spec::Layout;
+  using enum spec::Recompute;
+  return {
+      Layout{.dp_replicate = 2, .cp = 2, .tp = 2, .zero = 0},
+      Layout{.dp_replicate = 2, .dp_shard = 2, .tp = 2, .sequence_parallel = false, .zero = 1},
+      Layout{.pp = 2, .dp_shard = 2, .tp = 2, .zero = 3, .recompute = full},
+      Layout{.dp_shard = 2, .cp = 2, .cp_heads = 2, .tp = 2, .zero = 2},
+      Layout{.cp = 4, .cp_heads = 2, .tp = 2, .zero = 1},
+      Layout{.dp_replicate = 2, .tp = 4, .zero = 0},  // more ranks than heads of keys
+  };
+}
+
+struct Site {
+  std::int16_t set = 0;
+  CallKind kind = CallKind::all_reduce;
+  CallDirection direction = CallDirection::forward;
+  auto operator<=>(const Site&) const = default;
+};
+
+// Of one step, by site, the calls of the rank that makes most of them.
+std::map<Site, std::vector<Call>> calls_of(const spec::Run& run) {
+  std::map<Site, std::vector<Call>> out;
+  std::mutex mutex;
+  collective::run_ranks(
+      static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
+        train::Session session(run, communicator, train::random_source(run.model));
+        const auto num_sets = static_cast<std::int16_t>(session.program().tables.axis_sets.size());
+        for (std::int16_t set = 0; set < num_sets; ++set) session.group(set).tally().reset(true);
+        session.step();
+        const std::scoped_lock lock(mutex);
+        for (std::int16_t set = 0; set < num_sets; ++set) {
+          std::map<Site, std::vector<Call>> own;
+          for (const Call& call : session.group(set).tally().list())
+            own[{set, call.kind, call.direction}].push_back(call);
+          for (auto& [site, calls] : own)
+            if (calls.size() > out[site].size()) out[site] = calls;
+        }
+      });
+  return out;
+}
+
+// A set whose groups make the same calls at the same time, and are others than those of `set`; -1: there is none.
+std::int16_t other_set(std::int16_t set, const program::Tables& tables) {
+  const auto sets = program::sets_of(tables);
+  const auto& own = sets[static_cast<std::size_t>(set)];
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    if (sets[i].size() == 1 || !tables.axis_sets[i].only.empty() || sets[i].groups() == own.groups())
+      continue;
+    const bool is_alike = std::ranges::all_of(sets[i].groups(), [&](const auto& group) {
+      return std::ranges::all_of(group, [&](auto rank) {
+        return tables.class_of_rank[static_cast<std::size_t>(rank)] ==
+               tables.class_of_rank[static_cast<std::size_t>(group.front())];
+      });
+    });
+    if (is_alike) return static_cast<std::int16_t>(i);
+  }
+  return -1;
+}
+
+// Why such a damage changes nothing; empty: it must be seen.
+std::string excuse(const Site& site, Harm harm, const std::vector<Call>& calls, std::size_t index) {
+  if (harm == Harm::twice && (site.kind == CallKind::all_gather || site.kind == CallKind::broadcast))
+    return "gathered or sent round once more, all have what they had";
+  // The numbers of a step are summed at its end, `finite` last: it is judged by a norm that all ranks share already.
+  const bool is_number = site.kind == CallKind::all_reduce && calls[index].bytes == 8;
+  if (is_number && index + 1 == calls.size()) return "all ranks judge the same norm";
+  return "";
+}
+
+struct Count {
+  int seen = 0, missed = 0, equal = 0;
+};
+
+class Trial {
+ public:
+  explicit Trial(std::size_t most_calls) : most_calls_(most_calls) {}
+
+  void run_layout(spec::Family family, const spec::Layout& layout) {
+    spec::Run run = small_run(family);
+    const spec::Layout small = run.layout;
+    run.layout = layout;
+    run.layout.precision = small.precision;
+    run.layout.micro_batch = run.training.global_batch / layout.dp() / 2;
+    const std::string name = cat(spec::word(family), ", ", plan::layout_text(run));
+    const auto tables = plan::compile(run).tables;
+    train::References references;
+    const auto sound = train::verify_as_it_is(run, references);
+    if (!sound.passed()) return miss(cat(name, ": not equal without damage: ", sound.fault));
+    for (const auto& [site, calls] : calls_of(run))
+      for (const std::size_t index : chosen(calls.size()))
+        for (const Harm harm : collective::kHarms)
+          damage(run, name, tables, references, site, calls, index, harm);
+    std::fprintf(stderr, "%s: done\n", name.c_str());
+  }
+
+  int report() const {
+    std::vector<std::vector<std::string>> rows = {{"collective", "axis set", "direction"}};
+    for (const Harm harm : collective::kHarms) rows.front().push_back(word(harm));
+    for (const auto& [place, by_harm] : counts_) {
+      auto& row = rows.emplace_back(place);
+      for (const Harm harm : collective::kHarms) {
+        const auto found = by_harm.find(harm);
+        const Count count = found == by_harm.end() ? Count() : found->second;
+        row.push_back(cat(count.seen, count.equal > 0 ? cat(" + ", count.equal, " equal") : "",
+                          count.missed > 0 ? cat(" + ", count.missed, " MISSED") : ""));
+      }
+    }
+    std::printf("%s\n", table(rows).c_str());
+    for (const auto& [reason, count] : reasons_) std::printf("equal %d times: %s\n", count, reason.c_str());
+    for (const auto& text : missed_) std::printf("MISSED: %s\n", text.c_str());
+    std::printf("%d damages seen, %zu missed\n", num_seen_, missed_.size());
+    return missed_.empty() ? 0 : 1;
+  }
+
+ private:
+  std::vector<std::size_t> chosen(std::size_t count) const {
+    std::set<std::size_t> out;
+    const std::size_t wanted = most_calls_ == 0 ? count : std::min(most_calls_, count);
+    for (std::size_t i = 0; i < wanted; ++i) out.insert(wanted == 1 ? 0 : i * (count - 1) / (wanted - 1));
+    return {out.begin(), out.end()};
+  }
+
+  void miss(const std::string& text) {
+    missed_.push_back(text);
+    std::fprintf(stderr, "MISSED: %s\n", text.c_str());
+  }
+
+  void damage(const spec::Run& run, const std::string& name, const program::Tables& tables,
+              train::References& references, const Site& site, const std::vector<Call>& calls,
+              std::size_t index, Harm harm) {
+    const std::int16_t other = harm == Harm::elsewhere ? other_set(site.set, tables) : -1;
+    if (harm == Harm::elsewhere && other < 0) return;  // another layout has two axes there
+    const std::string& set = tables.axis_sets[static_cast<std::size_t>(site.set)].name;
+    Count& count = counts_[{word(site.kind), set, word(site.direction)}][harm];
+    const train::Damaged damaged{
+        site.set, {harm, site.kind, site.direction, static_cast<std::int64_t>(index)}, other};
+    const std::string reason = excuse(site, harm, calls, index);
+    if (is_seen(run, references, damaged)) {
+      ++count.seen, ++num_seen_;
+    } else if (!reason.empty()) {
+      ++count.equal, ++reasons_[reason];
+    } else {
+      ++count.missed;
+      miss(cat(name, ": ", word(site.kind), " ", index, " of ", calls.size(), " (", calls[index].bytes,
+               " bytes) over ", set, ", ", word(site.direction), ", ", word(harm)));
+    }
+  }
+
+  // An error that ends the run is seen too.
+  static bool is_seen(const spec::Run& run, train::References& references, const train::Damaged& damaged) {
+    try {
+      return !train::verify_as_it_is(run, references, damaged).passed();
+    } catch (const std::exception&) {
+      return true;
+    }
+  }
+
+  std::size_t most_calls_;
+  std::map<std::vector<std::string>, std::map<Harm, Count>> counts_;  // by collective, axis set and direction
+  std::map<std::string, int> reasons_;
+  std::vector<std::string> missed_;
+  int num_seen_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Trial trial(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0);
+  const double begin = now_seconds();
+  for (const auto family : {spec::Family::llama, spec::Family::gpt2})
+    for (const auto& layout : layouts()) trial.run_layout(family, layout);
+  const int code = trial.report();
+  std::printf("%s\n", duration_text(now_seconds() - begin).c_str());
+  return code;
+}
