@@ -67,8 +67,13 @@ std::set<program::Cell> outside_at_start(const program::Sequence& sequence) {
 std::vector<collective::Group> step_groups(std::vector<collective::Group> groups,
                                            const std::optional<Damaged>& damaged) {
   if (!damaged) return groups;
+  collective::Group other;
+  if (damaged->other_set >= 0) {  // the last one is the damage's own
+    other = groups.back();
+    groups.pop_back();
+  }
   auto& group = groups[static_cast<std::size_t>(damaged->axis_set)];
-  group = group.damaged(damaged->damage, damaged->other_set >= 0 ? groups.back() : collective::Group());
+  group = group.damaged(damaged->damage, other);
   return groups;
 }
 
