@@ -223,6 +223,15 @@ function(tessera_trial name)
   set_tests_properties(${test} PROPERTIES LABELS process RUN_SERIAL TRUE TIMEOUT 1200)
 endfunction()
 
+# tessera_layouts_test(family count): so many of all layouts on up to 8 ranks, as examples/layouts-<family>.toml has them.
+function(tessera_layouts_test family count)
+  if(TARGET tessera_binary)
+    add_test(NAME layouts_${family}_trial COMMAND tessera_binary verify examples/layouts-${family}.toml
+      --all-layouts 8 --sample ${count} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(layouts_${family}_trial PROPERTIES LABELS process RUN_SERIAL TRUE TIMEOUT 1200)
+  endif()
+endfunction()
+
 # The binary: cli with a main of its own. Comes after all modules, so that the tests that start it can wait for it.
 function(tessera_program)
   if(TARGET tessera_cli)

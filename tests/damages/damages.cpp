@@ -13,6 +13,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/collective/threads.hpp"
+#include "tessera/mesh/mesh.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/spread.hpp"
 #include "tessera/program/ranks.hpp"
@@ -84,22 +85,30 @@ std::map<Site, std::vector<Call>> calls_of(const spec::Run& run) {
   return out;
 }
 
-// A set whose groups make the same calls at the same time, and are others than those of `set`; -1: there is none.
+// Whether all members of its groups make the same calls at the same time.
+bool is_alike(const mesh::AxisSet& set, const program::Tables& tables) {
+  const auto class_of = [&](mesh::Rank rank) { return tables.class_of_rank[static_cast<std::size_t>(rank)]; };
+  return std::ranges::all_of(set.groups(), [&](const auto& group) {
+    return std::ranges::all_of(group, [&](auto rank) { return class_of(rank) == class_of(group.front()); });
+  });
+}
+
+// Another set to go wrong over, if there is one: rather one that has no rank in common with `set` but the own, or what is
+// gathered there could be replicas of the right parts.
 std::int16_t other_set(std::int16_t set, const program::Tables& tables) {
   const auto sets = program::sets_of(tables);
-  const auto& own = sets[static_cast<std::size_t>(set)];
+  const auto own = sets[static_cast<std::size_t>(set)].peers(0);
+  std::int16_t found = -1;
   for (std::size_t i = 0; i < sets.size(); ++i) {
-    if (sets[i].size() == 1 || !tables.axis_sets[i].only.empty() || sets[i].groups() == own.groups())
+    const auto peers = sets[i].peers(0);
+    if (peers.size() == 1 || peers == own || !tables.axis_sets[i].only.empty() || !is_alike(sets[i], tables))
       continue;
-    const bool is_alike = std::ranges::all_of(sets[i].groups(), [&](const auto& group) {
-      return std::ranges::all_of(group, [&](auto rank) {
-        return tables.class_of_rank[static_cast<std::size_t>(rank)] ==
-               tables.class_of_rank[static_cast<std::size_t>(group.front())];
-      });
-    });
-    if (is_alike) return static_cast<std::int16_t>(i);
+    const auto in_common =
+        std::ranges::count_if(peers, [&](auto rank) { return std::ranges::find(own, rank) != own.end(); });
+    if (in_common == 1) return static_cast<std::int16_t>(i);
+    if (found < 0) found = static_cast<std::int16_t>(i);
   }
-  return -1;
+  return found;
 }
 
 // Why such a damage changes nothing; empty: it must be seen.
