@@ -22,7 +22,7 @@ from model import SIZES, Config, Llama, initialize, named  # noqa: E402
 from training import ROOT, Answering, Tessera, add_options, parsed  # noqa: E402
 
 RANKS, WARM_UP = 2, 2
-MOST_LOSS_APART = 1e-4  # of the loss
+MOST_LOSS_APART = 1e-5  # of the loss
 # Heads must divide among two ranks: four of 80 channels instead of five of 64.
 ROWS = {"10M": SIZES["10M"] | {"heads": 4, "kv_heads": 4}, "44M": SIZES["44M"]}
 

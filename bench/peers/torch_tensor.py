@@ -83,7 +83,9 @@ def main(options):
     load_named(model, load_file(options["weights"]))
     model = parallel(model, mesh)
     local = Local(model.parameters())
-    optimizer = torch.optim.AdamW(local.locals, lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    groups = [{"params": [p for p in local.locals if p.dim() > 1]},
+              {"params": [p for p in local.locals if p.dim() == 1], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     sample = torch.frombuffer(bytearray(open(options["text"], "rb").read()), dtype=torch.uint8).long()
     x, y = (sample[at:at + c.sequence].repeat(c.batch, 1) for at in (0, 1))
     micro_batches = c.batch // c.micro_batch
