@@ -36,6 +36,21 @@ TEST_F(Binary, VerifiesOnProcessesAndSaysSoInJson) {
   EXPECT_EQ(tessera(cat("verify ", path("run.toml"), " --procs none")).code, 2);
 }
 
+TEST_F(Binary, VerifiesAllLayoutsAndSaysSoInJson) {
+  const std::string all = cat("verify ", path("run.toml"), " --all-layouts 2");
+  const auto outcome = tessera(all + " --axes dp,zero --json");
+  ASSERT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_GT(field(outcome.out, "layouts"), 4);
+  EXPECT_EQ(field(outcome.out, "passed"), field(outcome.out, "layouts"));
+  EXPECT_EQ(field(outcome.out, "failed"), 0);
+  EXPECT_LE(field(outcome.out, "worst_relative_error"), 1e-10);
+  const auto some = tessera(all + " --sample 3 --seed 5");
+  ASSERT_EQ(some.code, 0) << some.out;
+  EXPECT_NE(some.out.find("3 of 3 layouts equal one device"), std::string::npos) << some.out;
+  EXPECT_EQ(tessera(all + " --axes dp,zer").code, 2);
+  EXPECT_EQ(tessera(cat("verify ", path("run.toml"), " --sample 3")).code, 2);
+}
+
 TEST_F(Binary, ShowsTheErrorOfTheRankThatFailedFirst) {
   const auto outcome =
       tessera(cat("train ", path("run.toml"), " data.path=/nonexistent/text --procs 2 --out ", path("out")));

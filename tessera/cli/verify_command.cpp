@@ -18,11 +18,17 @@ metrics::Record to_record(const train::Verification& v) {
                        {"kind", c.kind},
                        {"relative_error", c.error},
                        {"zero_in_theory", c.zero_in_theory}});
-  return {{"passed", v.passed()},     {"worst_relative_error", v.worst_relative_error},
-          {"tolerance", v.tolerance}, {"replicas_bit_equal", v.replicas_equal},
-          {"ranks", v.num_ranks},     {"micro_batches", v.num_micro},
-          {"schedule", v.schedule},   {"shrunk", v.shrunk},
-          {"fault", v.fault},         {"tensors", tensors}};
+  return {{"passed", v.passed()},
+          {"worst_relative_error", v.worst_relative_error},
+          {"tolerance", v.tolerance},
+          {"replicas_bit_equal", v.replicas_equal},
+          {"numbers_equal", v.numbers_equal},
+          {"ranks", v.num_ranks},
+          {"micro_batches", v.num_micro},
+          {"schedule", v.schedule},
+          {"shrunk", v.shrunk},
+          {"fault", v.fault},
+          {"tensors", tensors}};
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tessera/train/outcome.hpp"
 
+#include <cmath>
+
 #include "tessera/program/holdings.hpp"
 
 namespace tessera::train {
@@ -115,6 +117,19 @@ std::map<std::string, Tensor> by_name(const Flats& flats, const program::Tables&
   return out;
 }
 
+// Loss and norm are on all ranks what they are here.
+bool numbers_equal(const Session& session, const Outcome& outcome) {
+  constexpr double kRounding = 1e-12;
+  const double num_ranks = session.sum(1);
+  double differing = 0;
+  for (const auto* numbers : {&outcome.losses, &outcome.norms})
+    for (const double number : *numbers) {
+      const double mean = session.sum(number) / num_ranks;
+      differing += std::abs(number - mean) <= kRounding * std::abs(mean) ? 0 : 1;
+    }
+  return session.sum(differing) == 0;
+}
+
 }  // namespace
 
 Outcome outcome_of(Session& session, int rank, double clip_norm) {
@@ -122,6 +137,7 @@ Outcome outcome_of(Session& session, int rank, double clip_norm) {
   Snapshot snapshot = run_steps(session, clip_norm, out);
   collect(snapshot, session, rank);
   out.replicas_equal = replicas_equal(session);
+  out.numbers_equal = numbers_equal(session, out);
   if (rank != 0) return out;
   out.gradients = by_name(snapshot.gradients, session.program().tables);
   out.parameters = by_name(snapshot.parameters, session.program().tables);

@@ -17,6 +17,7 @@ struct Outcome {
   std::map<std::string, tensor::Tensor> gradients;   // of the first step; vectors
   std::map<std::string, tensor::Tensor> parameters;  // after the last
   bool replicas_equal = true;                        // bit by bit
+  bool numbers_equal = true;                         // on all ranks
 };
 
 // Runs the steps of a session that keeps its gradients. All ranks call it; tensors are whole on rank 0 alone. Gradients are

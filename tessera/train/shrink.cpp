@@ -65,7 +65,7 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note, const
   const std::int64_t head_dim = std::min(m.head_size(), smallest.head_dim), queries = m.heads / m.kv_heads;
   // A width of q that is not hidden's stays another.
   const std::int64_t extra = m.query_size() == m.hidden ? 0 : 8;
-  cut("kv_heads", m.kv_heads, fewest_kv_heads(small, std::max<std::int64_t>(1, 8 / queries)));
+  cut("kv_heads", m.kv_heads, fewest_kv_heads(small, std::max<std::int64_t>(1, smallest.heads / queries)));
   cut("heads", m.heads, m.kv_heads * queries);
   cut("head_dim", m.head_dim, head_dim);
   cut("hidden", m.hidden, m.heads * head_dim + extra);

@@ -34,7 +34,8 @@ spec::Run one_device(spec::Run run) {
 // What the first difference says.
 std::string fault_of(const Verification& verification, const program::Tables& tables) {
   const Comparison* wrong = first_wrong(verification.comparisons, verification.tolerance);
-  if (!wrong) return verification.replicas_equal ? "" : "replicas that should be equal bit by bit differ";
+  if (!wrong && !verification.replicas_equal) return "replicas that should be equal bit by bit differ";
+  if (!wrong) return verification.numbers_equal ? "" : "ranks differ in the loss or the norm of a step";
   const std::string place = placement_text(wrong->what, tables);
   return cat(wrong->what, wrong->kind == "number" ? "" : cat(" (", wrong->kind, ")"), ": error ",
              scientific(wrong->error), ", found ", wrong->found, " where one device has ", wrong->expected,
@@ -55,6 +56,7 @@ Verification verify_here(const spec::Run& run, const collective::Communicator& c
   out.num_micro = tables.num_micro;
   if (run.layout.pp > 1) out.schedule = session.schedule();
   out.replicas_equal = found.replicas_equal;
+  out.numbers_equal = found.numbers_equal;
   if (communicator.rank() != 0) return out;
   const auto& expected = references.of(run);
   out.comparisons = compare(found, expected.outcome, expected.order);
@@ -138,7 +140,8 @@ std::string to_text(const Verification& verification) {
              verification.tolerance < 1e-6 ? "fp64" : "fp32", ", against one device: worst relative error ",
              scientific(verification.worst_relative_error), " (allowed ",
              scientific(verification.tolerance, 0), "), replicas ",
-             verification.replicas_equal ? "bit-equal" : "DIFFER", ": ",
+             verification.replicas_equal ? "bit-equal" : "DIFFER",
+             verification.numbers_equal ? "" : ", loss or norm NOT THE SAME on all ranks", ": ",
              verification.passed() ? "equal" : "NOT EQUAL", "\n",
              verification.fault.empty() ? "" : cat("first: ", verification.fault, "\n"));
 }

@@ -18,12 +18,13 @@ struct Verification {
   std::vector<Comparison> comparisons;
   double worst_relative_error = 0;
   bool replicas_equal = true;
+  bool numbers_equal = true;  // loss and norm, on all ranks
   double tolerance = 1e-10;
   std::int64_t num_ranks = 1, num_micro = 1;
   std::string schedule;  // of the pipeline, if there is one
   std::string shrunk;    // how the model was made smaller; empty: it wasn't
   std::string fault;     // what went wrong first, where it lies, and what that usually means; empty: nothing
-  bool passed() const { return worst_relative_error <= tolerance && replicas_equal; }
+  bool passed() const { return worst_relative_error <= tolerance && replicas_equal && numbers_equal; }
 };
 
 // What one device comes to: computed once for all layouts of equal mathematics.

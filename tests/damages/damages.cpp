@@ -112,12 +112,17 @@ std::int16_t other_set(std::int16_t set, const program::Tables& tables) {
 }
 
 // Why such a damage changes nothing; empty: it must be seen.
-std::string excuse(const Site& site, Harm harm, const std::vector<Call>& calls, std::size_t index) {
+std::string excuse(const spec::Run& run, const Site& site, Harm harm, const std::vector<Call>& calls,
+                   std::size_t index) {
   if (harm == Harm::twice && (site.kind == CallKind::all_gather || site.kind == CallKind::broadcast))
     return "gathered or sent round once more, all have what they had";
   // The numbers of a step are summed at its end, `finite` last: it is judged by a norm that all ranks share already.
   const bool is_number = site.kind == CallKind::all_reduce && calls[index].bytes == 8;
   if (is_number && index + 1 == calls.size()) return "all ranks judge the same norm";
+  const bool ends_block = site.direction == CallDirection::forward &&
+                          (site.kind == CallKind::reduce_scatter || site.kind == CallKind::all_reduce);
+  if (run.layout.recompute != spec::Recompute::none && ends_block)
+    return "what a recomputed block gives is not used again, only what it keeps for its backward";
   return "";
 }
 
@@ -188,7 +193,7 @@ class Trial {
     Count& count = counts_[{word(site.kind), set, word(site.direction)}][harm];
     const train::Damaged damaged{
         site.set, {harm, site.kind, site.direction, static_cast<std::int64_t>(index)}, other};
-    const std::string reason = excuse(site, harm, calls, index);
+    const std::string reason = excuse(run, site, harm, calls, index);
     if (is_seen(run, references, damaged)) {
       ++count.seen, ++num_seen_;
     } else if (!reason.empty()) {
