@@ -45,7 +45,7 @@ class Dice {
 // The model and the batch, which both of a pair have.
 spec::Run common_run(Dice& dice) {
   spec::Run run;
-  run.model = {.layers = 6, .hidden = 16, .heads = 4, .kv_heads = 2, .ffn = 24, .vocab = 37, .sequence = 6};
+  run.model = {.layers = 6, .hidden = 16, .heads = 4, .kv_heads = 2, .ffn = 24, .vocab = 36, .sequence = 24};
   if (dice.below(2) == 0) {
     run.model.family = spec::Family::gpt2;
     run.model.kv_heads = run.model.heads;
@@ -74,6 +74,10 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
     layout.pp = pp;
     layout.dp_replicate = 1 + dice.below(3);
     layout.dp_shard = 1 + dice.below(4);
+    layout.cp = 1 + dice.below(4);
+    layout.cp_heads = 1 + dice.below(layout.cp);
+    layout.tp = 1 + dice.below(4);
+    layout.sequence_parallel = dice.below(2) == 0;
     layout.zero = dice.below(4);
     layout.schedule =
         dice.one_of({Schedule::gpipe, Schedule::f1b1, Schedule::interleaved, Schedule::zb_h1, Schedule::zb_v,
@@ -90,7 +94,9 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
 
 std::string to_text(const spec::Layout& layout) {
   return cat(spec::word(layout.schedule), " pp ", layout.pp, " dp ", layout.dp_replicate, "x",
-             layout.dp_shard, " zero ", layout.zero, layout.offload.empty() ? "" : " offload",
+             layout.dp_shard, " cp ", layout.cp_ring(), "x", layout.cp_heads, " tp ", layout.tp,
+             layout.cuts_stream() ? " sequence" : "", " zero ", layout.zero,
+             layout.offload.empty() ? "" : " offload",
              layout.recompute == spec::Recompute::full ? " recompute" : "", " micro_batch ",
              layout.micro_batch);
 }
@@ -170,6 +176,8 @@ int run(std::uint64_t count, std::uint64_t seed) {
       ++seen[cat("zero ", run->layout.zero)];
       ++seen[spec::word(run->layout.schedule)];
       ++seen[cat("pp ", run->layout.pp)];
+      ++seen[cat("cp ", run->layout.cp_ring(), " in a ring, ", run->layout.cp_heads, " by heads")];
+      ++seen[cat("tp ", run->layout.tp, run->layout.cuts_stream() ? " with sequence parallelism" : "")];
       ++seen[cat(run->layout.ranks(), " ranks")];
     }
     if ((i + 1) % 20 == 0)
