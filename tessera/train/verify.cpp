@@ -92,12 +92,17 @@ Verification verify(const spec::Run& run, const collective::Communicator& commun
 
 Verification verify_as_it_is(const spec::Run& run, References& references,
                              const std::optional<Damaged>& damaged) {
-  Verification out;
   const program::Program program = plan::compile(run);
-  const Variation variation{&program, damaged, true};
+  return verify_varied(run, {&program, damaged}, references);
+}
+
+Verification verify_varied(const spec::Run& run, const Variation& variation, References& references) {
+  Verification out;
+  Variation keeping = variation;
+  keeping.keep_gradients = true;
   collective::run_ranks(static_cast<int>(run.layout.ranks()),
                         [&](const collective::Communicator& communicator) {
-                          Verification mine = verify_here(run, communicator, variation, references);
+                          Verification mine = verify_here(run, communicator, keeping, references);
                           if (communicator.rank() == 0) out = std::move(mine);
                         });
   return out;

@@ -51,6 +51,9 @@ Verification verify_on_threads(const spec::Run& run, const std::optional<Damaged
 Verification verify_as_it_is(const spec::Run& run, References& references,
                              const std::optional<Damaged>& damaged = std::nullopt);
 
+// The same of any program of that run, right or wrong.
+Verification verify_varied(const spec::Run& run, const Variation& variation, References& references);
+
 // What a layout may be off: 1e-10 in fp64, 1e-4 in fp32.
 double tolerance_of(spec::Precision precision);
 
