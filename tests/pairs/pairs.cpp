@@ -72,8 +72,10 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
     spec::Run run = common;
     auto& layout = run.layout;
     layout.pp = pp;
-    layout.dp_replicate = 1 + dice.below(3);
-    layout.dp_shard = 1 + dice.below(4);
+    if (dice.below(2) == 0) {  // the others leave room for cp and tp
+      layout.dp_replicate = 1 + dice.below(3);
+      layout.dp_shard = 1 + dice.below(4);
+    }
     layout.cp = 1 + dice.below(4);
     layout.cp_heads = 1 + dice.below(layout.cp);
     layout.tp = 1 + dice.below(4);
