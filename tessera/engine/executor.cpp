@@ -137,7 +137,8 @@ void Executor::run(std::uint32_t index) {
       fetch(op);
       break;
     case What::exchange:
-      throw Bug("no layout that is accepted today compiles to this op");
+      exchange(op);
+      break;
   }
   for (const Cell& cell : ends_[index]) end(cell);
   times_[index].end_seconds = now_seconds();
@@ -283,6 +284,38 @@ void Executor::send(std::uint32_t index) {
     group.hand_over(source, to, tag);
   else
     group.send(source, to, tag);
+}
+
+// What the tape holds of it is another tensor: nothing here changes the one that comes in.
+void Executor::exchange(const Op& op) {
+  if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
+  const Cell cell = program::named_cell(op);
+  const program::Exchange& exchange = tables_.values[cell.item].exchange;
+  const auto& calls = cell.kind == CellKind::value ? exchange.forward : exchange.backward;
+  const auto& group = parts_.groups[static_cast<std::size_t>(op.along)];
+  Tensor& there = held(cell);
+  const Tensor in = tensor::read_here(there).contiguous();
+  Tensor out;
+  const auto rows = [&](std::int64_t count) {
+    return tensor::empty({count, in.size(1)}, in.scalar_type(), in.device());
+  };
+  switch (calls.at(0).kind) {
+    case program::CollectiveKind::all_gather:
+      out = rows(in.size(0) * group.size());
+      group.all_gather(out, in);
+      break;
+    case program::CollectiveKind::reduce_scatter:
+      out = rows(in.size(0) / group.size());
+      group.reduce_scatter_sum(out, in);
+      break;
+    case program::CollectiveKind::all_reduce:
+      out = in.clone();
+      group.all_reduce_sum(out);
+      break;
+    default:
+      throw Bug("values are exchanged by sums and gathers");
+  }
+  there = out;
 }
 
 void Executor::receive(const Op& op) {

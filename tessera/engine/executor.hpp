@@ -62,6 +62,7 @@ class Executor {
   void recompute(const program::Op& op);
   void backward(const program::Op& op, bool with_weights);
   void sum(const program::Op& op);
+  void exchange(const program::Op& op);
   void send(std::uint32_t index);
   void receive(const program::Op& op);
   void finish_sends();

@@ -39,6 +39,9 @@ struct Linear {
   Tensor to_stream(const Tensor& x, Tape& tape, const Share& share) const {
     return parallel::linear_to_stream(x, weight, tape.work, share, &bias);
   }
+  // The two halves of it, between which ranks add up.
+  Tensor sums(const Tensor& x, Tape& tape) const { return parallel::linear(x, weight, tape.work); }
+  Tensor with_bias(const Tensor& x, Tape& tape) const { return parallel::add_bias(x, &bias, tape.work); }
   static std::vector<std::string> names(const std::string& block, const std::vector<const char*>& parts,
                                         const char* what) {
     std::vector<std::string> out;
@@ -98,6 +101,7 @@ class BlockUnit final : public Unit {
 
   Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
+    if (share_.opened) return forward_opened(first, std::move(values), batch, tape);
     auto [x, branch] = enter(first, count, std::move(values));
     const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
     for (std::size_t piece = first; piece < first + count; ++piece) {
@@ -128,6 +132,29 @@ class BlockUnit final : public Unit {
   }
 
  private:
+  // See plan/open.hpp.
+  Outcome forward_opened(std::size_t piece, std::vector<Tensor> values, const Batch& batch, Tape& tape) {
+    const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
+    switch (piece) {
+      case 0:
+        return {{norm_1_(values.at(0), tape)}, {}};
+      case 1: {
+        const auto heads = parallel::split(qkv_(values.at(0), tape), batch.samples, heads_);
+        return {{out_.sums(attend(heads, batch, layer_, share_.context), tape)}, {}};
+      }
+      case 2: {
+        const Tensor middle = values.at(1).add(drop_attention_(out_.with_bias(values.at(0), tape), rows));
+        return {{middle, norm_2_(middle, tape)}, {}};
+      }
+      case 3:
+        return {{down_.sums(tensor::gelu(up_(values.at(0), tape)), tape)}, {}};
+      case 4:
+        return {{values.at(1).add(drop_mlp_(down_.with_bias(values.at(0), tape), rows))}, {}};
+      default:
+        throw Bug(cat("an opened block has no piece ", piece));
+    }
+  }
+
   const Share& share_;
   std::int64_t heads_;
   std::size_t layer_;

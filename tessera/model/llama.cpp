@@ -57,6 +57,7 @@ class BlockUnit final : public Unit {
 
   Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
+    if (share_.opened) return forward_opened(first, std::move(values), batch, tape);
     auto [x, branch] = enter(first, count, std::move(values));
     const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
     for (std::size_t piece = first; piece < first + count; ++piece) {
@@ -97,6 +98,31 @@ class BlockUnit final : public Unit {
     Weight* weight;
     Weight* bias;  // null: none
   };
+  // See plan/open.hpp.
+  Outcome forward_opened(std::size_t piece, std::vector<Tensor> values, const Batch& batch, Tape& tape) {
+    const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
+    switch (piece) {
+      case 0:
+        return {{norm(values.at(0), norm_1_, tape)}, {}};
+      case 1: {
+        const Tensor qkv = queries_keys_and_values(values.at(0), tape);
+        const Tensor attended = attend(heads(qkv, batch, tape), batch, layer_, share_.context);
+        return {{parallel::linear(attended, out_, tape.work)}, {}};
+      }
+      case 2: {
+        const Tensor middle = values.at(1).add(drop_attention_(values.at(0), rows));
+        return {{middle, norm(middle, norm_2_, tape)}, {}};
+      }
+      case 3: {
+        const Tensor fed = parallel::swiglu(parallel::linear(values.at(0), gate_up_, tape.work));
+        return {{parallel::linear(fed, down_, tape.work)}, {}};
+      }
+      case 4:
+        return {{values.at(1).add(drop_mlp_(values.at(0), rows))}, {}};
+      default:
+        throw Bug(cat("an opened block has no piece ", piece));
+    }
+  }
   // One product, or two if keys and values lie apart from the queries because several ranks share them.
   static std::vector<Projection> projections(const spec::Run& run, std::int64_t layer,
                                              std::span<FlatBucket> buckets) {

@@ -23,6 +23,9 @@ Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* b
 Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const Share& share,
                         Weight* bias_O = nullptr);
 
+// x plus the bias, if there is one.
+Tensor add_bias(const Tensor& x_TO, Weight* bias_O, WeightWork& work);
+
 // Rows of the table. `tape` is any tensor that requires a gradient: it makes autograd visit the layer.
 Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work);
 

@@ -326,8 +326,11 @@ Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* b
 Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const Share& share,
                         Weight* bias_O) {
   if (share.tp.group.size() == 1) return linear(x_TI, weight_OI, work, bias_O);
-  const Tensor y = to_stream(linear(x_TI, weight_OI, work), share);
-  return bias_O ? AddBias::apply(y, bias_O, &work) : y;
+  return add_bias(to_stream(linear(x_TI, weight_OI, work), share), bias_O, work);
+}
+
+Tensor add_bias(const Tensor& x_TO, Weight* bias_O, WeightWork& work) {
+  return bias_O ? AddBias::apply(x_TO, bias_O, &work) : x_TO;
 }
 
 Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work) {

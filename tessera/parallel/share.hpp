@@ -17,6 +17,7 @@ struct ContextAxes {
 struct Share {
   collective::Axis tp{"tp", {}};
   bool cuts_stream = false;  // sequence parallelism
+  bool opened = false;       // tp's collectives are between the pieces of blocks, not in them
   ContextAxes context;
   // Those of a sample that this rank computes with, counted over the whole sample.
   std::vector<std::int64_t> positions;

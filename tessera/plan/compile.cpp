@@ -51,9 +51,11 @@ program::Program compile_cut(const spec::Run& run, const Staged& staged, const C
   const std::int64_t value_bytes = std::max<std::int64_t>(tables.values.front().bytes, 1);
   const auto ahead = static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(ahead_bytes / value_bytes, 1, std::numeric_limits<std::uint32_t>::max()));
-  return program::generate(
-      tables, staged.order, in_segments(timed(staged.staging, run, cuts), tables),
-      {.residency = residency(run.layout), .offload = offload(run.layout), .receives_ahead = ahead});
+  return program::generate(tables, staged.order, in_segments(timed(staged.staging, run, cuts), tables),
+                           {.residency = residency(run.layout),
+                            .offload = offload(run.layout),
+                            .take_turns = run.layout.opened,
+                            .receives_ahead = ahead});
 }
 
 namespace {

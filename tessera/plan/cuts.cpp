@@ -10,6 +10,10 @@
 namespace tessera::plan {
 namespace {
 
+bool is_opened(const program::Unit& unit) {
+  return std::ranges::any_of(unit.pieces, [](const auto& piece) { return !piece.exchanges.empty(); });
+}
+
 // Whether a piece from `from` on reads what piece `at` writes.
 bool is_read_from(const program::Unit& unit, std::size_t at, std::size_t from) {
   for (const std::string& name : unit.pieces[at].writes)
@@ -23,7 +27,10 @@ std::vector<bool> named_pieces(const program::Unit& block, const std::vector<std
   for (const program::Piece& piece : block.pieces) pieces.push_back(piece.name);
   std::vector<bool> out(pieces.size(), false);
   for (const std::string& name : names) {
-    const auto found = std::ranges::find(pieces, name);
+    // Opened blocks have fewer pieces, made of these.
+    const auto found = std::ranges::find_if(pieces, [&](const std::string& piece) {
+      return piece == name || (is_opened(block) && piece.find(name) != std::string::npos);
+    });
     if (found == pieces.end())
       throw UserError(cat("layout.recompute_pieces names \"", name, "\"; the pieces of a block are ",
                           join(pieces, ", ")));
@@ -37,14 +44,17 @@ std::vector<bool> named_pieces(const program::Unit& block, const std::vector<std
 
 }  // namespace
 
-Cut uncut(const program::Unit& unit) { return {{static_cast<std::uint32_t>(unit.pieces.size()), false}}; }
+Cut uncut(const program::Unit& unit) {
+  if (is_opened(unit)) return Cut(unit.pieces.size(), {1, false});
+  return {{static_cast<std::uint32_t>(unit.pieces.size()), false}};
+}
 
 Cut cut_around(const program::Unit& block, const std::vector<bool>& recomputed) {
   const std::size_t num_pieces = block.pieces.size();
   CHECK(recomputed.size() == num_pieces, "a choice for ", recomputed.size(), " of ", num_pieces, " pieces");
   std::vector<bool> ends(num_pieces, false);  // by piece: a stretch ends with it
   for (std::size_t piece = 0; piece < num_pieces; ++piece)
-    ends[piece] = piece + 1 == num_pieces || recomputed[piece] != recomputed[piece + 1];
+    ends[piece] = piece + 1 == num_pieces || recomputed[piece] != recomputed[piece + 1] || is_opened(block);
   for (bool is_changed = true; is_changed;) {
     is_changed = false;
     for (std::size_t piece = 0; piece < num_pieces; ++piece) {

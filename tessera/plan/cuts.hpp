@@ -19,6 +19,7 @@ struct Stretch {
 using Cut = std::vector<Stretch>;  // of a whole unit
 using Cuts = std::vector<Cut>;     // by block
 
+// One segment; of an opened block, one per piece.
 Cut uncut(const program::Unit& unit);
 
 // Note [Cuts]

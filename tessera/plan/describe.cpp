@@ -42,6 +42,7 @@ void add_inner_sets(const spec::Layout& layout, Tables& tables) {
   add(expected.tp, {"tp", {kTpKv, kTpRep}});
   add(expected.cp_ring, {"cp_ring", {kCpRing}});
   add(expected.cp_heads, {"cp_heads", {kCpHeads}});
+  add(expected.tp_exchanges, {"tp.exchanges", {kTpKv, kTpRep}});
 }
 
 void add_mesh(const spec::Run& run, bool is_pipeline, Tables& tables) {

@@ -26,6 +26,7 @@ InnerSets::InnerSets(const spec::Layout& layout) {
   if (layout.tp > 1) tp = ++next;
   if (layout.cp_ring() > 1) cp_ring = ++next;
   if (layout.cp_heads > 1) cp_heads = ++next;
+  if (layout.opened) tp_exchanges = ++next;
 }
 
 Sizes::Sizes(const spec::Run& run)
@@ -51,6 +52,7 @@ Sizes::Sizes(const spec::Run& run)
   over_tp = sets.tp;
   over_cp_ring = sets.cp_ring;
   over_cp_heads = sets.cp_heads;
+  over_tp_exchanges = sets.tp_exchanges;
 }
 
 Dtype storage_dtype(spec::Precision precision) {

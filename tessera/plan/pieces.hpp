@@ -18,8 +18,9 @@ program::Dtype compute_dtype(spec::Precision precision);
 // statistics and of the loss; q, k, f, v, heads and kv_heads are the rank's own.
 struct Sizes {
   std::int64_t n, r, h, q, k, f, v, c, a, heads, kv_heads, sequence;
-  std::int64_t tp, cp_ring, cp_heads;                 // ranks
-  std::int16_t over_tp, over_cp_ring, over_cp_heads;  // axis sets, of those that have several ranks
+  std::int64_t tp, cp_ring, cp_heads;  // ranks
+  std::int16_t over_tp, over_cp_ring, over_cp_heads,
+      over_tp_exchanges;  // axis sets, of those that have several ranks
   std::int64_t samples;
   bool has_documents;
   bool drops;  // dropout reads and writes what is dropped once more; its mask is made again, never kept
@@ -37,6 +38,8 @@ double product_flops(std::int64_t n, std::int64_t in, std::int64_t out);
 // Axis sets that the tables of a layout begin with: the data axes, and those over which pieces communicate.
 struct InnerSets {
   std::int16_t data = 0, tp = -1, cp_ring = -1, cp_heads = -1;  // -1: of one rank
+  std::int16_t tp_exchanges =
+      -1;  // a channel of its own, beside segments that use tp's; -1: nothing is opened
   explicit InnerSets(const spec::Layout& layout);
 };
 

@@ -57,18 +57,22 @@ Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch)
 void SegmentTable::write(Segment& segment, bool ends_unit) {
   const program::Unit& unit = tables_.units.back();
   const Piece& last = unit.pieces[segment.first_piece + segment.num_pieces - 1];
-  CHECK(last.writes.size() == 1, "piece ", last.name, " ends a segment and writes ", last.writes.size(),
-        " values");
-  const auto value = static_cast<std::uint32_t>(tables_.values.size());
-  const std::string name =
-      ends_unit ? cat("hidden.", segment.unit) : cat(unit.name, ".", last.writes.front());
-  tables_.values.push_back({.name = name,
-                            .bytes = tokens_ / last.token_parts * last.channels * bytes_of(dtype_),
-                            .channels = last.channels,
-                            .token_parts = last.token_parts,
-                            .dtype = dtype_});
-  segment.writes = {value};
-  value_of_[last.writes.front()] = value;
+  CHECK(last.writes.size() == 1 || !last.exchanges.empty(), "piece ", last.name,
+        " ends a segment and writes ", last.writes.size(), " values");
+  for (std::size_t i = 0; i < last.writes.size(); ++i) {
+    const auto value = static_cast<std::uint32_t>(tables_.values.size());
+    const std::string& name = last.writes[i];
+    const program::Exchange exchange = last.exchanges.empty() ? program::Exchange() : last.exchanges[i];
+    const std::int64_t parts = exchange == program::Exchange() ? last.token_parts : 1;
+    tables_.values.push_back({.name = ends_unit ? cat("hidden.", segment.unit) : cat(unit.name, ".", name),
+                              .bytes = tokens_ / parts * last.channels * bytes_of(dtype_),
+                              .channels = last.channels,
+                              .token_parts = parts,
+                              .exchange = exchange,
+                              .dtype = dtype_});
+    segment.writes.push_back(value);
+    value_of_[name] = value;
+  }
 }
 
 program::Staging in_segments(program::Staging by_unit, const program::Tables& tables) {

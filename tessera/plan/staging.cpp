@@ -77,8 +77,8 @@ program::Staging staging(const spec::Run& run, const std::vector<std::uint32_t>&
     out.costs.stages.push_back(stage);
     out.first_segment.push_back(end);
   }
-  const std::int64_t hidden_bytes = run.layout.micro_batch * run.model.sequence * run.model.hidden *
-                                    bytes_of(compute_dtype(run.layout.precision));
+  const Sizes s(run);
+  const std::int64_t hidden_bytes = s.r * s.h * s.c;
   out.costs.transfer = simulate::transfer_seconds(static_cast<double>(hidden_bytes), {});
   return out;
 }

@@ -28,11 +28,10 @@ class RankDraft {
 
   Draft run() {
     sum(Role::tokens);
-    std::size_t next = 0;
-    for (std::uint32_t t = 0; t <= tasks_.size(); ++t) {
-      for (; next < crossings_.size() && crossings_[next].slot == t; ++next) cross(crossings_[next]);
-      if (t < tasks_.size()) compute(tasks_[t]);
-    }
+    if (options_.take_turns && crossings_.empty())
+      compute_in_turns();
+    else
+      compute_with_crossings();
     for (const Role role : {Role::loss, Role::norm, Role::finite}) sum(role);
     const auto held = holdings({draft_.ops, {}}, tables_).buckets;
     for (std::uint32_t bucket = 0; bucket < held.size(); ++bucket)
@@ -70,25 +69,74 @@ class RankDraft {
     push(crossing.op);
   }
 
-  void compute(const Task& task) {
+  void compute_with_crossings() {
+    std::size_t next = 0;
+    for (std::uint32_t t = 0; t <= tasks_.size(); ++t) {
+      for (; next < crossings_.size() && crossings_[next].slot == t; ++next) cross(crossings_[next]);
+      if (t == tasks_.size()) break;
+      for (const Turn& turn : turns_of(tasks_[t])) take(turn);
+      last_op_of_.push_back(static_cast<std::uint32_t>(draft_.ops.size() - 1));
+    }
+  }
+
+  void compute_in_turns() {
+    for (std::size_t t = 0; t < tasks_.size(); ++t) {
+      const auto mine = turns_of(tasks_[t]);
+      const bool has_partner =
+          tasks_[t].what != What::forward && t + 1 < tasks_.size() && tasks_[t + 1].what == What::forward;
+      const auto others = has_partner ? turns_of(tasks_[++t]) : std::vector<Turn>();
+      for (std::size_t i = 0; i < std::max(mine.size(), others.size()); ++i) {
+        if (i < mine.size()) take(mine[i]);
+        if (i < others.size()) take(others[i]);
+      }
+    }
+  }
+
+  // The work of a segment, and the exchanges of what it has made.
+  using Turn = std::vector<Op>;
+
+  void take(const Turn& turn) {
+    for (const Op& op : turn) push(op);
+  }
+
+  void exchange(CellKind kind, std::uint32_t value, std::int32_t micro, Turn& turn) const {
+    const Exchange& of_value = tables_.values[value].exchange;
+    for (const Collective& call : kind == CellKind::value ? of_value.forward : of_value.backward)
+      turn.push_back({.what = What::exchange,
+                      .lane = options_.residency.overlap ? communication(call.over) : kCompute,
+                      .item = value,
+                      .micro = micro,
+                      .along = call.over,
+                      .flags = static_cast<std::uint16_t>(kind)});
+  }
+
+  std::vector<Turn> turns_of(const Task& task) const {
     const std::uint32_t first = staging_.first_segment[task.stage],
                         end = staging_.first_segment[task.stage + 1];
+    std::vector<Turn> out;
     if (task.what == What::forward) {
       for (std::uint32_t segment = first; segment < end; ++segment) {
         const bool is_recomputed = tables_.segments[segment].recomputed;
-        push({.what = task.what,
-              .item = segment,
-              .micro = task.micro,
-              .flags = is_recomputed ? kNoTape : std::uint16_t{0}});
+        Turn& turn = out.emplace_back();
+        turn.push_back({.what = task.what,
+                        .item = segment,
+                        .micro = task.micro,
+                        .flags = is_recomputed ? kNoTape : std::uint16_t{0}});
+        for (const std::uint32_t value : tables_.segments[segment].writes)
+          exchange(CellKind::value, value, task.micro, turn);
       }
-    } else {
-      for (std::uint32_t segment = end; segment-- > first;) {
-        if (tables_.segments[segment].recomputed && task.what != What::backward_weight)
-          push({.what = What::recompute, .item = segment, .micro = task.micro});
-        push({.what = task.what, .item = segment, .micro = task.micro});
-      }
+      return out;
     }
-    last_op_of_.push_back(static_cast<std::uint32_t>(draft_.ops.size() - 1));
+    for (std::uint32_t segment = end; segment-- > first;) {
+      Turn& turn = out.emplace_back();
+      if (tables_.segments[segment].recomputed && task.what != What::backward_weight)
+        turn.push_back({.what = What::recompute, .item = segment, .micro = task.micro});
+      turn.push_back({.what = task.what, .item = segment, .micro = task.micro});
+      if (task.what == What::backward_weight) continue;
+      for (const std::uint32_t value : tables_.segments[segment].reads)
+        exchange(CellKind::gradient, value, task.micro, turn);
+    }
+    return out;
   }
 
   const Tables& tables_;

@@ -23,6 +23,9 @@ struct Staging {
 struct GenerateOptions {
   Residency residency;
   Offload offload;
+  // Without crossings: the backward of a micro-batch and the forward of the next take turns, segment by segment, so that the
+  // exchanges of the one run beside the computation of the other.
+  bool take_turns = false;
   // How many values and gradients a rank may receive before it needs them.
   std::uint32_t receives_ahead = std::numeric_limits<std::uint32_t>::max();
 };

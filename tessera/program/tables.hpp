@@ -33,6 +33,13 @@ struct Collective {
   bool operator==(const Collective&) const = default;
 };
 
+// What happens to a value between the segment that writes it and the one that reads it, and to its gradient on the way back,
+// by ops of their own; each is nothing or one collective.
+struct Exchange {
+  std::vector<Collective> forward, backward;
+  bool operator==(const Exchange&) const = default;
+};
+
 // One change to what memory holds while a piece runs. Storages are named within their unit, a gradient's name begins with
 // "d."; a storage is there while the running code, the tape or weight work holds it. What a segment touches and does not
 // make is a value or gradient that comes from outside (footprint.hpp).
@@ -72,7 +79,8 @@ struct Piece {
   std::vector<std::string> reads, writes;  // names of values
   std::vector<std::string> parameters;     // names of those that it reads
   std::vector<Collective> collectives,
-      backward_collectives;  // in the order of the calls, of a full micro-batch
+      backward_collectives;         // in the order of the calls, of a full micro-batch
+  std::vector<Exchange> exchanges;  // of what it writes, in that order; empty: none
   bool operator==(const Piece&) const = default;
 };
 
@@ -162,6 +170,7 @@ struct Value {
   std::int64_t bytes = 0;  // of one whole micro-batch
   std::int64_t channels = 0;
   std::int64_t token_parts = 1;
+  Exchange exchange;  // bytes are then those of the larger
   Dtype dtype = Dtype::fp32;
   bool operator==(const Value&) const = default;
 };

@@ -52,7 +52,7 @@ class Pricing {
       case What::receive:
         return ring(op.along, named_bytes(op), CollectiveKind::shift);
       case What::exchange:
-        return ring(op.along, named_bytes(op), CollectiveKind::all_to_all);
+        return exchange(op);
       case What::sum:
         return ring(op.along, sizeof(double), CollectiveKind::all_reduce);
       case What::offload:
@@ -89,6 +89,14 @@ class Pricing {
     const bool is_scattered = tables_.size_of(tables_.buckets[op.item].sharded_over) > 1;
     return ring(op.along, bytes(CellKind::weight_grad, op.item),
                 is_scattered ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce);
+  }
+
+  Cost exchange(const Op& op) const {
+    const program::Exchange& exchange = tables_.values[op.item].exchange;
+    const auto& calls =
+        program::named_cell(op).kind == CellKind::value ? exchange.forward : exchange.backward;
+    return calls.empty() ? Cost{}
+                         : ring(op.along, static_cast<double>(calls.front().bytes), calls.front().kind);
   }
 
   double ring_seconds(double n, double whole, CollectiveKind kind) const {

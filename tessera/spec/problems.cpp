@@ -209,6 +209,8 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   check_totals(run, findings);
   check_implemented(findings);
   for (const auto& [key, why] : split_problems(run)) findings.need(false, key, why);
+  findings.need(!run.layout.opened || run.layout.tp > 1, "layout.opened",
+                "has nothing to open: it is for layout.tp above 1");
   findings.need(run.data.document_end.size() <= 1, "data.document_end", "is more than one byte");
   findings.need(run.cluster.transport != Transport::nccl || build.nccl, "cluster.transport",
                 "needs a build with CUDA, which this is not; possible here: gloo, threads");

@@ -165,6 +165,9 @@ void declare_layout(std::vector<Key>& keys) {
   section.add("tp", &Layout::tp, from_to(1, kMaxAxis), "ranks that share a matrix");
   section.add("sequence_parallel", &Layout::sequence_parallel,
               "with tp: between blocks each rank holds a part of the tokens instead of all");
+  section.add("opened", &Layout::opened,
+              "with tp: blocks are cut at its collectives, which then run beside the computation of another "
+              "micro-batch where there is no pipeline");
   section.add("tp_kind", &Layout::tp_kind, "how matrices are split over tp");
   section.add("ep", &Layout::ep, from_to(1, kMaxAxis), "ranks that share the experts; taken from dp and cp");
   section.add("zero", &Layout::zero, from_to(0, 3),

@@ -99,6 +99,7 @@ struct Layout {
       1;  // ranks of cp that exchange heads for positions; the others pass keys round a ring
   std::int64_t tp = 1;
   bool sequence_parallel = true;  // with tp, ranks hold a part of the tokens each between blocks
+  bool opened = false;  // tp's collectives are ops of their own, under the computation of another micro-batch
   TensorKind tp_kind = TensorKind::d1;
   std::int64_t ep = 1;
   std::int64_t zero = 0;

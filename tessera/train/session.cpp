@@ -145,6 +145,7 @@ parallel::Share Session::make_share() const {
   };
   share.tp = axis("tp", sets.tp);
   share.cuts_stream = run_.layout.cuts_stream();
+  share.opened = run_.layout.opened;
   share.context = {axis("cp_ring", sets.cp_ring), axis("cp_heads", sets.cp_heads)};
   share.positions =
       program::context_positions(run_.model.sequence, {run_.layout.cp_ring(), run_.layout.cp_heads},
