@@ -24,6 +24,10 @@ Collective along_op(const Op& op, const Tables& tables) {
       return reduction(op, tables.buckets[op.item], tables);
     case What::sum:
       return {CollectiveKind::all_reduce, op.along, bytes_of(Dtype::fp64)};
+    case What::exchange: {
+      const Exchange& exchange = tables.values[op.item].exchange;
+      return (named_cell(op).kind == CellKind::value ? exchange.forward : exchange.backward).at(0);
+    }
     case What::send:
       return {CollectiveKind::shift, op.along, tables.values[op.item].bytes};
     default:

@@ -1,5 +1,6 @@
 #include "tessera/train/outcome.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tessera/program/holdings.hpp"
@@ -82,14 +83,27 @@ void collect(Snapshot& snapshot, Session& session, int rank) {
   }
 }
 
+// Axis sets along which ranks hold the same slice of a bucket: those of its sums, unless they cut it, and those of the axes
+// on which it is equal without any sum.
+std::vector<std::int16_t> sets_of_replicas(const program::Bucket& bucket, const program::Tables& tables) {
+  std::vector<std::int16_t> out;
+  if (bucket.sharded_over < 0) out.push_back(bucket.reduced_over);
+  if (bucket.shared_over >= 0) out.push_back(bucket.shared_over);
+  const auto is_invariant = [&](std::int16_t axis) {
+    return std::ranges::count(bucket.placement, program::AxisPlacement{axis, program::Placement::invariant}) >
+           0;
+  };
+  for (std::size_t set = 0; set < tables.axis_sets.size(); ++set)
+    if (std::ranges::all_of(tables.axis_sets[set].axes, is_invariant))
+      out.push_back(static_cast<std::int16_t>(set));
+  return out;
+}
+
 // Bitwise the same parameters and gradients on all replicas of this rank's slices.
 bool replicas_equal(Session& session) {
   double differing = 0;
   for (auto& bucket : session.buckets()) {
-    const auto& table = bucket.table();
-    for (const std::int16_t set : {table.reduced_over, table.shared_over}) {
-      const bool holds_slices = set == table.reduced_over && table.sharded_over >= 0;
-      if (set < 0 || holds_slices) continue;
+    for (const std::int16_t set : sets_of_replicas(bucket.table(), session.program().tables)) {
       for (const Tensor& mine : {session.shard_of(bucket), bucket.kept_gradient()}) {
         Tensor first = mine.clone();
         session.group(set).broadcast(first, 0);
