@@ -22,14 +22,19 @@ bool is_read_from(const program::Unit& unit, std::size_t at, std::size_t from) {
   return false;
 }
 
+// An opened block has norms apart, and the others of a branch in one piece.
+std::string without_norm(const std::string& name) {
+  constexpr std::string_view kNorm = "norm+";
+  return name.starts_with(kNorm) ? name.substr(kNorm.size()) : name;
+}
+
 std::vector<bool> named_pieces(const program::Unit& block, const std::vector<std::string>& names) {
   std::vector<std::string> pieces;
   for (const program::Piece& piece : block.pieces) pieces.push_back(piece.name);
   std::vector<bool> out(pieces.size(), false);
   for (const std::string& name : names) {
-    // Opened blocks have fewer pieces, made of these.
     const auto found = std::ranges::find_if(pieces, [&](const std::string& piece) {
-      return piece == name || (is_opened(block) && piece.find(name) != std::string::npos);
+      return piece == name || (is_opened(block) && piece.find(without_norm(name)) != std::string::npos);
     });
     if (found == pieces.end())
       throw UserError(cat("layout.recompute_pieces names \"", name, "\"; the pieces of a block are ",

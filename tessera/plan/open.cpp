@@ -19,8 +19,11 @@ program::Exchange exchange_of(void (*add)(Piece&, const Sizes&), const Sizes& s)
 }
 
 // Three pieces as one, without the norm before them and the sum behind them.
-Piece branch(const std::string& name, std::span<const Piece> pieces, const Piece& norm, const Sizes& s) {
-  Piece out{.name = name, .backward_flops = 0};
+Piece branch(std::span<const Piece> pieces, const Piece& norm, const Sizes& s) {
+  // "norm+qkv", "attention", "out"
+  Piece out{.name = cat(pieces[0].name.substr(pieces[0].name.find('+') + 1), "+", pieces[1].name, "+",
+                        pieces[2].name),
+            .backward_flops = 0};
   for (const Piece& piece : pieces) {
     out.flops += piece.flops;
     out.backward_flops += piece.backward_flops;
@@ -80,15 +83,15 @@ program::Unit open(const program::Unit& block, const Piece& norm, const Sizes& s
   second.tape_bytes = norm.tape_bytes;
   second.scratch_bytes = norm.scratch_bytes;
   second.backward_scratch_bytes = norm.backward_scratch_bytes;
-  program::Unit out{block.name,
-                    {named(first, {"hidden"}, {"normed_1"}, parameters(pieces.first(1), true)),
-                     named(branch("qkv+attention+out", pieces.first(3), norm, s), {"normed_1"},
-                           {"attended_sums"}, parameters(pieces.first(3), false)),
-                     named(second, {"attended_sums", "hidden"}, {"middle", "normed_2"},
-                           parameters(pieces.subspan(2, 2), true)),
-                     named(branch("up+gate+down", pieces.last(3), norm, s), {"normed_2"}, {"fed_sums"},
-                           parameters(pieces.last(3), false)),
-                     named(last, {"fed_sums", "middle"}, {"hidden"}, parameters(pieces.last(1), true))}};
+  program::Unit out{
+      block.name,
+      {named(first, {"hidden"}, {"normed_1"}, parameters(pieces.first(1), true)),
+       named(branch(pieces.first(3), norm, s), {"normed_1"}, {"attended_sums"},
+             parameters(pieces.first(3), false)),
+       named(second, {"attended_sums", "hidden"}, {"middle", "normed_2"},
+             parameters(pieces.subspan(2, 2), true)),
+       named(branch(pieces.last(3), norm, s), {"normed_2"}, {"fed_sums"}, parameters(pieces.last(3), false)),
+       named(last, {"fed_sums", "middle"}, {"hidden"}, parameters(pieces.last(1), true))}};
   out.pieces[0].exchanges = {enters};
   out.pieces[1].exchanges = {leaves};
   out.pieces[2].exchanges = {{}, enters};

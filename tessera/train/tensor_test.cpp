@@ -108,6 +108,7 @@ TEST(Opened, BlocksComputeTheSame) {
       run.layout.opened = true;
       run.layout.sequence_parallel = cuts;
       run.layout.recompute = recompute;
+      run.layout.recompute_pieces = "attention,norm+up";
       expect_equal(run, "opened");
       expect_equal(as_gpt2(run), "opened, gpt2");
     }
