@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tessera/program/context_parallel.hpp"
+
 namespace tessera::plan {
 
 using Act = program::Moment::Act;
@@ -190,6 +192,31 @@ void backward_head_norm(Moments& moments, const Sizes& s) {
 }
 }  // namespace
 
+namespace {
+// Heads for positions: what the kernel reads and makes is kept besides what is handed on.
+std::int64_t exchanged_bytes(const Sizes& s) {
+  const std::int64_t kv_heads = program::exchanged_kv_heads(s.heads, s.kv_heads, s.cp_heads);
+  return s.n * (s.q + 2 * kv_heads * (s.q / s.heads)) * s.c;
+}
+
+void forward_exchanged_attention(Moments& moments, const Sizes& s, std::int64_t scratch) {
+  moments.pass(2 * exchanged_bytes(s)).make("exchanged", exchanged_bytes(s));
+  moments.make("attended.longer", s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a).pass(scratch);
+  for (const char* name : {"exchanged", "attended.longer", "row_sums"}) moments.tape(name);
+  moments.pass(s.n * s.q * s.c).make("attended", s.n * s.q * s.c);
+  for (const char* name : {"attended.longer", "row_sums", "exchanged", "turned", "qkv"}) moments.drop(name);
+}
+
+void backward_exchanged_attention(Moments& moments, const Sizes& s, std::int64_t scratch) {
+  moments.pass(s.n * s.q * s.c).make("d.longer", s.n * s.q * s.c).drop("d.attended");
+  moments.make("d.exchanged", exchanged_bytes(s)).pass(scratch).drop("d.longer");
+  for (const char* name : {"exchanged", "row_sums", "attended.longer"}) moments.untape(name);
+  moments.pass(2 * exchanged_bytes(s));
+  moments.make("d.q", s.n * s.q * s.c).make("d.k", s.n * s.k * s.c).make("d.v", s.n * s.k * s.c);
+  moments.drop("d.exchanged");
+}
+}  // namespace
+
 void forward_attention(Moments& moments, const Sizes& s, const HeadShape& shape) {
   const Block block(s);
   std::int64_t scratch = (block.rows * block.columns + 2 * block.rows + block.rows * s.q / s.heads) * s.a;
@@ -198,6 +225,10 @@ void forward_attention(Moments& moments, const Sizes& s, const HeadShape& shape)
   if (shape.has_norm) forward_head_norm(moments, s);
   if (shape.has_rotary) moments.make("turned", turned_bytes(s, s.c));
   if (shape.has_norm) moments.drop("heads.normed").tape("heads.statistics").drop("heads.statistics");
+  if (s.cp_heads > 1) {
+    if (shape.has_norm) moments.tape("qkv");
+    return forward_exchanged_attention(moments, s, scratch);
+  }
   moments.make("attended", s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a).pass(scratch);
   for (const char* name : {"turned", "qkv", "attended", "row_sums"}) moments.tape(name);
   moments.drop("row_sums").drop("turned").drop("qkv");
@@ -205,15 +236,21 @@ void forward_attention(Moments& moments, const Sizes& s, const HeadShape& shape)
 
 void backward_attention(Moments& moments, const Sizes& s, const HeadShape& shape) {
   const Block block(s);
-  moments.make("d.q", s.n * s.q * s.c).make("d.k", s.n * s.k * s.c).make("d.v", s.n * s.k * s.c);
-  moments.pass(2 * block.rows * block.columns * (s.a + (is_narrow(s) ? s.c : 0))).drop("d.attended");
-  if (shape.has_rotary) moments.untape("turned");
-  moments.untape("row_sums").untape("attended");
+  const std::int64_t scratch = 2 * block.rows * block.columns * (s.a + (is_narrow(s) ? s.c : 0));
+  if (s.cp_heads > 1) {
+    backward_exchanged_attention(moments, s, scratch);
+  } else {
+    moments.make("d.q", s.n * s.q * s.c).make("d.k", s.n * s.k * s.c).make("d.v", s.n * s.k * s.c);
+    moments.pass(scratch).drop("d.attended");
+    if (shape.has_rotary) moments.untape("turned");
+    moments.untape("row_sums").untape("attended");
+  }
   if (shape.has_norm) {
     backward_head_norm(moments, s);
     moments.untape("heads.statistics").untape("qkv");
   } else {
-    moments.untape("qkv").make("d.qkv", s.n * (s.q + 2 * s.k) * s.c);
+    if (s.cp_heads == 1) moments.untape("qkv");
+    moments.make("d.qkv", s.n * (s.q + 2 * s.k) * s.c);
   }
   moments.drop("d.q").drop("d.k").drop("d.v");
 }
