@@ -168,7 +168,8 @@ class Trial {
     std::printf("%s\n", table(rows).c_str());
     for (const auto& [reason, count] : reasons_) std::printf("equal %d times: %s\n", count, reason.c_str());
     for (const auto& text : missed_) std::printf("MISSED: %s\n", text.c_str());
-    std::printf("%d damages seen, %zu missed\n", num_seen_, missed_.size());
+    std::printf("%d damages seen (%d by an error that ended the run, the others by numbers), %zu missed\n",
+                num_seen_, num_errors_, missed_.size());
     return missed_.empty() ? 0 : 1;
   }
 
@@ -211,10 +212,11 @@ class Trial {
   }
 
   // An error that ends the run is seen too.
-  static bool is_seen(const spec::Run& run, train::References& references, const train::Damaged& damaged) {
+  bool is_seen(const spec::Run& run, train::References& references, const train::Damaged& damaged) {
     try {
       return !train::verify_as_it_is(run, references, damaged).passed();
     } catch (const std::exception&) {
+      ++num_errors_;
       return true;
     }
   }
@@ -223,7 +225,7 @@ class Trial {
   std::map<std::vector<std::string>, std::map<Harm, Count>> counts_;  // by collective, axis set and direction
   std::map<std::string, int> reasons_;
   std::vector<std::string> missed_;
-  int num_seen_ = 0;
+  int num_seen_ = 0, num_errors_ = 0;
 };
 
 }  // namespace
