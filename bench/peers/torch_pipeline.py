@@ -9,7 +9,6 @@ environment, as torchrun would set it.
 import json
 import os
 import sys
-import time
 
 os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[int(os.environ["RANK"]) % len(os.sched_getaffinity(0))]})
 
@@ -19,6 +18,7 @@ import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch.distributed.pipelining import PipelineStage, schedules  # noqa: E402
 
+from answers import answer  # noqa: E402
 from model import Block, Config, rope_tables  # noqa: E402
 
 
@@ -91,14 +91,7 @@ def main(options):
         optimizer.zero_grad()
         return torch.stack(losses).mean().item() if has_last else None
 
-    print(json.dumps({"parameters": sum(p.numel() for p in parameters)}), flush=True)
-    for line in sys.stdin:
-        seconds, losses = [], []
-        for _ in range(int(line.split()[1])):
-            start = time.perf_counter()
-            losses.append(step())
-            seconds.append(time.perf_counter() - start)
-        print(json.dumps({"seconds": seconds, "losses": losses}), flush=True)
+    answer(sum(p.numel() for p in parameters), step)
     dist.destroy_process_group()
 
 
