@@ -69,9 +69,9 @@ TEST_F(Binary, NamesFileLineAndTheNearestKey) {
 }
 
 TEST_F(Binary, RefusesByNameWhatIsNotImplementedYet) {
-  const auto outcome = tessera(cat("train ", path("run.toml"), " layout.tp=2 layout.ep=2"));
+  const auto outcome = tessera(cat("train ", path("run.toml"), " layout.tp_kind=2d layout.ep=2"));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_NE(outcome.out.find("layout.tp = 2"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("layout.tp_kind = 2d"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("layout.ep = 2"), std::string::npos) << outcome.out;
 }
 

@@ -4,6 +4,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/collective/rows.hpp"
 
 namespace tessera::engine {
 
@@ -294,28 +295,23 @@ void Executor::exchange(const Op& op) {
   const auto& calls = cell.kind == CellKind::value ? exchange.forward : exchange.backward;
   const auto& group = parts_.groups[static_cast<std::size_t>(op.along)];
   Tensor& there = held(cell);
-  const Tensor in = tensor::read_here(there).contiguous();
-  Tensor out;
-  const auto rows = [&](std::int64_t count) {
-    return tensor::empty({count, in.size(1)}, in.scalar_type(), in.device());
+  const Tensor in = tensor::read_here(there);
+  const auto evenly = [&](std::int64_t rows) {
+    return collective::make_cut(std::vector(static_cast<std::size_t>(group.size()), rows), group.rank());
   };
   switch (calls.at(0).kind) {
     case program::CollectiveKind::all_gather:
-      out = rows(in.size(0) * group.size());
-      group.all_gather(out, in);
-      break;
+      there = collective::gathered(in, group, 0, evenly(in.size(0)));
+      return;
     case program::CollectiveKind::reduce_scatter:
-      out = rows(in.size(0) / group.size());
-      group.reduce_scatter_sum(out, in);
-      break;
+      there = collective::reduce_scattered(in, group, 0, evenly(in.size(0) / group.size()));
+      return;
     case program::CollectiveKind::all_reduce:
-      out = in.clone();
-      group.all_reduce_sum(out);
-      break;
+      there = collective::all_reduced(in, group);
+      return;
     default:
       throw Bug("values are exchanged by sums and gathers");
   }
-  there = out;
 }
 
 void Executor::receive(const Op& op) {

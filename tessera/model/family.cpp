@@ -19,6 +19,10 @@ Model make(const spec::Run& run, const program::Tables& tables, const Held& held
 }
 
 Tensor logits(Model& model, const program::Tables& tables, const Batch& batch) {
+  for (const program::Unit& unit : tables.units)
+    for (const program::Piece& piece : unit.pieces)
+      CHECK(piece.collectives.empty() && piece.backward_collectives.empty() && piece.exchanges.empty(),
+            "logits of a model whose ranks share ", unit.name);
   CHECK(std::ranges::all_of(model, [](const auto& unit) { return unit != nullptr; }),
         "logits of a model that is spread over stages");
   const at::NoGradGuard no_gradient;

@@ -70,7 +70,7 @@ class EmbeddingUnit final : public Unit {
   // Of so many rows of the stream.
   Tensor places_T(const Batch& batch, std::int64_t rows) const {
     const std::int64_t per_sample = batch.tokens_T.size(0) / batch.samples, before = num_cached(batch, 0);
-    const std::int64_t first = share_.cuts_stream ? rows * share_.tp.group.rank() : 0;
+    const std::int64_t first = first_of_stream(share_, batch.tokens_T.size(0));
     Tensor places = tensor::empty({rows}, at::kLong);
     auto* out = places.mutable_data_ptr<std::int64_t>();
     for (std::int64_t i = 0; i < rows; ++i)
@@ -101,7 +101,7 @@ class BlockUnit final : public Unit {
 
   Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
-    if (share_.opened) return forward_opened(first, std::move(values), batch, tape);
+    if (share_.opened) return forward_opened(first, count, std::move(values), batch, tape);
     auto [x, branch] = enter(first, count, std::move(values));
     const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
     for (std::size_t piece = first; piece < first + count; ++piece) {
@@ -133,7 +133,9 @@ class BlockUnit final : public Unit {
 
  private:
   // See plan/open.hpp.
-  Outcome forward_opened(std::size_t piece, std::vector<Tensor> values, const Batch& batch, Tape& tape) {
+  Outcome forward_opened(std::size_t piece, std::size_t count, std::vector<Tensor> values, const Batch& batch,
+                         Tape& tape) {
+    CHECK(count == 1, "opened blocks are cut between all pieces");
     const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
     switch (piece) {
       case 0:

@@ -57,7 +57,7 @@ class BlockUnit final : public Unit {
 
   Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
-    if (share_.opened) return forward_opened(first, std::move(values), batch, tape);
+    if (share_.opened) return forward_opened(first, count, std::move(values), batch, tape);
     auto [x, branch] = enter(first, count, std::move(values));
     const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
     for (std::size_t piece = first; piece < first + count; ++piece) {
@@ -99,7 +99,9 @@ class BlockUnit final : public Unit {
     Weight* bias;  // null: none
   };
   // See plan/open.hpp.
-  Outcome forward_opened(std::size_t piece, std::vector<Tensor> values, const Batch& batch, Tape& tape) {
+  Outcome forward_opened(std::size_t piece, std::size_t count, std::vector<Tensor> values, const Batch& batch,
+                         Tape& tape) {
+    CHECK(count == 1, "opened blocks are cut between all pieces");
     const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
     switch (piece) {
       case 0:

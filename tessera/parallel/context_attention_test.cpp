@@ -135,8 +135,11 @@ Results found_by(const ContextSizes& sizes, const Whole& whole, const OnRank& on
 // Largest error in each of the tensors.
 double error(const Results& found, const Results& expected) {
   double worst = 0;
-  for (std::size_t i = 0; i < kNumTensors; ++i)
-    worst = std::max(worst, found[i].to(at::kDouble).sub(expected[i]).abs().max().item<double>());
+  for (std::size_t i = 0; i < kNumTensors; ++i) {
+    const double apart = found[i].to(at::kDouble).sub(expected[i]).abs().max().item<double>();
+    worst = std::isnan(apart) ? INFINITY : std::max(worst, apart);
+    if (std::isinf(worst)) break;
+  }
   return worst;
 }
 

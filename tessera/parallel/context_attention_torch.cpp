@@ -51,7 +51,7 @@ class HeadExchange {
     }
     return parted(longer(tensor::concatenate(parts, kHeadDim)), 0);
   }
-  // Of gradients: repeated heads are summed, wide.
+  // Of gradients: those of repeated heads are summed.
   Heads shorter(const Heads& heads) const {
     if (group_.size() == 1) return heads;
     const Tensor all = shorter(tensor::concatenate({heads.q, heads.k, heads.v}, kHeadDim));

@@ -16,7 +16,7 @@ struct Documents {
 
 // Causal attention of this place's queries to the whole sequence.
 Block ring_attention(const Heads& heads, const collective::Group& ring, const Documents& documents);
-// Gradients of this place's q, k and v, wide. `row` is what the forward gave, out in the dtype of q.
+// Gradients of this place's q, k and v, wide if there are several places. `row` is what the forward gave, out in the dtype of q.
 Heads ring_attention_backward(const Tensor& d_out_BNQD, const Heads& heads, const Block& row,
                               const collective::Group& ring, const Documents& documents);
 

@@ -12,10 +12,13 @@ Placed on_tp(const tensor::Tensor& x, const char* name, const collective::Placem
 }
 }  // namespace
 
+std::int64_t first_of_stream(const Share& share, std::int64_t tokens) {
+  return share.cuts_stream ? tokens / share.tp.group.size() * share.tp.group.rank() : 0;
+}
+
 Rows stream_rows(const Share& share, std::span<const std::uint64_t> samples) {
   const auto tokens = static_cast<std::int64_t>(samples.size() * share.positions.size());
-  const std::int64_t first = share.cuts_stream ? tokens / share.tp.group.size() * share.tp.group.rank() : 0;
-  return {samples, share.positions, first};
+  return {samples, share.positions, first_of_stream(share, tokens)};
 }
 
 tensor::Tensor from_stream(const tensor::Tensor& x_TH, const Share& share) {

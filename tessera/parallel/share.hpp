@@ -30,6 +30,9 @@ struct Rows {
   std::int64_t first = 0;
 };
 
+// The first of so many tokens that the stream has here.
+std::int64_t first_of_stream(const Share& share, std::int64_t tokens);
+
 // The tokens of these samples that the stream has here.
 Rows stream_rows(const Share& share, std::span<const std::uint64_t> samples);
 

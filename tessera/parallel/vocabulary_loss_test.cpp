@@ -72,8 +72,10 @@ std::vector<double> losses_merged_in(at::ScalarType kept_in, const Head& head, s
 
 double worst_error(const std::vector<double>& found, const std::vector<double>& expected) {
   double worst = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i)
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(std::isfinite(found[i]));
     worst = std::max(worst, std::abs(found[i] - expected[i]) / std::abs(expected[i]));
+  }
   return worst;
 }
 

@@ -22,10 +22,11 @@ bool is_read_from(const program::Unit& unit, std::size_t at, std::size_t from) {
   return false;
 }
 
-// An opened block has norms apart, and the others of a branch in one piece.
-std::string without_norm(const std::string& name) {
+// An opened block has norms apart, and the others of a branch in one piece: "qkv+attention+out" is all of "norm+qkv".
+bool holds(const std::string& opened, const std::string& name) {
   constexpr std::string_view kNorm = "norm+";
-  return name.starts_with(kNorm) ? name.substr(kNorm.size()) : name;
+  const std::string work = name.starts_with(kNorm) ? name.substr(kNorm.size()) : name;
+  return cat("+", opened, "+").find(cat("+", work, "+")) != std::string::npos;
 }
 
 std::vector<bool> named_pieces(const program::Unit& block, const std::vector<std::string>& names) {
@@ -34,7 +35,7 @@ std::vector<bool> named_pieces(const program::Unit& block, const std::vector<std
   std::vector<bool> out(pieces.size(), false);
   for (const std::string& name : names) {
     const auto found = std::ranges::find_if(pieces, [&](const std::string& piece) {
-      return piece == name || (is_opened(block) && piece.find(without_norm(name)) != std::string::npos);
+      return piece == name || (is_opened(block) && holds(piece, name));
     });
     if (found == pieces.end())
       throw UserError(cat("layout.recompute_pieces names \"", name, "\"; the pieces of a block are ",

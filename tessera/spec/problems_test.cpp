@@ -330,7 +330,7 @@ TEST(Problems, WhatTpAndCpDoNotDivideIsRefusedWithTheNearestThatDoes) {
   EXPECT_EQ(texts(with(4, 4, 4)),
             "layout.cp_heads = 4 does not divide the 3 query heads of a rank (model.heads / layout.tp); the "
             "nearest "
-            "possible: 3");
+            "possible: 1");
 }
 
 }  // namespace

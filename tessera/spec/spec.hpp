@@ -154,10 +154,10 @@ struct Run {
   Checkpoint checkpoint;
   Layout layout;
   Cluster cluster;
-  // Micro-batches each data-parallel rank runs in a step; the last ones may be short or empty.
   // Ranks of tp among which the heads of keys and values are cut; the others hold the same as one of them.
   std::int64_t tp_kv() const { return layout.tp < model.kv_heads ? layout.tp : model.kv_heads; }
   std::int64_t tp_rep() const { return layout.tp / tp_kv(); }
+  // Micro-batches each data-parallel rank runs in a step; the last ones may be short or empty.
   std::int64_t num_micro_batches() const {
     const std::int64_t samples = layout.dp() * layout.micro_batch;
     return (training.global_batch + samples - 1) / samples;

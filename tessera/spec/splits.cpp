@@ -1,6 +1,6 @@
 #include "tessera/spec/splits.hpp"
 
-#include <functional>
+#include <algorithm>
 #include <optional>
 
 #include "tessera/base/text.hpp"
@@ -15,8 +15,9 @@ Trouble undivided(std::int64_t ranks, const char* name, std::int64_t size) {
   return cat("does not divide ", name, " = ", size);
 }
 
-Trouble trouble_of_tp(const Run& run, std::int64_t tp) {
+Trouble trouble_of_tp(const Run& run) {
   const Model& model = run.model;
+  const std::int64_t tp = run.layout.tp;
   if (auto found = undivided(tp, "model.heads", model.heads)) return found;
   if (model.kv_heads % tp != 0 && tp % model.kv_heads != 0)
     return cat("neither divides model.kv_heads = ", model.kv_heads, " nor is a multiple of it");
@@ -28,8 +29,8 @@ Trouble trouble_of_tp(const Run& run, std::int64_t tp) {
 }
 
 // A ring's places hold two chunks each, of which the ranks that exchange heads hold equal parts.
-Trouble trouble_of_cp(const Run& run, std::int64_t cp) {
-  const std::int64_t heads = run.layout.cp_heads, ring = cp / heads;
+Trouble trouble_of_cp(const Run& run) {
+  const std::int64_t cp = run.layout.cp, heads = run.layout.cp_heads, ring = cp / heads;
   if (cp % heads != 0) return cat("is not divisible by layout.cp_heads = ", heads);
   const std::int64_t sequence = run.model.sequence;
   if (sequence % cp != 0) return cat("does not divide model.sequence = ", sequence);
@@ -39,42 +40,49 @@ Trouble trouble_of_cp(const Run& run, std::int64_t cp) {
   return {};
 }
 
-Trouble trouble_of_cp_heads(const Run& run, std::int64_t cp_heads) {
+Trouble trouble_of_cp_heads(const Run& run) {
   const std::int64_t heads = run.model.heads / run.layout.tp;
-  if (heads % cp_heads == 0) return {};
+  if (heads % run.layout.cp_heads == 0) return {};
   return cat("does not divide the ", heads, " query heads of a rank (model.heads / layout.tp)");
 }
 
-void judge(const char* key, std::int64_t size, const std::function<Trouble(std::int64_t)>& trouble_of,
-           std::vector<SplitProblem>& out) {
-  const Trouble trouble = trouble_of(size);
-  if (!trouble) return;
+struct Split {
+  const char* key;
+  std::int64_t Layout::*size;
+  Trouble (*trouble_of)(const Run&);
+};
+// Each takes those before it to divide.
+constexpr Split kSplits[] = {{"layout.cp", &Layout::cp, trouble_of_cp},
+                             {"layout.tp", &Layout::tp, trouble_of_tp},
+                             {"layout.cp_heads", &Layout::cp_heads, trouble_of_cp_heads}};
+
+bool fits(Run run, const Split& split, std::int64_t size) {
+  run.layout.*split.size = size;
+  return std::ranges::none_of(kSplits, [&](const Split& each) { return each.trouble_of(run).has_value(); });
+}
+
+// The nearest sizes below and above with which everything divides.
+std::string nearest_sizes(const Run& run, const Split& split) {
+  constexpr std::int64_t kFar = 4;
+  const std::int64_t size = run.layout.*split.size;
   std::vector<std::string> near;
   for (std::int64_t smaller = size - 1; smaller >= 1 && near.empty(); --smaller)
-    if (!trouble_of(smaller)) near.push_back(cat(smaller));
-  constexpr std::int64_t kFar = 4;
+    if (fits(run, split, smaller)) near.push_back(cat(smaller));
   for (std::int64_t larger = size + 1; larger <= kFar * size; ++larger)
-    if (!trouble_of(larger)) {
+    if (fits(run, split, larger)) {
       near.push_back(cat(larger));
       break;
     }
-  out.push_back({key, cat(*trouble, near.empty() ? "" : "; the nearest possible: " + join(near, ", "))});
+  return near.empty() ? "" : "; the nearest possible: " + join(near, ", ");
 }
 
 }  // namespace
 
 std::vector<SplitProblem> split_problems(const Run& run) {
-  std::vector<SplitProblem> out;
-  judge(
-      "layout.cp", run.layout.cp, [&](std::int64_t cp) { return trouble_of_cp(run, cp); }, out);
-  if (!out.empty()) return out;
-  judge(
-      "layout.tp", run.layout.tp, [&](std::int64_t tp) { return trouble_of_tp(run, tp); }, out);
-  if (!out.empty()) return out;
-  judge(
-      "layout.cp_heads", run.layout.cp_heads,
-      [&](std::int64_t heads) { return trouble_of_cp_heads(run, heads); }, out);
-  return out;
+  for (const Split& split : kSplits)
+    if (const Trouble trouble = split.trouble_of(run))
+      return {{split.key, *trouble + nearest_sizes(run, split)}};
+  return {};
 }
 
 }  // namespace tessera::spec

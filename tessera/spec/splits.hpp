@@ -12,7 +12,7 @@ struct SplitProblem {
   std::string key, why;  // why: what follows "key = value"
 };
 
-// What does not divide, each with the nearest that does.
+// What does not divide, with the nearest that does: the first of it.
 std::vector<SplitProblem> split_problems(const Run& run);
 
 }  // namespace tessera::spec

@@ -264,6 +264,12 @@ TEST(Counters, OfLayoutsOfManyAxesAreThoseOfTheProgram) {
       run.layout.cp = 4;
       run.layout.cp_heads = 2;
       expect_as_the_program(run, cat(what, ", ring x heads x tp"));
+      for (const bool cuts : {true, false}) {
+        run.layout.opened = true;
+        run.layout.sequence_parallel = cuts;
+        run.layout.cp = run.layout.cp_heads = 2;
+        expect_as_the_program(run, cat(what, ", opened"));
+      }
     }
 }
 

@@ -20,8 +20,10 @@ spec::Run with(const spec::Layout& layout) {
 double difference(const std::vector<double>& found, const std::vector<double>& expected) {
   EXPECT_EQ(found.size(), expected.size());
   double worst = 0;
-  for (std::size_t i = 0; i < std::min(found.size(), expected.size()); ++i)
+  for (std::size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
+    EXPECT_TRUE(std::isfinite(found[i]));
     worst = std::max(worst, std::abs(found[i] - expected[i]) / expected[i]);
+  }
   return worst;
 }
 

@@ -75,7 +75,10 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note, const
   const bool dealt_by_hand = !small.layout.stages.empty() || !small.layout.schedule_file.empty();
   if (!dealt_by_hand)
     cut("layers", m.layers, std::max<std::int64_t>(3, small.layout.pp * small.layout.num_virtual() - 1));
-  cut("vocab", m.vocab, rounded_up(smallest.vocab, tp));
+  // The byte that ends a document stays a token.
+  const auto& end = small.data.document_end;
+  const std::int64_t last = end.empty() ? 0 : static_cast<unsigned char>(end.front());
+  cut("vocab", m.vocab, rounded_up(std::max(smallest.vocab, last + 1), tp));
   cut("sequence", m.sequence, rounded_up(smallest.sequence, 2 * small.layout.cp * tp));
   cut_batch(small, cut);
   note = join(changes, ", ");

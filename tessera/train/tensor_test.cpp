@@ -78,12 +78,29 @@ TEST(ContextParallel, RingsExchangesAndBothAreEqualToOneDevice) {
     }
 }
 
-TEST(ContextParallel, DocumentsChangeTheLossAndTheirEndsAreNoTargets) {
-  spec::Run run = shared_run(1), one_document = run;
-  one_document.model.vocab = 12;
+TEST(ContextParallel, EndsOfDocumentsAreNoTargetsAndNobodySeesBeyondThem) {
+  spec::Run run = shared_run(1);
   as_documents(run);
-  const double whole = losses(one_document, 1).front();
-  EXPECT_NE(losses(run, 1).front(), whole);
+  spec::Run one_document = run;
+  one_document.data.document_end.clear();
+  // The same targets, masked by hand where a document ends; `num_ends` counts them.
+  std::int64_t num_ends = 0;
+  const Source masked = [&](auto samples, auto tokens, auto targets) {
+    random_source(run.model)(samples, tokens, targets);
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      if (tokens[i] == '\n') targets[i] = -1, ++num_ends;
+  };
+  const auto report = [](const spec::Run& of, const Source& source) {
+    engine::StepReport out;
+    collective::run_ranks(1,
+                          [&](const auto& communicator) { out = Session(of, communicator, source).step(); });
+    return out;
+  };
+  const auto by_hand = report(one_document, masked), documents = report(run, random_source(run.model));
+  EXPECT_GT(num_ends, 0);
+  EXPECT_EQ(documents.tokens, static_cast<double>(5 * run.model.sequence - num_ends));
+  EXPECT_EQ(documents.tokens, by_hand.tokens);
+  EXPECT_NE(documents.loss, by_hand.loss);  // attention ends with them too
 }
 
 TEST(ContextParallel, ComposesWithTensorParallelismPipelinesAndZero) {
