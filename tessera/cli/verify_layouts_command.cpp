@@ -1,5 +1,6 @@
 #include "tessera/train/verify_layouts.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "tessera/base/clock.hpp"
@@ -15,15 +16,17 @@ namespace tessera::cli {
 namespace {
 
 // Small enough for a thousand of its kind. Layers and batch are the layouts' choice: as many layers as the stages need are
-// taken of those of the run, and the batch is this one or a sample short of it.
+// taken of those of the run, and the batch is this one or a sample short of it, unless it is to stay as it is.
 spec::Run base_run(const spec::Run& given, const LayoutsOptions& own, std::string& note) {
   constexpr std::int64_t kBatch = 12;
   spec::Run run = given;
-  run.model.layers = run.layout.micro_batch = run.training.global_batch = 1;
+  const bool varies_batch = own.axes.empty() || std::ranges::find(own.axes, "batch") != own.axes.end();
+  run.model.layers = 1;
+  if (varies_batch) run.layout.micro_batch = run.training.global_batch = 1;
   run = train::shrunk_for_verification(run, note, train::kMilliseconds);
   run.model.layers = given.model.layers;
   run.cluster.transport = spec::Transport::threads;
-  run.training.global_batch = kBatch;
+  if (varies_batch) run.training.global_batch = kBatch;
   if (own.precision == "fp32") run.layout.precision = spec::Precision::fp32;
   return run;
 }

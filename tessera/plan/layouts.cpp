@@ -97,6 +97,7 @@ class Enumeration {
           if (!varies("tp") && layout.tp > 1 && sequence_parallel != run_.layout.sequence_parallel) continue;
           if (!varies("zero") && zero != run_.layout.zero) continue;
           layout.cp_heads = cp_heads, layout.sequence_parallel = sequence_parallel, layout.zero = zero;
+          layout.opened = run_.layout.opened && layout.tp > 1;
           act(run);
         }
   }

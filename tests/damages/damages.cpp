@@ -15,6 +15,7 @@
 #include "tessera/collective/threads.hpp"
 #include "tessera/mesh/mesh.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/pieces.hpp"
 #include "tessera/plan/spread.hpp"
 #include "tessera/program/ranks.hpp"
 #include "tessera/spec/words.hpp"
@@ -120,7 +121,8 @@ std::string excuse(const spec::Run& run, const Site& site, Harm harm, const std:
   // The numbers of a step are summed at its end, `finite` last: it is judged by a norm that all ranks share already.
   const bool is_number = site.kind == CallKind::all_reduce && calls[index].bytes == 8;
   if (is_number && index + 1 == calls.size()) return "all ranks judge the same norm";
-  const bool ends_block = site.direction == CallDirection::forward &&
+  const bool ends_block = site.set == plan::InnerSets(run.layout).tp &&
+                          site.direction == CallDirection::forward &&
                           (site.kind == CallKind::reduce_scatter || site.kind == CallKind::all_reduce);
   if (run.layout.recompute != spec::Recompute::none && ends_block)
     return "what a recomputed block gives is not used again, only what it keeps for its backward";
