@@ -1,7 +1,9 @@
-// What does writing a checkpoint cost beside a bare write of the same bytes, and how much memory does rewriting one take?
+// What does writing a checkpoint cost beside a bare write of the same bytes, how much memory does rewriting one take, and
+// how long is the header of a file with many tensors read?
 //   checkpoint_speed write FOLDER [MIB ROUNDS]    in turns: write + fsync; the same with the disk told to begin early; a file
 //                                                 of a checkpoint, with its hashes
 //   checkpoint_speed reshard FOLDER TESSERA [GIB] `tessera checkpoint reshard` from 8 shards to 3: memory and speed
+//   checkpoint_speed headers FOLDER [TENSORS]     files of 10^4, 10^5, ... up to TENSORS (10^6) tensors are opened
 // FOLDER is made and removed.
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -25,6 +27,7 @@
 #include "tessera/base/statistics.hpp"
 #include "tessera/checkpoint/diff.hpp"
 #include "tessera/checkpoint/folder.hpp"
+#include "tessera/checkpoint/safetensors.hpp"
 #include "tessera/checkpoint/shard_file.hpp"
 
 namespace {
@@ -181,13 +184,45 @@ void measure_resharding(const std::string& folder, const std::string& binary, st
               found.equal() ? "equal bit by bit" : "DIFFERENT");
 }
 
+std::string header_of(std::int64_t num_tensors) {
+  std::string out = "{";
+  for (std::int64_t i = 0; i < num_tensors; ++i)
+    out += cat(i == 0 ? "" : ",", "\"t", i, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[", i, ",",
+               i + 1, "]}");
+  return out + "}";
+}
+
+void measure_headers(const std::string& folder, std::int64_t most) {
+  std::printf("%10s %14s %10s %18s\n", "tensors", "header bytes", "seconds", "us per tensor");
+  for (std::int64_t count = 10'000; count <= most; count *= 10) {
+    const std::string header = header_of(count), path = cat(folder, "/", count, ".safetensors");
+    const std::uint64_t length = header.size();
+    const std::vector<std::byte> data(static_cast<std::size_t>(count));
+    std::vector<std::byte> file;
+    for (const auto part :
+         {std::as_bytes(std::span(&length, 1)), std::as_bytes(std::span(header)), std::span(data)})
+      file.insert(file.end(), part.begin(), part.end());
+    bare_write(path, file, false);
+    const double seconds = seconds_of([&] {
+      const checkpoint::Safetensors opened(path);
+      if (std::ssize(opened.tensors()) != count) throw UserError(cat(path, " lost tensors"));
+    });
+    std::printf("%10lld %14llu %10.3f %18.2f\n", static_cast<long long>(count),
+                static_cast<unsigned long long>(length), seconds, seconds / static_cast<double>(count) * 1e6);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const bool writes = words.size() >= 2 && words[0] == "write";
-  if (!writes && !(words.size() >= 3 && words[0] == "reshard")) {
-    std::fputs("checkpoint_speed write FOLDER [MIB ROUNDS] | reshard FOLDER TESSERA [GIB]\n", stderr);
+  const bool reads = words.size() >= 2 && words[0] == "headers";
+  if (!writes && !reads && !(words.size() >= 3 && words[0] == "reshard")) {
+    std::fputs(
+        "checkpoint_speed write FOLDER [MIB ROUNDS] | reshard FOLDER TESSERA [GIB] | headers FOLDER "
+        "[TENSORS]\n",
+        stderr);
     return kExitUserError;
   }
   try {
@@ -195,6 +230,8 @@ int main(int argc, char** argv) {
     if (writes)
       measure_writing(words[1], words.size() > 2 ? std::stoul(words[2]) : 1024,
                       words.size() > 3 ? std::stoi(words[3]) : 7);
+    else if (reads)
+      measure_headers(words[1], words.size() > 2 ? std::stol(words[2]) : 1'000'000);
     else
       measure_resharding(words[1], words[2], words.size() > 3 ? std::stol(words[3]) : 4);
     fs::remove_all(words[1]);

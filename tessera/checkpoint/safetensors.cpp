@@ -4,12 +4,11 @@
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/json_depth.hpp"
 #include "tessera/checkpoint/replace_file.hpp"
+#include "tessera/checkpoint/safetensors_header.hpp"
 
 namespace tessera::checkpoint {
 
@@ -20,8 +19,6 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
-constexpr int kDepth = 3;                               // header, tensor, shape
-constexpr const char* kMetadata = "__metadata__";
 
 using Dtype = std::pair<std::string_view, std::uint64_t>;
 constexpr Dtype kDtypes[] = {{"BOOL", 1},    {"U8", 1},      {"I8", 1},  {"F8_E5M2", 1},
@@ -29,15 +26,7 @@ constexpr Dtype kDtypes[] = {{"BOOL", 1},    {"U8", 1},      {"I8", 1},  {"F8_E5
                              {"F16", 2},     {"BF16", 2},    {"I32", 4}, {"U32", 4},
                              {"F32", 4},     {"I64", 8},     {"U64", 8}, {"F64", 8}};
 
-// One place for the beginning of every complaint, so that each says which file is broken.
-struct Reader {
-  const std::string& path;
-
-  template <typename... Parts>
-  void expect(bool condition, const Parts&... parts) const {
-    if (!condition) throw UserError(cat("safetensors file '", path, "': ", parts...));
-  }
-
+struct Reader : Expectations {
   std::string_view header(std::span<const std::byte> bytes) const {
     expect(bytes.size() >= kLengthBytes, "has ", bytes.size(), " bytes; the header length alone takes 8");
     std::uint64_t length = 0;
@@ -48,62 +37,6 @@ struct Reader {
            bytes.size(), " bytes; is the file cut off?");
     const auto text = bytes.subspan(kLengthBytes, length);
     return {reinterpret_cast<const char*>(text.data()), text.size()};
-  }
-
-  // A repeated key would silently hide a tensor, and the parser alone keeps the last.
-  Json parsed(std::string_view text) const {
-    std::vector<std::set<std::string>> keys;
-    std::string repeated;
-    const auto watch = [&](int, Json::parse_event_t event, Json& value) {
-      if (event == Json::parse_event_t::object_start) keys.emplace_back();
-      if (event == Json::parse_event_t::object_end) keys.pop_back();
-      if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
-        repeated = value.get<std::string>();
-      return true;
-    };
-    expect(text.starts_with('{'), "header does not begin with '{'");
-    expect(json_depth(text) <= kDepth, "header is nested deeper than the format allows");
-    Json header = Json::parse(text, watch, /*allow_exceptions=*/false);
-    expect(!header.is_discarded() && header.is_object(), "header is not a JSON object");
-    expect(repeated.empty(), "header names '", repeated, "' twice");
-    return header;
-  }
-
-  std::vector<std::uint64_t> whole_numbers(const std::string& name, const Json& entry,
-                                           const char* key) const {
-    const auto found = entry.find(key);
-    expect(found != entry.end() && found->is_array(), "tensor '", name, "' has no list '", key, "'");
-    for (const Json& number : *found)
-      expect(number.is_number_unsigned(), "tensor '", name, "': '", key, "' holds ", number.dump(),
-             ", not a whole number");
-    return found->get<std::vector<std::uint64_t>>();
-  }
-
-  TensorPlace tensor(const std::string& name, const Json& entry) const {
-    expect(entry.is_object(), "entry '", name, "' is not an object");
-    for (const auto& [key, value] : entry.items())
-      expect(key == "dtype" || key == "shape" || key == "data_offsets", "tensor '", name,
-             "' has an unknown key '", key, "'");
-    const auto dtype = entry.find("dtype");
-    expect(dtype != entry.end() && dtype->is_string(), "tensor '", name, "' has no dtype");
-    TensorPlace out{.dtype = dtype->get<std::string>(), .shape = {}};
-    const auto element = element_bytes(out.dtype);
-    expect(element.has_value(), "tensor '", name, "' has unknown dtype '", out.dtype, "'");
-
-    std::uint64_t size = *element;
-    for (const std::uint64_t extent : whole_numbers(name, entry, "shape")) {
-      expect(std::in_range<std::int64_t>(extent) && !__builtin_mul_overflow(size, extent, &size), "tensor '",
-             name, "' has a shape of more than 2^64 bytes");
-      out.shape.push_back(static_cast<std::int64_t>(extent));
-    }
-    const auto offsets = whole_numbers(name, entry, "data_offsets");
-    expect(offsets.size() == 2 && offsets[0] <= offsets[1], "tensor '", name,
-           "': data_offsets must be [begin, end] with begin <= end");
-    expect(offsets[1] - offsets[0] == size, "tensor '", name, "' takes ", offsets[1] - offsets[0],
-           " bytes, but its dtype and shape need ", size);
-    out.begin = offsets[0];
-    out.bytes = size;
-    return out;
   }
 
   // The format wants the data covered exactly: no overlap, no holes. Returns how many bytes that is.
@@ -129,23 +62,6 @@ struct Reader {
              "' ends at byte ", tensor.begin + tensor.bytes, " of the data, which has ", data_bytes,
              "; is the file cut off?");
   }
-
-  SafetensorsLayout layout(std::string_view text) const {
-    const Json header = parsed(text);
-    SafetensorsLayout out;
-    for (const auto& [name, entry] : header.items()) {
-      if (name != kMetadata) {
-        out.tensors.emplace(name, tensor(name, entry));
-        continue;
-      }
-      expect(entry.is_object(), "__metadata__ is not an object");
-      for (const auto& [key, value] : entry.items()) {
-        expect(value.is_string(), "__metadata__ '", key, "' is not a string");
-        out.metadata.emplace(key, value.get<std::string>());
-      }
-    }
-    return out;
-  }
 };
 
 }  // namespace
@@ -157,7 +73,7 @@ std::optional<std::uint64_t> element_bytes(std::string_view dtype) {
 
 SafetensorsLayout parse_safetensors_layout(const std::string& path, std::span<const std::byte> header) {
   const Reader reader{path};
-  SafetensorsLayout out = reader.layout(reader.header(header));
+  SafetensorsLayout out = parse_safetensors_header(path, reader.header(header));
   reader.covered(out.tensors);
   return out;
 }
@@ -166,14 +82,15 @@ SafetensorsContent parse_safetensors(const std::string& path, std::span<const st
   const Reader reader{path};
   const auto text = reader.header(bytes);
   const auto data = bytes.subspan(kLengthBytes + text.size());
-  SafetensorsLayout layout = reader.layout(text);
+  SafetensorsLayout layout = parse_safetensors_header(path, text);
   reader.expect_inside(layout.tensors, data.size());
   const std::uint64_t end = reader.covered(layout.tensors);
   reader.expect(end == data.size(), "the last ", data.size() - end, " bytes belong to no tensor");
   SafetensorsContent out{.tensors = {}, .metadata = std::move(layout.metadata)};
   for (auto& [name, place] : layout.tensors)
-    out.tensors[name] = {std::move(place.dtype), std::move(place.shape),
-                         data.subspan(place.begin, place.bytes)};
+    out.tensors.emplace_hint(
+        out.tensors.end(), name,
+        TensorBytes{std::move(place.dtype), std::move(place.shape), data.subspan(place.begin, place.bytes)});
   return out;
 }
 
