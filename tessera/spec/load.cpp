@@ -2,21 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <sstream>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "tessera/base/error.hpp"
+#include "tessera/spec/entries.hpp"
 #include "tessera/spec/schema.hpp"
-#include "tessera/spec/toml_file.hpp"
 
 namespace tessera::spec {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string did_you_mean(const std::optional<std::string>& word) {
   return word ? cat("; did you mean ", *word, "?") : ".";
@@ -55,57 +50,6 @@ std::string unknown_key(const std::string& section, const std::string& name) {
     near = nearest(full, all);
   }
   return cat("unknown key ", full, did_you_mean(near));
-}
-
-std::string contents(const fs::path& path, const std::string& asked_by) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream out;
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored) || !file || !(out << file.rdbuf() || file.peek() == EOF)) {
-    throw UserError(cat(asked_by, "cannot read the run file ", path.string(), "; is the path right?"));
-  }
-  return out.str();
-}
-
-// Files on the way from the first one to the one being read; a file among its own includers is a cycle.
-using Trail = std::vector<fs::path>;
-
-fs::path identity(const fs::path& path) {
-  std::error_code ignored;
-  return fs::weakly_canonical(path, ignored);
-}
-
-void collect(std::string_view text, const std::string& name, Trail& trail, std::vector<Entry>& out);
-
-void collect_include(const std::string& file, const Entry& by, const std::string& includer, Trail& trail,
-                     std::vector<Entry>& out) {
-  const fs::path path = fs::path(includer).parent_path() / file;
-  const fs::path canonical = identity(path);
-  if (std::find(trail.begin(), trail.end(), canonical) != trail.end()) {
-    throw UserError(cat(by.where, ": include of ", file, " makes a circle: that file is being read already"));
-  }
-  trail.push_back(canonical);
-  collect(contents(path, cat(by.where, ": include: ")), path.string(), trail, out);
-  trail.pop_back();
-}
-
-void collect(std::string_view text, const std::string& name, Trail& trail, std::vector<Entry>& out) {
-  auto entries = read_toml(text, name);
-  const auto own = std::stable_partition(entries.begin(), entries.end(), [](const Entry& entry) {
-    return entry.section.empty() && entry.name == "include";
-  });
-  for (auto entry = entries.begin(); entry != own; ++entry) {
-    auto files = entry->list;
-    if (entry->value && std::holds_alternative<std::string>(*entry->value)) {
-      files = {std::get<std::string>(*entry->value)};
-    }
-    if (files.empty()) {
-      throw UserError(
-          cat(entry->where, ": include = ", entry->found, ": wants a file name or a list of them"));
-    }
-    for (const auto& file : files) collect_include(file, *entry, name, trail, out);
-  }
-  std::move(own, entries.end(), std::back_inserter(out));
 }
 
 // A shell eats quotes, so texts and words may stand bare: what is no TOML text is taken as it is written.
@@ -185,6 +129,8 @@ std::vector<std::string> contradictions(const std::vector<Entry>& entries, const
   return out;
 }
 
+constexpr std::size_t kMostMistakes = 20;  // a file of another kind has one a line
+
 Run resolved(std::vector<Entry> entries, std::span<const std::string> overrides, const Describe& describe) {
   const auto num_in_files = static_cast<std::ptrdiff_t>(entries.size());
   for (const auto& text : overrides) entries.push_back(override_entry(text));
@@ -200,28 +146,28 @@ Run resolved(std::vector<Entry> entries, std::span<const std::string> overrides,
     if (auto mistake = applied(entry, run); !mistake.empty()) mistakes.push_back(std::move(mistake));
   };
   for (const auto& entry : entries) {
+    if (mistakes.size() == kMostMistakes) break;
     // Of an unknown section in a file only the heading is reported, not each key below it.
     const bool is_override = &entry - entries.data() >= num_in_files;
     if (is_override || entry.name.empty() || entry.section.empty() || is_section(entry.section)) apply(entry);
   }
   if (described)
     for (auto& text : contradictions(entries, *described, run.model)) mistakes.push_back(std::move(text));
+  if (mistakes.size() == kMostMistakes) mistakes.push_back("Mistakes after these are not listed.");
   if (!mistakes.empty()) throw UserError(join(mistakes, "\n"));
   return run;
 }
 
 }  // namespace
 
-Run load(const fs::path& path, std::span<const std::string> overrides, const Describe& describe) {
-  return parse(contents(path, ""), path.string(), overrides, describe);
+Run load(const std::filesystem::path& path, std::span<const std::string> overrides,
+         const Describe& describe) {
+  return resolved(entries_of_file(path), overrides, describe);
 }
 
 Run parse(std::string_view text, const std::string& name, std::span<const std::string> overrides,
           const Describe& describe) {
-  Trail trail = {identity(name)};
-  std::vector<Entry> entries;
-  collect(text, name, trail, entries);
-  return resolved(std::move(entries), overrides, describe);
+  return resolved(entries_of_text(text, name), overrides, describe);
 }
 
 std::string to_text(const Run& run) {

@@ -22,11 +22,12 @@ using Describe = std::function<std::optional<Described>(const std::string& weigh
 
 // Reads a run file and what it includes, then applies overrides of the form section.key=value. Throws one
 // UserError that lists all mistakes. Whether the values go together is validate()'s question. What `describe` says of
-// the model stands in for its keys; one that is written down and differs is a mistake.
+// the model stands in for its keys; one that is written down and differs is a mistake. Depth, size and the number of
+// included files are bounded, so that a file of another kind, or made in malice, ends in such an error too.
 Run load(const std::filesystem::path& path, std::span<const std::string> overrides = {},
          const Describe& describe = nullptr);
 
-// The same from a text; `name` stands for the file in messages, and includes are relative to its folder.
+// The same from a text that includes nothing; `name` stands for the file in messages.
 Run parse(std::string_view text, const std::string& name, std::span<const std::string> overrides = {},
           const Describe& describe = nullptr);
 

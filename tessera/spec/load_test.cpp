@@ -196,6 +196,71 @@ TEST(Load, AFileMayBeIncludedTwiceButNotByItself) {
               ThrowsMessage<UserError>(AllOf(HasSubstr("b.toml:1: include of ./a.toml makes a circle"))));
 }
 
+TEST(Load, AKeyOfManyPartsIsRefusedBeforeItIsBuilt) {
+  std::string parts = "a";
+  for (int i = 0; i < 200'000; ++i) parts += ".a";
+  const std::string brackets(200'000, '[');
+  for (const std::string& deep :
+       {cat("\n", parts, " = 1\n"), cat("\n[", parts, "]\n"), cat("\nx = {", parts, " = 1}\n"),
+        cat("\nx = ", brackets, "\n"), cat("\n\"\\\"\".", parts, " = 1\n")})
+    EXPECT_THAT([&] { parsed(deep); }, ThrowsMessage<UserError>(HasSubstr("run.toml:2: is nested deeper")))
+        << deep.substr(0, 20);
+  EXPECT_THROW(parsed("", {cat("model.layers={", parts, "=1}")}), UserError);
+  EXPECT_THROW(parsed("", {cat(parts, "=1")}), UserError);
+}
+
+TEST(Load, DotsAndBracketsWithinTextsAndCommentsAreNotNesting) {
+  const std::string dots(100, '.'), brackets(100, '[');
+  EXPECT_EQ(
+      parsed(cat("# ", dots, brackets, "\n[data]\npath = \"", dots, "\\\"", brackets, "\"\n")).data.path,
+      cat(dots, "\"", brackets));
+  EXPECT_EQ(parsed(cat("data.path = '", dots, "\"", brackets, "'")).data.path, cat(dots, "\"", brackets));
+  EXPECT_EQ(parsed(cat("data.path = \"\"\"", dots, "\n", brackets, "\"\"\"\"\"\n")).data.path,
+            cat(dots, "\n", brackets, "\"\""));
+  EXPECT_EQ(parsed("training = {learning_rate = 0.1, min_learning_rate = 0.01, beta1 = 0.5, beta2 = 0.5, "
+                   "epsilon = 0.1, "
+                   "weight_decay = 0.1, momentum = 0.1, clip_norm = 0.5, loss_scale_start = 2.0}")
+                .training.beta1,
+            0.5);
+}
+
+// Each file includes the next one twice: 2^30 files without a bound.
+TEST(Load, IncludesThatDoubleEndInASentence) {
+  const Folder folder;
+  for (int i = 0; i < 30; ++i)
+    folder.write(cat(i, ".toml"), cat("include = [\"", i + 1, ".toml\", \"", i + 1, ".toml\"]\n"));
+  folder.write("30.toml", "");
+  EXPECT_THAT([&] { load(folder.path() / "0.toml"); },
+              ThrowsMessage<UserError>(HasSubstr("more than 64 files are included")));
+}
+
+TEST(Load, AFileOfAnotherKindIsRefusedByItsSize) {
+  const Folder folder;
+  const std::string comment = cat("# ", std::string(600'000, 'x'), "\n");
+  const auto path = folder.write("run.toml", cat("include = \"more.toml\"\n", comment));
+  folder.write("more.toml", "");
+  EXPECT_EQ(load(path), spec::Run{});
+  folder.write("more.toml", comment);
+  EXPECT_THAT([&] { load(path); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("more.toml: "), HasSubstr("1048576 bytes in all"))));
+  EXPECT_THAT([&] { load("/dev/zero"); }, ThrowsMessage<UserError>(HasSubstr("1048576 bytes in all")));
+}
+
+TEST(Load, OfVeryManyMistakesTheFirstAreListed) {
+  std::string text = "[model]\n";
+  for (int i = 0; i < 100'000; ++i) text += cat("k", i, "=1\n");
+  EXPECT_THAT([&] { parsed(text); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("run.toml:21: unknown key model.k19"),
+                                             HasSubstr("Mistakes after these are not listed"),
+                                             testing::Not(HasSubstr("run.toml:22:")))));
+}
+
+TEST(Load, ATextIncludesNothing) {
+  EXPECT_THAT(
+      [] { parsed("include = \"/etc/passwd\"\n"); },
+      ThrowsMessage<UserError>(HasSubstr("run.toml:1: include of /etc/passwd: a run file that is kept in")));
+}
+
 TEST(Load, FilesThatCannotBeReadAreNamedWithTheirIncluder) {
   const Folder folder;
   EXPECT_THAT([&] { load(folder.path() / "none.toml"); }, ThrowsMessage<UserError>(HasSubstr("none.toml")));

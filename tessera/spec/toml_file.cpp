@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
+#include "tessera/spec/toml_nesting.hpp"
 
 namespace tessera::spec {
 
@@ -50,6 +51,9 @@ Placed placed(std::string section, const toml::key& key, const toml::node& node,
 }  // namespace
 
 std::vector<Entry> read_toml(std::string_view text, const std::string& name) {
+  if (const auto line = line_nested_too_deep(text))
+    throw UserError(
+        cat(name, ":", *line, ": is nested deeper than a run file can be: a key has a section and a name"));
   std::vector<Placed> found;
   try {
     const toml::table root = toml::parse(text, name);
@@ -77,6 +81,7 @@ std::vector<Entry> read_toml(std::string_view text, const std::string& name) {
 }
 
 std::optional<Value> read_value(std::string_view text) {
+  if (line_nested_too_deep(text)) return std::nullopt;
   try {
     const toml::table root = toml::parse(cat("value = ", text));
     if (root.size() == 1) return scalar(*root.get("value"));
