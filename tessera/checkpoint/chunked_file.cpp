@@ -1,8 +1,6 @@
 #include "tessera/checkpoint/chunked_file.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -27,29 +25,10 @@ std::string size_problem_of(const std::string& path, std::uint64_t bytes) {
   return cat("'", path, "' has ", size, " bytes instead of ", bytes, "; it is cut off, or another file");
 }
 
-int opened(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw UserError(cat("cannot open '", path, "': ", std::strerror(errno)));
-  return descriptor;
-}
-
-void read_at(int descriptor, std::uint64_t begin, std::span<std::byte> out, const std::string& path) {
-  while (!out.empty()) {
-    const ssize_t n = ::pread(descriptor, out.data(), out.size(), static_cast<off_t>(begin));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      throw UserError(cat("cannot read '", path, "' at byte ", begin, ": ",
-                          n < 0 ? std::strerror(errno) : "the file ends there"));
-    begin += static_cast<std::uint64_t>(n);
-    out = out.subspan(static_cast<std::size_t>(n));
-  }
-}
-
 std::vector<std::uint64_t> read_hashes(const std::string& path, const File& file) {
   std::vector<std::uint64_t> hashes(num_chunks_of(file.bytes));
-  const Descriptor descriptor(opened(path));
   const auto bytes = std::as_writable_bytes(std::span(hashes));
-  read_at(descriptor.number(), 0, bytes, path);
+  RandomAccessFile(path).read(0, bytes);
   if (hash_of(bytes) != file.hash)
     throw UserError(cat("'", path, "' is damaged: its hash is not that of the manifest"));
   return hashes;
@@ -64,7 +43,7 @@ std::string size_problem(const std::string& folder, const File& file) {
 }
 
 ChunkedFile::ChunkedFile(const std::string& folder, const File& file)
-    : path_(cat(folder, "/", file.name)), file_(opened(path_)), bytes_(file.bytes), held_(kNoChunk) {
+    : path_(cat(folder, "/", file.name)), file_(path_), bytes_(file.bytes), held_(kNoChunk) {
   // Before anything of that size is allocated.
   if (const std::string problem = size_problem(folder, file); !problem.empty()) throw UserError(problem);
   hashes_ = read_hashes(path_ + kHashesSuffix, file);
@@ -75,7 +54,7 @@ std::span<const std::byte> ChunkedFile::chunk(std::uint64_t index) {
   if (held_ == index) return chunk_;
   held_ = kNoChunk;
   chunk_.resize(std::min(kChunkBytes, bytes_ - index * kChunkBytes));
-  read_at(file_.number(), index * kChunkBytes, chunk_, path_);
+  file_.read(index * kChunkBytes, chunk_);
   if (hash_of(chunk_) != hashes_[index])
     throw UserError(cat("'", path_, "' is damaged between byte ", index * kChunkBytes, " and byte ",
                         index * kChunkBytes + chunk_.size(), ": the hash is another"));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/random_access_file.hpp"
 #include "tessera/checkpoint/file_writer.hpp"
 
 namespace tessera::checkpoint {
@@ -28,7 +29,7 @@ class ChunkedFile {
 
  private:
   std::string path_;
-  Descriptor file_;
+  RandomAccessFile file_;
   std::uint64_t bytes_;
   std::vector<std::uint64_t> hashes_;
   std::vector<std::byte> chunk_;

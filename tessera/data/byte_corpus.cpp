@@ -1,5 +1,7 @@
 #include "tessera/data/byte_corpus.hpp"
 
+#include <vector>
+
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
 
@@ -9,7 +11,7 @@ ByteCorpus::ByteCorpus(const std::string& path, std::int64_t sequence, std::uint
     : file_(path), sequence_(sequence), seed_(seed) {
   CHECK(sequence > 0, "sequence ", sequence);
   const auto window = static_cast<std::uint64_t>(sequence) + 1;
-  const std::uint64_t size = file_.bytes().size();
+  const std::uint64_t size = file_.bytes();
   if (size < window)
     throw UserError(cat("data file '", path, "' has ", size, " bytes; a sample of sequence ", sequence,
                         " needs at least ", window, ". Use a longer file or a shorter model.sequence."));
@@ -26,8 +28,9 @@ void ByteCorpus::fill(std::span<const std::uint64_t> samples, std::span<std::int
   const auto length = static_cast<std::size_t>(sequence_);
   CHECK(tokens.size() == samples.size() * length && targets.size() == tokens.size(), "buffers of ",
         tokens.size(), " and ", targets.size(), " for ", samples.size(), " samples of ", length);
+  std::vector<std::byte> window(length + 1);
   for (std::size_t row = 0; row < samples.size(); ++row) {
-    const auto window = file_.bytes().subspan(offset_of(samples[row]), length + 1);
+    file_.read(offset_of(samples[row]), window);
     for (std::size_t i = 0; i < length; ++i) {
       tokens[row * length + i] = std::to_integer<std::int64_t>(window[i]);
       targets[row * length + i] = std::to_integer<std::int64_t>(window[i + 1]);

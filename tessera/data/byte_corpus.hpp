@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "tessera/base/mapped_file.hpp"
+#include "tessera/base/random_access_file.hpp"
 
 namespace tessera::data {
 
@@ -24,12 +24,13 @@ class ByteCorpus {
   // Offset in the file of the first byte of global sample `index`; every epoch has its own order.
   std::uint64_t offset_of(std::uint64_t index) const;
 
-  // Row i of both buffers, each [samples, sequence], holds the bytes of samples[i] and the bytes after them.
+  // Row i of both buffers, each [samples, sequence], holds the bytes of samples[i] and the bytes after them. Throws
+  // UserError when the file can't be read any more, as when it was cut off under the run.
   void fill(std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,
             std::span<std::int64_t> targets) const;
 
  private:
-  MappedFile file_;
+  RandomAccessFile file_;
   std::int64_t sequence_;
   std::uint64_t seed_;
   std::uint64_t num_samples_;

@@ -94,6 +94,17 @@ TEST(ByteCorpus, SaysInWordsWhatIsWrongWithTheFile) {
   EXPECT_THAT(message(empty.path()), testing::HasSubstr("has 0 bytes"));
 }
 
+TEST(ByteCorpus, AFileThatIsCutOffUnderTheReaderIsAUserError) {
+  const TextFile file(801);
+  const ByteCorpus corpus(file.path(), 8, 3);
+  std::filesystem::resize_file(file.path(), 0);
+  Tokens tokens(8), targets(8);
+  EXPECT_THAT([&] { corpus.fill(Samples{0}, tokens, targets); },
+              testing::ThrowsMessage<UserError>(testing::AllOf(
+                  testing::HasSubstr(file.path()),
+                  testing::HasSubstr("the file ends there, and it had 801 bytes when it was opened"))));
+}
+
 TEST(ByteCorpus, MaskingDependsOnTheSampleNotOnItsRow) {
   Tokens targets(12, 7);
   mask_every(3, Samples{3, 4, 5}, targets);
