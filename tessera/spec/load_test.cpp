@@ -209,6 +209,17 @@ TEST(Load, AKeyOfManyPartsIsRefusedBeforeItIsBuilt) {
   EXPECT_THROW(parsed("", {cat(parts, "=1")}), UserError);
 }
 
+TEST(Load, OnlyTextsAndCommentsHaveLettersThatAreNotAscii) {
+  EXPECT_THAT(
+      [] { parsed("\n[model]\nlayers \u00bd 2\n"); },
+      ThrowsMessage<UserError>(HasSubstr("run.toml:3: has a character outside of quotes that is not ASCII")));
+  EXPECT_EQ(parsed("\xef\xbb\xbf# \u00bd\n[data]\npath = \"\u00bd\"\n").data.path, "\u00bd");
+}
+
+TEST(Load, WhatTheParserAssertsIsAUserErrorToo) {
+  EXPECT_THAT([] { parsed("[[&"); }, ThrowsMessage<UserError>(HasSubstr("run.toml: not valid TOML")));
+}
+
 TEST(Load, DotsAndBracketsWithinTextsAndCommentsAreNotNesting) {
   const std::string dots(100, '.'), brackets(100, '[');
   EXPECT_EQ(

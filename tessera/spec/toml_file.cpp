@@ -1,5 +1,12 @@
 #include "tessera/spec/toml_file.hpp"
 
+// The parser asserts what some texts break, such as "[[&".
+namespace tessera::spec {
+struct Unreadable {};
+[[noreturn]] void refuse_text();
+}  // namespace tessera::spec
+#undef NDEBUG
+#define TOML_ASSERT(expr) ((expr) ? void() : ::tessera::spec::refuse_text())
 #define TOML_HEADER_ONLY 1
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
@@ -8,9 +15,11 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
-#include "tessera/spec/toml_nesting.hpp"
+#include "tessera/spec/toml_scan.hpp"
 
 namespace tessera::spec {
+
+void refuse_text() { throw Unreadable(); }
 
 namespace {
 
@@ -51,9 +60,8 @@ Placed placed(std::string section, const toml::key& key, const toml::node& node,
 }  // namespace
 
 std::vector<Entry> read_toml(std::string_view text, const std::string& name) {
-  if (const auto line = line_nested_too_deep(text))
-    throw UserError(
-        cat(name, ":", *line, ": is nested deeper than a run file can be: a key has a section and a name"));
+  if (const auto problem = scan_problem(text))
+    throw UserError(cat(name, ":", problem->line, ": ", problem->text));
   std::vector<Placed> found;
   try {
     const toml::table root = toml::parse(text, name);
@@ -72,6 +80,8 @@ std::vector<Entry> read_toml(std::string_view text, const std::string& name) {
     }
   } catch (const toml::parse_error& error) {
     throw UserError(cat(name, ":", error.source().begin.line, ": not valid TOML: ", error.description()));
+  } catch (const Unreadable&) {
+    throw UserError(cat(name, ": not valid TOML"));
   }
   std::sort(found.begin(), found.end(),
             [](const Placed& a, const Placed& b) { return a.position < b.position; });
@@ -81,12 +91,13 @@ std::vector<Entry> read_toml(std::string_view text, const std::string& name) {
 }
 
 std::optional<Value> read_value(std::string_view text) {
-  if (line_nested_too_deep(text)) return std::nullopt;
+  if (scan_problem(text)) return std::nullopt;
   try {
     const toml::table root = toml::parse(cat("value = ", text));
     if (root.size() == 1) return scalar(*root.get("value"));
   } catch (const toml::parse_error&) {
     // Not TOML: the caller decides whether a bare word will do.
+  } catch (const Unreadable&) {
   }
   return std::nullopt;
 }

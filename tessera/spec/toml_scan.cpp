@@ -1,4 +1,4 @@
-#include "tessera/spec/toml_nesting.hpp"
+#include "tessera/spec/toml_scan.hpp"
 
 #include <algorithm>
 
@@ -6,6 +6,7 @@ namespace tessera::spec {
 
 namespace {
 
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr int kMost = 8;  // a run file needs two parts of a key, and two brackets around the name of a table
 
 // The place after a string that begins at `at`; at the end of its line if it is never closed, which the parser refuses.
@@ -30,9 +31,9 @@ std::size_t after_string(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-std::optional<int> line_nested_too_deep(std::string_view text) {
+std::optional<ScanProblem> scan_problem(std::string_view text) {
   int line = 1, brackets = 0, dots = 0;
-  for (std::size_t i = 0; i < text.size();) {
+  for (std::size_t i = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0; i < text.size();) {
     const char c = text[i];
     if (c == '"' || c == '\'') {
       const std::size_t end = after_string(text, i);
@@ -44,11 +45,16 @@ std::optional<int> line_nested_too_deep(std::string_view text) {
       i = std::min(text.find('\n', i), text.size());
       continue;
     }
+    if (static_cast<unsigned char>(c) >= 0x80)
+      return ScanProblem{
+          line,
+          "has a character outside of quotes that is not ASCII; names of keys are, and texts have quotes"};
     if (c == '.') ++dots;
     if (c == '=' || c == ',' || c == '\n' || c == '[' || c == ']' || c == '{' || c == '}') dots = 0;
     if (c == '[' || c == '{') ++brackets;
     if (c == ']' || c == '}') brackets = std::max(0, brackets - 1);
-    if (dots >= kMost || brackets > kMost) return line;
+    if (dots >= kMost || brackets > kMost)
+      return ScanProblem{line, "is nested deeper than a run file can be: a key has a section and a name"};
     if (c == '\n') ++line;
     ++i;
   }
