@@ -1,6 +1,7 @@
 #include "tessera/spec/problems.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -186,6 +187,32 @@ void check_totals(const Run& run, Findings& findings) {
                 "training.steps", "with global_batch and model.sequence makes more than 2^62 tokens");
 }
 
+// Ops of one step on all kinds of ranks, of which a plan is a list: about so many for each micro-batch, and within a factor
+// of two of what is planned.
+double ops_of_step(const Run& run) {
+  const Layout& layout = run.layout;
+  const bool moves_weights = layout.zero == 3 || !split_list(layout.offload).empty();
+  const double of_unit = layout.opened ? 17 : moves_weights ? 8 : layout.recompute != Recompute::none ? 4 : 2;
+  const double of_stage = layout.pp > 1 ? 6 : 0;
+  return static_cast<double>(run.num_micro_batches()) *
+         (of_unit * static_cast<double>(run.model.layers + 2) +
+          of_stage * static_cast<double>(layout.pp * layout.num_virtual()));
+}
+
+// A plan takes about a hundred bytes an op, and every rank makes it.
+void check_ops(const Run& run, Findings& findings) {
+  constexpr double kMostOps = 1 << 24;
+  const double ops = ops_of_step(run);
+  const auto samples =
+      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::ceil(ops / kMostOps)))) *
+      run.layout.micro_batch;
+  findings.need(ops <= kMostOps, "training.global_batch",
+                cat("makes ", run.num_micro_batches(), " micro-batches of ", run.layout.micro_batch,
+                    " on a data-parallel rank, a step of about ", count_text(ops), " ops; at most ",
+                    count_text(kMostOps), " can be planned: write layout.micro_batch = ", samples,
+                    " or more, or take more data-parallel ranks"));
+}
+
 void check_implemented(Findings& findings) {
   findings.need_one_of("layout.ep", {"1"});
   findings.need_one_of("layout.tp_kind", {"1d"});
@@ -207,6 +234,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   check_delayed(run, findings);
   check_memory(run.layout, findings);
   check_totals(run, findings);
+  check_ops(run, findings);
   check_implemented(findings);
   for (const auto& [key, why] : split_problems(run)) findings.need(false, key, why);
   findings.need(!run.layout.opened || run.layout.tp > 1, "layout.opened",

@@ -7,11 +7,14 @@
 #include <limits>
 
 #include "tessera/base/error.hpp"
+#include "tessera/spec/load.hpp"
 
 namespace tessera::spec {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::StrEq;
 using testing::ThrowsMessage;
 
@@ -277,6 +280,26 @@ TEST(Problems, NcclNeedsABuildThatHasIt) {
                                           "cluster.transport = nccl needs a build with CUDA, which this is "
                                           "not; possible here: gloo, threads")));
   EXPECT_NO_THROW(validate(run, {.nccl = true}));
+}
+
+TEST(Problems, AStepOfTooManyOpsIsRefusedBeforeItIsPlanned) {
+  const auto with = [](const std::vector<std::string>& overrides) {
+    return texts([&](spec::Run& run) { run = parse("", "run.toml", overrides); });
+  };
+  EXPECT_THAT(
+      with({"training.global_batch=16777216"}),
+      ElementsAre(
+          "training.global_batch = 16777216 makes 16777216 micro-batches of 1 on a data-parallel rank, a "
+          "step of about 201.3M ops; at most 16.8M can be planned: write layout.micro_batch = 16 or "
+          "more, or take more data-parallel ranks"));
+  EXPECT_THAT(with({"training.global_batch=16777216", "layout.micro_batch=16"}), IsEmpty());
+  EXPECT_THAT(with({"training.global_batch=16777216", "layout.dp_replicate=16"}), IsEmpty());
+  EXPECT_THAT(with({"training.global_batch=65536", "model.layers=32", "layout.tp=2", "layout.opened=true"}),
+              ElementsAre(HasSubstr("a step of about 37.9M ops")));
+  EXPECT_THAT(
+      with({"training.global_batch=16777216", "layout.dp_replicate=1048576", "layout.dp_shard=1048576",
+            "layout.micro_batch=16777216", "layout.schedule=pipedream-2bw"}),
+      testing::Each(testing::Not(HasSubstr("ops"))));
 }
 
 TEST(Problems, ValidateListsAllOfThem) {

@@ -159,8 +159,11 @@ struct Run {
   std::int64_t tp_rep() const { return layout.tp / tp_kv(); }
   // Micro-batches each data-parallel rank runs in a step; the last ones may be short or empty.
   std::int64_t num_micro_batches() const {
-    const std::int64_t samples = layout.dp() * layout.micro_batch;
-    return (training.global_batch + samples - 1) / samples;
+    // By one after the other: their product may not fit 64 bits.
+    std::int64_t out = training.global_batch;
+    for (const std::int64_t part : {layout.dp_replicate, layout.dp_shard, layout.micro_batch})
+      out = out / part + (out % part != 0);
+    return out;
   }
   bool operator==(const Run&) const = default;
 };
