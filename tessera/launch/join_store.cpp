@@ -14,6 +14,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
+#include "tessera/launch/open_files.hpp"
 #include "tessera/launch/tcp_socket.hpp"
 #include "tessera/launch/tls.hpp"
 
@@ -21,6 +22,11 @@ namespace tessera::launch {
 namespace {
 
 constexpr int kConnectionsPerRank = 2;  // keys and reports
+
+// Its connections of all ranks, as many again for the links of its own to them, strangers at the door, and its own files.
+std::size_t open_files_of_rank_0(int num_ranks) {
+  return 2 * kConnectionsPerRank * static_cast<std::size_t>(num_ranks) + StrangerLimits().most + 64;
+}
 
 std::string full_name(const Membership& m) { return cat(m.job, "/", m.generation); }
 
@@ -150,6 +156,7 @@ JoinedStore::JoinedStore(const Membership& m, const StoreOptions& options, KeySe
   const auto address = is_remote ? parse_address(options.address, "the store's address") : TcpAddress();
   const auto key = is_remote ? key_for(m, options) : nullptr;
   if (m.rank == 0) {
+    reserve_open_files(m.world_size, open_files_of_rank_0(m.world_size), "rank 0");
     std::unique_ptr<Door> door;
     if (is_remote) {
       Descriptor listening = listen_on(address);

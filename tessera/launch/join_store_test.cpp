@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -51,6 +53,33 @@ class JoinedStoreTest : public testing::Test {
 
   std::filesystem::path folder_;
 };
+
+// A child has the limits, which nothing raises again once they are lowered.
+TEST_F(JoinedStoreTest, RankZeroRaisesItsLimitOfOpenFilesOrSaysThatItIsTooLow) {
+  const auto limited = [](rlim_t soft, rlim_t hard, int size,
+                          const std::function<bool(const std::string&)>& is_right) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const rlimit limit{soft, hard};
+      setrlimit(RLIMIT_NOFILE, &limit);
+      const std::string said = complaint([&] { JoinedStore(member(0, size), {.timeout = 100ms}); });
+      rlimit now;
+      getrlimit(RLIMIT_NOFILE, &now);
+      _exit(is_right(cat(now.rlim_cur, " files: ", said)) ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  };
+  EXPECT_TRUE(limited(64, 4096, 20,
+                      [](const std::string& said) { return said.starts_with("272 files: ranks 1, 2"); }));
+  EXPECT_TRUE(limited(64, 271, 20, [](const std::string& said) {
+    return said ==
+           "64 files: 20 ranks need 272 open files in rank 0, but the system allows 271. Raise the limit "
+           "(ulimit -Hn "
+           "272) or start fewer ranks.";
+  }));
+}
 
 TEST_F(JoinedStoreTest, RanksOfOneHostMeetInAnyOrderAndLeaveNothing) {
   std::vector<std::thread> ranks;

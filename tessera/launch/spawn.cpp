@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "tessera/launch/board.hpp"
 #include "tessera/launch/child.hpp"
 #include "tessera/launch/key_server.hpp"
+#include "tessera/launch/open_files.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -73,20 +73,6 @@ void tell(int descriptor, std::string_view text) {
     if (count <= 0) return;
     text.remove_prefix(static_cast<std::size_t>(count));
   }
-}
-
-// A rank takes two descriptors of the launcher: its stderr and its connection to the key server.
-void reserve_descriptors(int num_ranks) {
-  const rlim_t needed = 2 * static_cast<rlim_t>(num_ranks) + 32;
-  rlimit limit;
-  CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0, system_reason());
-  if (limit.rlim_cur >= needed) return;
-  if (limit.rlim_max < needed)
-    throw UserError(cat(num_ranks, " ranks need ", needed,
-                        " open files in the launcher, but the system allows ", limit.rlim_max,
-                        ". Raise the limit (ulimit -Hn ", needed, ") or start fewer ranks."));
-  limit.rlim_cur = needed;
-  CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0, system_reason());
 }
 
 // Stopped by a signal or a debugger?
@@ -274,7 +260,8 @@ int run_local_ranks(const SpawnOptions& options) {
   if (options.num_ranks < 1)
     throw UserError(cat("cannot start ", options.num_ranks, " ranks; at least 1 is needed"));
   CHECK(!options.command.empty(), "no command to start");
-  reserve_descriptors(options.num_ranks);
+  // A rank takes two descriptors of the launcher: its stderr and its connection to the key server.
+  reserve_open_files(options.num_ranks, 2 * static_cast<std::size_t>(options.num_ranks) + 32, "the launcher");
   return Job(options).run();
 }
 
