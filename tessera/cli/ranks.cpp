@@ -1,6 +1,8 @@
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 
 #include "tessera/base/activity.hpp"
@@ -36,8 +38,28 @@ std::string environment(const char* name) {
 
 using Body = std::function<void(const Rank&)>;
 
+// Our launcher sets all of its variables or none.
+[[noreturn]] void refuse_variable(const char* name) {
+  const std::string found = environment(name);
+  throw UserError(cat("TESSERA_STORE=", environment("TESSERA_STORE"),
+                      " is for ranks that tessera starts itself, and ", name,
+                      found.empty() ? " is not set" : cat(" is '", found, "'"),
+                      ". Unset TESSERA_STORE; to join ranks on several hosts, set it to host:port."));
+}
+
 launch::Descriptor handed_down(const char* name) {
-  return launch::inherited_descriptor(environment(name).substr(3), name);
+  const std::string text = environment(name);
+  if (!text.starts_with("fd:")) refuse_variable(name);
+  return launch::inherited_descriptor(text.substr(3), name);
+}
+
+int number_handed_down(const char* name, int least, int most) {
+  const std::string text = environment(name);
+  int out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || end != text.data() + text.size() || out < least || out > most)
+    refuse_variable(name);
+  return out;
 }
 
 // Of the error under way, written down for whoever watches; returns its exit code.
@@ -49,8 +71,8 @@ int failed(ActivityLog& log) {
 
 // Returns the exit code: the error is told by the launcher, which reads it from the board.
 int join_launcher(const spec::Run& run, const Body& body) {
-  const int rank = std::stoi(environment("TESSERA_RANK")),
-            size = std::stoi(environment("TESSERA_WORLD_SIZE"));
+  const int size = number_handed_down("TESSERA_WORLD_SIZE", 1, std::numeric_limits<int>::max()),
+            rank = number_handed_down("TESSERA_RANK", 0, size - 1);
   if (run.cluster.pin) launch::pin_threads(rank, size);
   tensor::set_threads(1);
   launch::Board board(handed_down("TESSERA_BOARD"), size);

@@ -141,6 +141,17 @@ TEST_F(Spawn, WhatRanksLeaveBehindIsKilledToo) {
   EXPECT_LT(seconds_, 10);
 }
 
+// Exit code 75 would have a batch system start it again, without end.
+TEST_F(Spawn, ARankThatALimitEndsIsTheUsersToMend) {
+  EXPECT_EQ(run(shell(1, "ulimit -f 1; exec head -c 100000 /dev/zero > $SPAWN_TEST_FOLDER/large")),
+            kExitUserError);
+  EXPECT_EQ(report_,
+            "tessera: rank 0 failed first (signal 25 (File size limit exceeded))\n"
+            "  A limit of the size of a file (ulimit -f) ended it. Raise the limit: starting again would end "
+            "the same "
+            "way.\n");
+}
+
 TEST_F(Spawn, AProgramThatDoesNotExistIsNamed) {
   SpawnOptions options;
   options.command = {"/no/such/program"};

@@ -16,6 +16,14 @@ bool is_crash(int signal) {
   return std::ranges::find(crashes, signal) != std::end(crashes);
 }
 
+// What the system measured when it sent this signal, and by which limit; null for any other signal. Starting again would end
+// the same way.
+const char* limit_of(int signal) {
+  if (signal == SIGXFSZ) return "the size of a file (ulimit -f)";
+  if (signal == SIGXCPU) return "processor time (ulimit -t)";
+  return nullptr;
+}
+
 // What the others were doing: ranks at the same thing share a line, most ranks first.
 std::string others_text(int rank, const Scene& scene, const Words& words) {
   constexpr std::size_t kMostLines = 4;
@@ -43,6 +51,9 @@ std::string advice(const Ending& ending) {
     return "  Something outside Tessera killed it; often the system does so when memory runs out (dmesg "
            "tells). "
            "Give each rank less to hold (layout.micro_batch), or start again.\n";
+  if (const char* limit = limit_of(ending.signal))
+    return cat("  A limit of ", limit,
+               " ended it. Raise the limit: starting again would end the same way.\n");
   if (ending.signal && !is_crash(ending.signal))
     return "  Something outside Tessera ended it. Start again when the cause is gone.\n";
   if (ending.signal || ending.code == kExitBug)
@@ -86,6 +97,7 @@ std::string hang_text(const Guilt& guilt, double timeout_seconds, const std::str
 
 int job_exit_code(const Ending& ending) {
   if (ending.signal == 0) return ending.code;
+  if (limit_of(ending.signal)) return kExitUserError;
   return is_crash(ending.signal) ? kExitBug : kExitPeerLost;
 }
 
