@@ -28,7 +28,7 @@ def free_port():
 
 
 def tessera(options, folder):
-    return [ROOT / options.build / "tessera", "train", options.run, "training.steps=1", "--procs", "2", "--out", folder]
+    return [ROOT / options.build / "tessera", "train", options.run, "training.steps=1", "checkpoint.every_minutes=0", "--procs", "2", "--out", folder]
 
 
 def torchrun(options):

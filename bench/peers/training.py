@@ -50,7 +50,7 @@ def steps_of(folder):
 def train(binary, run_file, keys, folder, steps, warm_up=2, more=()):
     """Runs `steps` steps after the warm-up; their seconds, all losses, the parameters and each rank's peak in these steps."""
     command = [binary, "train", run_file, *(f"{key}={value}" for key, value in keys.items()),
-               f"training.steps={warm_up + steps}", "--json", "--out", folder, *more]
+               f"training.steps={warm_up + steps}", "checkpoint.every_minutes=0", "--json", "--out", folder, *more]
     pathlib.Path(folder, "metrics.jsonl").unlink(missing_ok=True)
     # Into a file: a pipe that nobody reads would hold up a program that says much.
     with open(pathlib.Path(folder, "said"), "w+") as said:

@@ -263,15 +263,4 @@ During::~During() {
   if (log_) log_->end(0, now_seconds());
 }
 
-bool StopWord::may_begin(std::int64_t step) {
-  const auto wanted = static_cast<std::uint64_t>(step);
-  std::uint64_t word = word_.load();
-  while (true) {
-    if (word & kRequested) return wanted <= (word & ~kRequested);
-    if (wanted <= word || word_.compare_exchange_weak(word, wanted)) return true;
-  }
-}
-
-void StopWord::request() { word_.fetch_or(kRequested); }
-
 }  // namespace tessera

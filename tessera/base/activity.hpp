@@ -136,18 +136,4 @@ class During {
   ActivityLog* log_;
 };
 
-// Which is the last step? One word that all ranks share: a request to stop lets every step that any rank has begun be
-// finished by all.
-class StopWord {
- public:
-  // Called by each rank before a step; false: stop.
-  bool may_begin(std::int64_t step);
-  void request();
-  bool requested() const { return word_.load() & kRequested; }
-
- private:
-  static constexpr std::uint64_t kRequested = std::uint64_t{1} << 63;
-  std::atomic<std::uint64_t> word_ = 0;  // the highest step begun
-};
-
 }  // namespace tessera

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <thread>
 
 namespace tessera {
 namespace {
@@ -80,34 +79,6 @@ TEST(RankState, ReadsBackOnAnotherClock) {
   for (std::size_t size = 0; size < bytes.size(); ++size)
     EXPECT_FALSE(parse_rank_state(std::string_view(bytes).substr(0, size), 0)) << size;
   EXPECT_FALSE(parse_rank_state(bytes + 'x', 0));
-}
-
-TEST(StopWord, ARequestLetsAllRanksFinishTheHighestStepBegun) {
-  StopWord word;
-  EXPECT_TRUE(word.may_begin(1));
-  EXPECT_TRUE(word.may_begin(2));  // one rank is ahead
-  word.request();
-  EXPECT_TRUE(word.may_begin(2));
-  EXPECT_FALSE(word.may_begin(3));
-  EXPECT_TRUE(word.requested());
-}
-
-TEST(StopWord, RanksAgreeWhenTheRequestComesAtAnyTime) {
-  for (int round = 0; round < 30; ++round) {
-    StopWord word;
-    std::int64_t last[3] = {};
-    std::thread ranks[3];
-    for (int rank = 0; rank < 3; ++rank)
-      ranks[rank] = std::thread([&, rank] {
-        for (std::int64_t step = 1; word.may_begin(step); ++step, std::this_thread::yield())
-          last[rank] = step;
-      });
-    for (int i = 0; i < round; ++i) std::this_thread::yield();
-    word.request();
-    for (auto& rank : ranks) rank.join();
-    EXPECT_EQ(last[0], last[1]);
-    EXPECT_EQ(last[0], last[2]);
-  }
 }
 
 }  // namespace

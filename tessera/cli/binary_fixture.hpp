@@ -50,7 +50,8 @@ inline double field(const std::string& json, const std::string& name) {
   return at == std::string::npos ? 0 : std::atof(json.c_str() + at + name.size() + 4);
 }
 
-// A folder of its own with a run file that trains in a second.
+// A folder of its own with a run file that trains in a second. It saves nothing, so that the next run of a folder begins
+// anew.
 class Binary : public testing::Test {
  protected:
   void SetUp() override {
@@ -70,6 +71,8 @@ path = "corpus/kjv.txt"
 [training]
 steps = 6
 global_batch = 8
+[checkpoint]
+every_minutes = 0
 [layout]
 micro_batch = 2
 )";

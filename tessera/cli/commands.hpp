@@ -11,7 +11,7 @@
 
 namespace tessera {
 class ActivityLog;
-class StopWord;
+class StopRequest;
 }  // namespace tessera
 namespace tessera::collective {
 class Communicator;
@@ -111,13 +111,13 @@ spec::Run load_run(const Options& options);
 // What each rank is given.
 struct Rank {
   const collective::Communicator& communicator;
-  ActivityLog* log = nullptr;     // where it writes what it is doing
-  StopWord* stop_word = nullptr;  // asked before each step
+  ActivityLog* log = nullptr;   // where it writes what it is doing
+  StopRequest* stop = nullptr;  // looked at between steps
   // Of the ranks that this one can see.
   std::function<std::vector<std::int64_t>()> resident_bytes, peak_bytes;
 };
 
-// When a request to stop (Ctrl-C) ends the ranks: between_steps if the body asks the stop word.
+// When a signal (launch/signals.hpp) ends the ranks: between_steps if the body looks at the stop request.
 enum class Stops { at_once, between_steps };
 
 // Starts the ranks of the run and calls `body` on each, as processes or as threads; in a process

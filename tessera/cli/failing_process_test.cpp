@@ -88,6 +88,68 @@ TEST_F(Failing, AStageMayWaitForLongWhileAnotherGetsOn) {
   EXPECT_GT(longest, 0.7) << "or this test shows nothing";
 }
 
+// The newest checkpoint; every step that metrics.jsonl knows is in it.
+class Stopped : public Failing {
+ protected:
+  void expect_nothing_lost(const Outcome& outcome, int code) const {
+    EXPECT_EQ(outcome.code, code) << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr(cat("trained ", losses().size(), " steps")));
+    EXPECT_THAT(outcome.out, HasSubstr(cat("saved the checkpoint of step ", losses().size(), " in")));
+    EXPECT_THAT(outcome.out, Not(HasSubstr("failed")));
+  }
+};
+
+TEST_F(Stopped, ASignalToTheLauncherToARankOrToAllEndsTheRunAfterAStepThatIsSaved) {
+  const std::string to_launcher = "$launcher", to_rank = "$(pgrep -P $launcher | sed -n 2p)",
+                    to_all = "$(pgrep -P $launcher) $launcher";
+  const std::tuple<int, std::string, std::string> cases[] = {
+      {15, to_all, "--procs 2"},
+      {1, to_rank, "--procs 3"},
+      {10, to_launcher, "--procs 2"},
+      {2, to_all, "--procs 2"},
+      {15, to_rank, "--procs 2"},
+      {10, to_launcher, "--procs 1"},
+      {1, to_launcher, "cluster.transport=threads layout.dp_replicate=2"}};
+  for (const auto& [signal, whom, layout] : cases) {
+    SCOPED_TRACE(cat("signal ", signal, " to ", whom, ", ", layout));
+    std::filesystem::remove_all(folder_ / "out");
+    expect_nothing_lost(shell(cat(started(cat("training.steps=1000000 checkpoint.every_minutes=30 ", layout)),
+                                  "kill -", signal, " ", whom, "; wait $launcher")),
+                        128 + signal);
+  }
+}
+
+TEST_F(Stopped, ASecondSignalEndsTheJobAtOnceAndAStepThatIsTooLongAtTheGrace) {
+  // Steps of many seconds.
+  const std::string slow =
+      "model.layers=8 model.hidden=256 model.ffn=768 training.global_batch=4096 layout.micro_batch=16 "
+      "cluster.peak_tflops=1 ";
+  const auto begun = [&](const std::string& more) {
+    return cat(binary(), " ", train(slow + more), " & launcher=$!; while [ ! -e ", path("out"),
+               "/metrics.jsonl ]; do sleep 0.05; done; sleep 0.5; ");
+  };
+  for (const char* procs : {"--procs 2", "--procs 1"}) {
+    std::filesystem::remove_all(folder_ / "out");
+    const auto twice = shell(cat(begun(procs), "kill -TERM $launcher; sleep 1.2; kill -TERM $launcher; ",
+                                 "s=$(date +%s%N); wait $launcher; c=$?; echo took $((($(date +%s%N) - s) / ",
+                                 "1000000)) ms; exit $c"));
+    EXPECT_EQ(twice.code, 143) << twice.out;
+    EXPECT_LT(std::atof(twice.out.substr(twice.out.find("took ") + 5).c_str()), 2000) << twice.out;
+    std::filesystem::remove_all(folder_ / "out");
+    const auto graced =
+        shell(cat(begun(cat("cluster.grace_seconds=0.7 ", procs)), "kill -HUP $launcher; wait $launcher"));
+    EXPECT_EQ(graced.code, 129) << graced.out;
+    EXPECT_THAT(graced.out, HasSubstr("did not stop within 0.7 s of signal 1 (Hangup)"));
+  }
+}
+
+TEST_F(Stopped, NohupIsHonoured) {
+  const auto outcome = shell(cat("trap '' HUP; ", started("--procs 2 training.steps=40"),
+                                 "kill -HUP $launcher $(pgrep -P $launcher); wait $launcher"));
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_EQ(losses().size(), 40u);
+}
+
 TEST_F(Failing, AnInterruptEndsTheRunAfterAStepWithASummary) {
   for (const char* procs : {"--procs 2", "--procs 1"}) {
     std::filesystem::remove_all(folder_ / "out");

@@ -18,6 +18,7 @@
 #include "tessera/launch/join_store.hpp"
 #include "tessera/launch/pin.hpp"
 #include "tessera/launch/pulse.hpp"
+#include "tessera/launch/signals.hpp"
 #include "tessera/launch/vigil.hpp"
 #include "tessera/tensor/tensor.hpp"
 #include "tessera/tensor/told.hpp"
@@ -148,7 +149,11 @@ std::optional<launch::Membership> joined_membership() {
 }
 
 int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
-                   const std::function<void(const Rank&)>& body, launch::Words words) {
+                   const std::function<void(const Rank&)>& body, launch::Words words, Stops stops) {
+  StopRequest stop;
+  std::optional<launch::StopOnSignals> signals;
+  if (stops == Stops::between_steps)
+    signals.emplace(stop, launch::StopOptions{run.cluster.grace_seconds, membership.rank == 0});
   // Before any thread is started: they inherit it.
   if (run.cluster.pin && !membership.is_bound)
     launch::pin_threads(membership.local_rank, membership.local_size);
@@ -173,12 +178,12 @@ int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
   Reporter reporter(store.reports(), *log, abort, timeout);
   const launch::Pulse pulse(*log, [&reporter] { reporter.report(); });
   try {
-    body({*communicator, log.get(), nullptr, [&log] { return std::vector{log->resident_bytes()}; },
+    body({*communicator, log.get(), &stop, [&log] { return std::vector{log->resident_bytes()}; },
           [&log] { return std::vector{log->peak_bytes()}; }});
     const During finished(log.get(), Doing::finished);
     reporter.report();
     store.wait_for_others();
-    return 0;
+    return stop.exit_code();
   } catch (...) {
     const auto told = tensor::told(std::current_exception());
     log->fail(told.text, told.exit_code);

@@ -17,6 +17,6 @@ std::optional<launch::Membership> joined_membership();
 // Calls `body` as this rank of the job, once all ranks have met. Returns the exit code; what went wrong is told by
 // rank 0, or by this rank when rank 0 is gone.
 int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
-                   const std::function<void(const Rank&)>& body, launch::Words words);
+                   const std::function<void(const Rank&)>& body, launch::Words words, Stops stops);
 
 }  // namespace tessera::cli

@@ -70,13 +70,16 @@ int failed(ActivityLog& log) {
 }
 
 // Returns the exit code: the error is told by the launcher, which reads it from the board.
-int join_launcher(const spec::Run& run, const Body& body) {
+int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
   const int size = number_handed_down("TESSERA_WORLD_SIZE", 1, std::numeric_limits<int>::max()),
             rank = number_handed_down("TESSERA_RANK", 0, size - 1);
   if (run.cluster.pin) launch::pin_threads(rank, size);
   tensor::set_threads(1);
   launch::Board board(handed_down("TESSERA_BOARD"), size);
   ActivityLog& log = board.log(rank);
+  std::optional<launch::StopOnSignals> signals;
+  if (stops == Stops::between_steps)
+    signals.emplace(board.stop_request(), launch::StopOptions{.grace_seconds = 0, .tells = false});
   const launch::Pulse pulse(log);
   try {
     launch::KeyClient keys(handed_down("TESSERA_STORE"), rank);
@@ -84,7 +87,7 @@ int join_launcher(const spec::Run& run, const Body& body) {
     const auto communicator = connect(
         run, keys, {.rank = rank, .size = size, .local_rank = rank, .prefix = environment("TESSERA_JOB")});
     try {
-      body({*communicator, &log, &board.stop_word(), [&board] { return board.resident_bytes(); },
+      body({*communicator, &log, &board.stop_request(), [&board] { return board.resident_bytes(); },
             [&board] { return board.peak_bytes(); }});
     } catch (...) {
       return failed(log);  // before the connections end, or peers would seem to fail first
@@ -96,15 +99,16 @@ int join_launcher(const spec::Run& run, const Body& body) {
   }
 }
 
-// Ranks of this process; a request to stop is taken by a handler.
+// Ranks of this process.
 int run_here(const spec::Run& run, const Body& body, Stops stops) {
   const int ranks = static_cast<int>(run.layout.ranks());
   launch::Board board(ranks);
+  std::optional<launch::StopOnSignals> signals;
+  if (stops == Stops::between_steps)
+    signals.emplace(board.stop_request(), launch::StopOptions{.grace_seconds = run.cluster.grace_seconds});
   const launch::Pulse pulse(board.log(0));
-  std::optional<launch::StopOnSignals> handler;
-  if (stops == Stops::between_steps) handler.emplace(board.stop_word());
   const auto run_one = [&](const collective::Communicator& communicator) {
-    body({communicator, &board.log(communicator.rank()), &board.stop_word(),
+    body({communicator, &board.log(communicator.rank()), &board.stop_request(),
           [&board] { return std::vector{board.log(0).resident_bytes()}; },
           [&board] { return board.peak_bytes(); }});
   };
@@ -114,7 +118,7 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
   } else {
     collective::run_ranks(ranks, run_one);
   }
-  return handler ? handler->exit_code() : 0;
+  return board.stop_request().exit_code();
 }
 
 }  // namespace
@@ -144,9 +148,9 @@ spec::Run load_run(const Options& options) {
 
 int on_ranks(const spec::Run& run, const Options& options, const Body& body, Stops stops) {
   tensor::use_arena();
-  if (started_by_launcher()) return join_launcher(run, body);
+  if (started_by_launcher()) return join_launcher(run, body, stops);
   if (const auto joined = joined_membership())
-    return on_joined_rank(run, *joined, body, words_of([run] { return plan::compile(run); }));
+    return on_joined_rank(run, *joined, body, words_of([run] { return plan::compile(run); }), stops);
   const int ranks = static_cast<int>(run.layout.ranks());
   if (ranks == 1 || run.cluster.transport == spec::Transport::threads) return run_here(run, body, stops);
   setenv(kStartedAt, cat(options.main_seconds).c_str(), 1);
@@ -157,7 +161,7 @@ int on_ranks(const spec::Run& run, const Options& options, const Body& body, Sto
   spawn.job = cat("local-", getpid());
   spawn.timeout_seconds = run.cluster.timeout_seconds;
   spawn.words = words_of([run] { return plan::compile(run); });
-  spawn.stops_between_steps = stops == Stops::between_steps;
+  if (stops == Stops::between_steps) spawn.grace_seconds = run.cluster.grace_seconds;
   return launch::run_local_ranks(spawn);
 }
 

@@ -69,9 +69,8 @@ void print_summary(const train::Summary& s, const std::string& folder, bool json
   }
   if (s.steps == 0 && s.resumed_after > 0)
     return static_cast<void>(
-        std::puts(cat("nothing is left to train: ", s.resumed_after,
-                      " steps were made (training.steps; --from none and another --out begin "
-                      "anew)")
+        std::puts(cat("nothing is left to train: ", s.resumed_after, " steps were made and are saved (",
+                      folder, "). A larger training.steps goes on from there, another --out begins anew.")
                       .c_str()));
   std::puts(cat("trained ", s.steps, " steps in ", duration_text(s.seconds), ": loss ",
                 fixed(s.first_loss, 4), " -> ", fixed(s.mean_loss_of_last_ten, 4),
@@ -113,7 +112,7 @@ int train_command(const Options& options) {
                                        .peak_bytes = rank.peak_bytes,
                                        .start = start_of(options),
                                        .log = rank.log,
-                                       .stop_word = rank.stop_word});
+                                       .stop = rank.stop});
     if (rank.communicator.rank() == 0) print_summary(summary, folder, options.json);
   };
   return on_ranks(run, options, body, Stops::between_steps);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/base/activity.hpp"
+#include "tessera/base/stop_request.hpp"
 #include "tessera/launch/channel.hpp"
 
 namespace tessera::launch {
@@ -22,7 +23,7 @@ class Board {
   const Descriptor& descriptor() const { return descriptor_; }
   ActivityLog& log(int rank) { return logs_[rank]; }
   const ActivityLog& log(int rank) const { return logs_[rank]; }
-  StopWord& stop_word() { return *stop_word_; }
+  StopRequest& stop_request() { return *stop_request_; }
   std::vector<RankState> states() const;
   // By rank.
   std::vector<std::int64_t> resident_bytes() const;
@@ -34,7 +35,7 @@ class Board {
   int num_ranks_;
   Descriptor descriptor_;
   void* memory_ = nullptr;
-  StopWord* stop_word_ = nullptr;
+  StopRequest* stop_request_ = nullptr;
   ActivityLog* logs_ = nullptr;
 };
 

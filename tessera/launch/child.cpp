@@ -27,13 +27,11 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 // Between fork and exec only calls that are safe there: the parent may have threads.
 [[noreturn]] void become(char* const* argv, char* const* envp, int errors, int null_input,
-                         std::span<const int> inherited, pid_t parent) {
+                         std::span<const int> inherited, const sigset_t& blocked, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // the parent died before the line above
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  sigprocmask(SIG_SETMASK, &blocked, nullptr);
   dup2(null_input, STDIN_FILENO);
   dup2(errors, STDERR_FILENO);
   for (const int number : inherited) fcntl(number, F_SETFD, 0);
@@ -47,7 +45,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }  // namespace
 
 Child::Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-             const std::vector<const Descriptor*>& inherited) {
+             const std::vector<const Descriptor*>& inherited, const sigset_t& blocked) {
   int ends[2];
   CHECK(pipe2(ends, O_CLOEXEC) == 0, system_reason());
   errors_ = Descriptor(ends[0]);
@@ -58,7 +56,8 @@ Child::Child(const std::vector<std::string>& command, const std::vector<std::str
   for (const auto* descriptor : inherited) numbers.push_back(descriptor->number());
   const pid_t parent = getpid();
   pid_ = fork();
-  if (pid_ == 0) become(argv.data(), envp.data(), write_end.number(), null_input.number(), numbers, parent);
+  if (pid_ == 0)
+    become(argv.data(), envp.data(), write_end.number(), null_input.number(), numbers, blocked, parent);
   if (pid_ < 0) throw UserError(cat("cannot start a process: ", system_reason()));
   setpgid(pid_, pid_);  // here too: a signal to the group must not come before the group exists
 }

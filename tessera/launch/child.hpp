@@ -1,6 +1,7 @@
 // What does the launcher know of one rank? Its process, its stderr and how it ended.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <optional>
@@ -19,9 +20,10 @@ struct Ending {
 class Child {
  public:
   // Starts the process in a group of its own; it dies with the calling thread. Of the descriptors that are closed on
-  // exec it keeps `inherited`, under the same numbers. Throws UserError when it can't fork.
+  // exec it keeps `inherited`, under the same numbers. It begins with the signals `blocked`, which wait until it takes them.
+  // Throws UserError when it can't fork.
   Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-        const std::vector<const Descriptor*>& inherited);
+        const std::vector<const Descriptor*>& inherited, const sigset_t& blocked);
   Child(Child&&) noexcept = default;
 
   // -1 once its stderr is closed.

@@ -15,17 +15,17 @@
 #include "tessera/launch/child.hpp"
 #include "tessera/launch/key_server.hpp"
 #include "tessera/launch/open_files.hpp"
+#include "tessera/launch/signals.hpp"
 
 namespace tessera::launch {
 namespace {
 
-// While it lives, SIGINT, SIGTERM and SIGCHLD arrive as data of a descriptor.
+// While it lives, stop signals and SIGCHLD arrive as data of a descriptor.
 class SignalMailbox {
  public:
   SignalMailbox() {
-    sigset_t heard;
-    sigemptyset(&heard);
-    for (const int number : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&heard, number);
+    sigset_t heard = stop_signals();
+    sigaddset(&heard, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &heard, &before_);
     descriptor_ = Descriptor(signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK));
     CHECK(static_cast<bool>(descriptor_), system_reason());
@@ -35,13 +35,12 @@ class SignalMailbox {
   SignalMailbox& operator=(const SignalMailbox&) = delete;
 
   int descriptor() const { return descriptor_.number(); }
-  // SIGINT or SIGTERM, if one has come; 0 if not.
-  int take_request_to_end() {
-    int request = 0;
+  // The next stop signal that has come; 0: none.
+  int take_stop_signal() {
     signalfd_siginfo info;
     while (read(descriptor_.number(), &info, sizeof(info)) == sizeof(info))
-      if (info.ssi_signo != SIGCHLD) request = static_cast<int>(info.ssi_signo);
-    return request;
+      if (info.ssi_signo != SIGCHLD) return static_cast<int>(info.ssi_signo);
+    return 0;
   }
 
  private:
@@ -75,6 +74,12 @@ void tell(int descriptor, std::string_view text) {
   }
 }
 
+sigset_t no_signals() {
+  sigset_t none;
+  sigemptyset(&none);
+  return none;
+}
+
 // Stopped by a signal or a debugger?
 bool is_stopped(pid_t process) {
   const auto words = process_stat(process);
@@ -92,7 +97,8 @@ class Job {
     for (int rank = 0; rank < options_.num_ranks; ++rank) {
       const Descriptor store = server_.connect();
       children_.emplace_back(options_.command, environment_of(rank, options_, store, board_.descriptor()),
-                             std::vector<const Descriptor*>{&store, &board_.descriptor()});
+                             std::vector<const Descriptor*>{&store, &board_.descriptor()},
+                             stops_between_steps() ? stop_signals() : no_signals());
     }
     started_seconds_ = now_seconds();
     while (count_running() > 0) {
@@ -105,7 +111,7 @@ class Job {
     for (std::size_t rank = 0; rank < children_.size(); ++rank) pass_on_errors(rank, true);
     tell(options_.report_descriptor, message());
     if (hang_) return kExitPeerLost;
-    if (is_interrupted()) return 128 + request_;
+    if (is_interrupted()) return stop().exit_code();
     return first_ ? job_exit_code(first_->ending) : 0;
   }
 
@@ -116,8 +122,12 @@ class Job {
   };
 
   bool is_ending() const { return ending_since_seconds_ >= 0; }
+  bool stops_between_steps() const { return options_.grace_seconds > 0; }
+  StopRequest& stop() { return board_.stop_request(); }
   // By request, and not by a failure that came before it or while the ranks finished their step.
-  bool is_interrupted() const { return request_ && (!first_ || (ends_at_once_ && first_->ending.signal)); }
+  bool is_interrupted() {
+    return stop().signal() != 0 && (!first_ || (ends_at_once_ && first_->ending.signal));
+  }
 
   int count_running() {
     return static_cast<int>(std::ranges::count_if(children_, [](Child& child) { return !child.ending(); }));
@@ -196,7 +206,8 @@ class Job {
         first_ && (first_->ending.code != kExitPeerLost || now - scene_.now_seconds > kSecondsForTheCause);
     if (!is_cause_known && !hang_ && !ends_at_once_) return;
     ending_since_seconds_ = now;
-    for (const auto& child : children_) child.signal(SIGTERM);
+    // Ranks that stop between steps would take SIGTERM for a request.
+    for (const auto& child : children_) child.signal(stops_between_steps() ? SIGKILL : SIGTERM);
   }
 
   void wait_for_news() {
@@ -205,17 +216,25 @@ class Job {
     // SIGCHLD may go to another thread of this process, so the children are looked at now and then anyway.
     constexpr int kLookMilliseconds = 50;
     poll(polled.data(), polled.size(), kLookMilliseconds);
-    if (const int request = signals_.take_request_to_end()) {
-      request_ = request;
-      ends_at_once_ = board_.stop_word().requested() || !options_.stops_between_steps;
-      if (!ends_at_once_) {
-        board_.stop_word().request();
-        tell(options_.report_descriptor, kStopping);
-      }
-    }
+    while (const int signal = signals_.take_stop_signal()) stop().ask(signal, now_seconds());
+    look_for_request();
     for (std::size_t rank = 0; rank < children_.size(); ++rank) {
       children_[rank].collect_errors();
       pass_on_errors(rank, false);
+    }
+  }
+
+  // Of a signal to this process or to a rank.
+  void look_for_request() {
+    if (stop().signal() == 0 || is_ending()) return;
+    if (!stops_between_steps() || stop().ends_at_once()) {
+      ends_at_once_ = true;
+    } else if (!is_stop_told_) {
+      is_stop_told_ = true;
+      tell(options_.report_descriptor, stopping_text(stop().signal(), options_.grace_seconds));
+    } else if (stop().since_seconds() > 0 &&
+               now_seconds() - stop().since_seconds() > options_.grace_seconds) {
+      ends_at_once_ = is_grace_over_ = true;
     }
   }
 
@@ -235,7 +254,9 @@ class Job {
       scene_.states[static_cast<std::size_t>(first_->rank)].error = board_.log(first_->rank).state().error;
       return ending_text(first_->rank, first_->ending, scene_, options_.words);
     }
-    return ends_at_once_ ? cat("tessera: interrupted by signal ", request_, ": all ranks are ended\n") : "";
+    if (is_grace_over_) return grace_text(stop().signal(), options_.grace_seconds);
+    return ends_at_once_ ? cat("tessera: interrupted by signal ", stop().signal(), ": all ranks are ended\n")
+                         : "";
   }
 
   const SpawnOptions& options_;
@@ -245,8 +266,8 @@ class Job {
   std::vector<Child> children_;
   double started_seconds_ = 0, all_here_seconds_ = 0;
   std::vector<double> stopped_since_seconds_;  // before their first sign of life; 0: not stopped
-  int request_ = 0;                            // the last signal to the launcher
-  bool ends_at_once_ = false;
+  bool is_stop_told_ = false, is_grace_over_ = false;
+  bool ends_at_once_ = false;  // because a signal asked for it
   std::optional<Failure> first_;
   std::optional<Guilt> hang_;
   std::string hang_note_;

@@ -18,7 +18,9 @@ struct SpawnOptions {
   // for commands that don't write to their board.
   double timeout_seconds = 0;
   Words words = plain_words();
-  bool stops_between_steps = false;         // the ranks look at the board's stop word before each step
+  // The ranks take stop signals by themselves (StopOnSignals) and look at the board's stop request between steps. They
+  // have this long to stop after the first signal; 0: a signal ends them at once.
+  double grace_seconds = 0;
   int report_descriptor = 2;                // where failures and the ranks' stderr are told
   std::chrono::milliseconds patience{300};  // between SIGTERM and SIGKILL
 };
@@ -28,9 +30,10 @@ struct SpawnOptions {
 // in their environment, and returns when none is left. Their stdout is passed through, and their stderr too, line by
 // line with the rank in front. The first failure ends all ranks and is told in one message.
 //
-// A SIGINT or SIGTERM ends the ranks at once, or, if they stop between steps, after the step they are in; then a second
-// one ends them at once. Other threads of the caller must not take these two. Returns 0, or job_exit_code of the failure, or 128 + the signal. Raises this
-// process's limit of open files if the ranks need more; throws UserError when it can't.
+// A stop signal (launch/signals.hpp) to the launcher or, with a grace, to any rank ends the ranks: at once, or after the
+// step they are in; then a second one, or the end of the grace, ends them at once. Other threads of the caller must not take
+// these signals. Returns 0, or job_exit_code of the failure, or 128 + the signal. Raises this process's limit of open files
+// if the ranks need more; throws UserError when it can't.
 int run_local_ranks(const SpawnOptions& options);
 
 }  // namespace tessera::launch

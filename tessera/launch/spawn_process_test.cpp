@@ -208,18 +208,36 @@ TEST_F(Spawn, RanksThatStopBetweenStepsAreAskedFirst) {
   const pid_t launcher = fork();
   if (launcher == 0) {
     auto options = shell(2, "echo $$ > $SPAWN_TEST_FOLDER/pid$TESSERA_RANK; exec sleep 60");
-    options.stops_between_steps = true;
+    options.grace_seconds = 60;
     _exit(run(options));
   }
   wait_for_files({"pid0", "pid1"});
   kill(launcher, SIGINT);
   while (file_text(folder_ / "report").find("stopping after this step") == std::string::npos)
     std::this_thread::sleep_for(5ms);
+  kill(launcher, SIGINT);  // handed on by somebody: the same request
+  std::this_thread::sleep_for(1200ms);
   EXPECT_EQ(waitpid(launcher, nullptr, WNOHANG), 0);
-  kill(launcher, SIGINT);
+  kill(launcher, SIGTERM);
   int status = 0;
   waitpid(launcher, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
+}
+
+TEST_F(Spawn, RanksThatDoNotStopWithinTheGraceAreEnded) {
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    auto options = shell(2, "echo $$ > $SPAWN_TEST_FOLDER/pid$TESSERA_RANK; exec sleep 60");
+    options.grace_seconds = 0.4;
+    _exit(run(options));
+  }
+  wait_for_files({"pid0", "pid1"});
+  kill(launcher, SIGUSR1);
+  int status = 0;
+  waitpid(launcher, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGUSR1);
+  EXPECT_NE(file_text(folder_ / "report").find("did not stop within 0.4 s of signal 10"), std::string::npos)
+      << file_text(folder_ / "report");
 }
 
 TEST_F(Spawn, AWatchedRankThatIsStoppedBeforeItsFirstSignOfLifeIsAHang) {

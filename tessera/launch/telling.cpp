@@ -1,6 +1,7 @@
 #include "tessera/launch/telling.hpp"
 
 #include <signal.h>
+#include <string.h>
 
 #include <algorithm>
 #include <map>
@@ -69,6 +70,17 @@ Words plain_words() {
     return std::string(state.beat_seconds == 0 ? "not heard of" : "at work");
   };
   return {doing, [](std::span<const RankState>, double) { return Guilt{-1, "no rank stands out"}; }};
+}
+
+std::string stopping_text(int signal, double grace_seconds) {
+  return cat("\ntessera: signal ", signal, " (", sigdescr_np(signal), "): stopping after this step, within ",
+             fixed(grace_seconds, 1), " s; once more to end at once\n");
+}
+
+std::string grace_text(int signal, double grace_seconds) {
+  return cat("tessera: the job did not stop within ", fixed(grace_seconds, 1), " s of signal ", signal, " (",
+             sigdescr_np(signal), ") and is ended; steps since the last checkpoint are lost.\n",
+             "  If a step and a save may take this long, raise cluster.grace_seconds.\n");
 }
 
 std::string ending_text(int rank, const Ending& ending, const Scene& scene, const Words& words) {

@@ -15,8 +15,10 @@ namespace tessera::launch {
 // the cause is waited for.
 inline constexpr double kSecondsForTheCause = 0.5;
 
-// What the first Ctrl-C is answered with.
-inline constexpr char kStopping[] = "\ntessera: stopping after this step; once more to end at once\n";
+// What the first signal is answered with, such as Ctrl-C.
+std::string stopping_text(int signal, double grace_seconds);
+// The job did not stop in the time that it was given.
+std::string grace_text(int signal, double grace_seconds);
 
 // Who holds up the others, in a sentence; rank -1: nobody stands out.
 struct Guilt {

@@ -141,7 +141,10 @@ void declare_training(std::vector<Key>& keys) {
 void declare_checkpoint(std::vector<Key>& keys) {
   SectionKeys section(keys, "checkpoint", &Run::checkpoint);
   section.add("every", &Checkpoint::every, at_least(0),
-              "steps between saves, the last step besides; 0: nothing is saved");
+              "steps between saves, the last step besides; 0: by time alone");
+  section.add(
+      "every_minutes", &Checkpoint::every_minutes, from_to(0, 1e6),
+      "minutes between saves, the last step besides; 0: by steps alone. With both 0 nothing is saved");
   section.add("keep_last", &Checkpoint::keep_last, at_least(0), "newest checkpoints that are kept; 0: all");
   section.add("keep_every", &Checkpoint::keep_every, at_least(0),
               "checkpoints of steps that this divides are kept too; 0: none");
@@ -215,6 +218,8 @@ void declare_cluster(std::vector<Key>& keys) {
   section.add("devices", &Cluster::devices, from_to(0, kMaxAxis), "0: as many as the layout needs");
   section.add("timeout_seconds", &Cluster::timeout_seconds, from_to(0.001, 1e7),
               "how long nothing may begin or end on any rank while one waits for another");
+  section.add("grace_seconds", &Cluster::grace_seconds, from_to(0.001, 1e7),
+              "how long the job may take to finish its step and save after a signal; then it is ended");
   section.add("peak_tflops", &Cluster::peak_tflops, from_to(0, 1e6),
               "of one device, the yardstick of FLOP utilisation; 0: measured after the first step");
   section.add("store", &Cluster::store,

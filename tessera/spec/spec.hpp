@@ -82,11 +82,14 @@ struct Training {
 };
 
 struct Checkpoint {
-  std::int64_t every = 0;       // steps between saves; 0: nothing is saved
+  std::int64_t every = 0;       // steps between saves; 0: by time alone
+  double every_minutes = 30;    // between saves; 0: by steps alone
   std::int64_t keep_last = 2;   // of the saved ones; 0: all
   std::int64_t keep_every = 0;  // those whose step is a multiple are kept too; 0: none
   std::string folder;           // empty: checkpoints/ in the folder of the run
   bool background = true;       // written beside the next steps, from a copy
+  // Without being asked (tessera save): by steps, by time, and after the last step.
+  bool saves() const { return every > 0 || every_minutes > 0; }
   bool operator==(const Checkpoint&) const = default;
 };
 
@@ -140,6 +143,7 @@ struct Cluster {
   Transport transport = Transport::gloo;
   std::int64_t devices = 0;     // 0: as many as the layout needs
   double timeout_seconds = 60;  // how long a rank waits for another
+  double grace_seconds = 30;    // how long a job may take to stop after a signal
   double peak_tflops = 0;       // of one device, for FLOP utilisation; 0: measured
   std::string store;            // host:port where rank 0 listens when ranks on several hosts join
   std::string key_file;         // the key that all of them hold

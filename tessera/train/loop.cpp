@@ -10,6 +10,7 @@
 #include "tessera/program/work.hpp"
 #include "tessera/spec/words.hpp"
 #include "tessera/tensor/peak.hpp"
+#include "tessera/train/agreement.hpp"
 #include "tessera/train/resume.hpp"
 #include "tessera/train/saver.hpp"
 #include "tessera/train/session.hpp"
@@ -26,11 +27,15 @@ metrics::RunTitle title_of(const spec::Run& run, const Session& session, const L
   const auto& tables = session.program().tables;
   const std::string stages = layout.pp == 1 ? "" : cat("pp ", layout.pp, " ", session.schedule(), ", ");
   const std::string precision = spec::word(layout.precision);
+  const std::string unsaved =
+      run.checkpoint.saves() || options.checkpoints.empty()
+          ? ""
+          : ", nothing is saved (checkpoint.every and checkpoint.every_minutes are 0)";
   return {.name = options.name,
           .about = cat(count_text(static_cast<double>(plan::num_parameters(tables))), " parameters, ",
                        precision, ", ", layout.ranks(), layout.ranks() == 1 ? " rank" : " ranks", " (",
                        stages, "dp ", layout.dp(), "), ", tables.num_micro, " x ", layout.micro_batch, " x ",
-                       run.model.sequence, " tokens a rank"),
+                       run.model.sequence, " tokens a rank", unsaved),
           .place = options.folder,
           .peak_source = run.cluster.peak_tflops > 0 ? "cluster.peak_tflops"
                                                      : cat("measured, ", precision, " matrix product"),
@@ -158,7 +163,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   if (!checkpoints.empty())
     resumed = resume(session, {.folder = checkpoints,
                                .from = options.from,
-                               .saves = run.checkpoint.every > 0,
+                               .saves = run.checkpoint.saves(),
                                .rank = communicator.rank()});
   // Before the outputs, which remove what an earlier run left: what may be refused comes first.
   Tracer tracer(session.program(), communicator.rank(), options.trace);
@@ -179,6 +184,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                .num_ranks = communicator.size(),
                .log = options.log,
                .saved_step = resumed.step,
+               .run_folder = options.folder,
                .tell = tell});
   FactsOfSteps facts(run, session.program(), communicator.rank(), options);
   facts.set_peak(run.cluster.peak_tflops * 1e12 * ranks);
@@ -188,7 +194,13 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   const double begin = now_seconds();
   const std::int64_t first = resumed.step + 1;
   for (std::int64_t step = first; step <= run.training.steps; ++step) {
-    if (options.stop_word && !options.stop_word->may_begin(step)) break;
+    const Wishes wishes = agreed(session, {.stop_signal = options.stop ? options.stop->signal() : 0,
+                                           .save = saver.wants_to_save(step - 1)});
+    if (wishes.save) saver.save(step - 1);
+    if (wishes.stop_signal != 0) {
+      if (options.stop) options.stop->take_over(wishes.stop_signal, now_seconds());
+      break;
+    }
     const double start = now_seconds();
     const auto report = session.step();
     const double seconds = now_seconds() - start;

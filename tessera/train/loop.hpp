@@ -10,6 +10,7 @@
 #include "tessera/base/activity.hpp"
 #include "tessera/base/bytes_moved.hpp"
 #include "tessera/base/laps.hpp"
+#include "tessera/base/stop_request.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/spec/spec.hpp"
 
@@ -27,9 +28,9 @@ struct LoopOptions {
   std::function<std::vector<std::int64_t>()> resident_bytes = nullptr;
   // The most that tensors of each rank held in its last step; empty: of this rank.
   std::function<std::vector<std::int64_t>()> peak_bytes = nullptr;
-  Laps start = Laps();            // parts of the start that are over
-  ActivityLog* log = nullptr;     // where this rank writes what it is doing
-  StopWord* stop_word = nullptr;  // asked before each step; the run ends when it says so
+  Laps start = Laps();          // parts of the start that are over
+  ActivityLog* log = nullptr;   // where this rank writes what it is doing
+  StopRequest* stop = nullptr;  // looked at between steps; what one rank is asked, all do
 };
 
 struct Summary {

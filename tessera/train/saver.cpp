@@ -33,8 +33,10 @@ Saver::Saver(const spec::Run& run, Session& session, SaverOptions options)
               !spec::offloads(run.layout, spec::Offload::parameters)),
       session_(session),
       options_(std::move(options)),
-      saved_step_(options_.saved_step) {
-  if (rule_.every == 0) return;
+      requests_(options_.run_folder),
+      saved_step_(options_.saved_step),
+      begin_seconds_(now_seconds()) {
+  if (options_.folder.empty()) rule_ = {.every = 0, .every_minutes = 0};
   config_ = spec::to_text(run);
   program_hash_ = hash_of_text(program::to_text(session.program()));
 }
@@ -48,22 +50,40 @@ void Saver::tell(const std::string& text) const {
 }
 
 void Saver::after_step(std::int64_t step) {
-  if (rule_.every == 0) return;
   if (phase_ != Phase::idle) poll();
-  if (step % rule_.every == 0) save(step);
+  if (rule_.every > 0 && step % rule_.every == 0) save(step);
+}
+
+bool Saver::wants_to_save(std::int64_t step) const {
+  if (options_.rank != 0 || options_.folder.empty() || step == 0) return false;
+  const bool is_time = rule_.every_minutes > 0 &&
+                       now_seconds() - begin_seconds_ >= rule_.every_minutes * 60 && step != saved_step_ &&
+                       step != step_;
+  return is_time || (requests_.is_asked() && !is_asked_for_);
 }
 
 void Saver::finish(std::int64_t step) {
-  if (rule_.every == 0) return;
   wait();
-  if (saved_step_ == step || step_ == step)
-    return;  // what could not be saved in several attempts is given up
+  // What could not be saved in several attempts is given up.
+  if (!rule_.saves() || saved_step_ == step || step_ == step) return;
   save(step);
   wait();
 }
 
+// Nobody waits for ever: a disk that can't take the answer is told of here.
+void Saver::answer(const checkpoint::SaveAnswer& answer) {
+  is_asked_for_ = false;
+  const std::string complaint = complaint_of([&] { requests_.answer(answer); });
+  if (!complaint.empty()) tell(cat("warning: who asked for a save gets no answer: ", complaint));
+}
+
 void Saver::save(std::int64_t step) {
   wait();
+  is_asked_for_ = options_.rank == 0 && requests_.is_asked();
+  if (step == saved_step_ && has_saved_) {  // nothing was made since
+    if (is_asked_for_) answer({step, checkpoint::step_folder(options_.folder, step).path});
+    return;
+  }
   const During saving(options_.log, Doing::writing, step);
   step_ = step;
   attempts_ = 0;
@@ -142,6 +162,7 @@ void Saver::end_phase(bool failed) {
     if (again) return begin();
     if (options_.rank == 0)
       complaint_of([&] { checkpoint::abandon_save(options_.folder, step_); });  // it may not be there at all
+    if (is_asked_for_) answer({0, cat("the checkpoint of step ", step_, " could not be saved")});
     return;
   }
   if (phase_ == Phase::writing) {
@@ -156,8 +177,10 @@ void Saver::end_phase(bool failed) {
   }
   phase_ = Phase::idle;
   saved_step_ = step_;
+  has_saved_ = true;
   if (!removal_complaint_.empty()) tell(cat("warning: an old checkpoint stays: ", removal_complaint_));
   removal_complaint_.clear();
+  if (is_asked_for_) answer({step_, checkpoint::step_folder(options_.folder, step_).path});
   tell(cat("saved the checkpoint of step ", step_, " in ", fixed(now_seconds() - begin_seconds_, 1), " s"));
 }
 

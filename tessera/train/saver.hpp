@@ -1,4 +1,4 @@
-// How does a run save itself while it goes on? A copy of the state is written by a thread of its own, beside the next
+// How does a run save itself while it goes on? By steps, by time, when asked, and after its last step. A copy of the state is written by a thread of its own, beside the next
 // steps; the ranks agree between steps on how far they are, and the first of them commits.
 //
 // A save that fails warns and is tried again from the same copy; it never ends the training. At most one is under way:
@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "tessera/checkpoint/save_request.hpp"
 #include "tessera/train/saved.hpp"
 
 namespace tessera::train {
@@ -20,6 +21,7 @@ struct SaverOptions {
   int rank = 0, num_ranks = 1;
   ActivityLog* log = nullptr;
   std::int64_t saved_step = 0;                   // where the run goes on from
+  std::string run_folder = "";                   // where people ask for a save; empty: nowhere
   std::function<void(const std::string&)> tell;  // rank 0: a line for the user
 };
 
@@ -32,14 +34,18 @@ class Saver {
 
   // All ranks call it after each step.
   void after_step(std::int64_t step);
-  // The last step is saved, whether it was due or not; returns when nothing is under way.
+  // Whether this rank wants the step that was just made to be saved, by the clock or because it is asked to; only rank 0 ever
+  // does.
+  bool wants_to_save(std::int64_t step) const;
+  // All ranks call it when one of them wants it.
+  void save(std::int64_t step);
+  // The last step is saved, if anything is; returns when nothing is under way.
   void finish(std::int64_t step);
   // Whether this rank's thread is at work.
   bool is_writing() const { return thread_.joinable() && !done_; }
 
  private:
   enum class Phase { idle, writing, committing };
-  void save(std::int64_t step);
   void begin();
   void poll();
   void wait();
@@ -47,15 +53,19 @@ class Saver {
   bool is_here_done();
   void end_phase(bool failed);
   void tell(const std::string& text) const;
+  void answer(const checkpoint::SaveAnswer& answer);
 
   spec::Checkpoint rule_;
   bool copies_;  // false: steps wait while the state itself is written
   std::string config_, program_hash_;
   Session& session_;
   SaverOptions options_;
+  checkpoint::SaveRequests requests_;
   Phase phase_ = Phase::idle;
   std::int64_t step_ = 0;  // that is being saved, or was last
   std::int64_t saved_step_;
+  bool has_saved_ = false;     // and not only gone on from there
+  bool is_asked_for_ = false;  // this save
   int attempts_ = 0;
   double begin_seconds_ = 0;
   Snapshot snapshot_;

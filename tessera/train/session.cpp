@@ -269,14 +269,15 @@ void Session::meet() const {
   for (const std::size_t set : spanning_sets(program_.tables)) groups_[set].barrier();
 }
 
-double Session::sum(double value) const {
-  for (const std::size_t set : spanning_sets(program_.tables)) {
-    tensor::Tensor cell = tensor::view_of(&value, {1}, at::kDouble).to(device_);
-    groups_[set].all_reduce_sum(cell);
-    value = cell.item<double>();
-  }
-  return value;
+std::vector<double> Session::sums(std::vector<double> values) const {
+  const tensor::Tensor mine = tensor::view_of(values.data(), {std::ssize(values)}, at::kDouble);
+  tensor::Tensor cells = mine.to(device_);
+  for (const std::size_t set : spanning_sets(program_.tables)) groups_[set].all_reduce_sum(cells);
+  mine.copy_(cells);
+  return values;
 }
+
+double Session::sum(double value) const { return sums({value}).front(); }
 
 tensor::Tensor Session::logits(const model::Batch& batch) {
   auto& residence = executor_->residence();

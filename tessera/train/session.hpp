@@ -98,8 +98,9 @@ class Session {
   }
   // Returns when all ranks have called it.
   void meet() const;
-  // The sum of what all ranks bring.
+  // The sum of what all ranks bring; of several numbers one by one.
   double sum(double value) const;
+  std::vector<double> sums(std::vector<double> values) const;
   std::int64_t updates() const { return updates_; }
   double learning_rate() const { return learning_rate_; }
   // Of the next step.

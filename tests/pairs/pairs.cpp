@@ -114,7 +114,7 @@ std::vector<double> train_on(const spec::Run& run, const std::string& folder, st
         const auto resumed = train::resume(session, {.folder = folder, .from = from, .rank = rank});
         CHECK(resumed.step == after, "went on after step ", resumed.step);
         spec::Run saving = run;
-        if (after > 0) saving.checkpoint.every = 0;
+        if (after > 0) saving.checkpoint = {.every = 0, .every_minutes = 0};
         train::Saver saver(
             saving, session,
             {.folder = folder, .rank = rank, .num_ranks = communicator.size(), .saved_step = after});
