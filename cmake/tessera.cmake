@@ -1,6 +1,6 @@
 # tessera_module(name [TORCH] DEPS ...): library tessera_<name> from tessera/<name>/, and its tests beside the sources.
 # Test files: *_test.cpp are one executable labelled `fast`; *_slow_test.cpp and *_process_test.cpp one executable each,
-# labelled `slow` and `process`.
+# labelled `slow` and `process`; what needs root is in *_root_process_test.cpp, labelled `root` besides.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -162,6 +162,9 @@ function(tessera_module name)
     foreach(file IN LISTS long)
       get_filename_component(stem ${file} NAME_WE)
       tessera_test(${name}_${stem} ${label} ${file})
+      if(stem MATCHES "_root_process_test$")
+        set_tests_properties(${name}_${stem} PROPERTIES LABELS "process;root")
+      endif()
       target_link_libraries(${name}_${stem} PRIVATE ${target})
       if(ARG_TORCH)
         tessera_lean_header(${name}_${stem} ${file})

@@ -1,4 +1,4 @@
-// How does a rank that has a key store reach the others? Over the transport that the run file names.
+// How a rank that has met the others talks to them: over the transport that the run file names.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace tessera {
 class KeyStore;
-}
+class PeerConnector;
+}  // namespace tessera
 namespace tessera::collective {
 class Communicator;
 }
@@ -17,12 +18,12 @@ namespace tessera::cli {
 
 struct Seat {
   int rank = 0, size = 1;
-  int local_rank = 0;                 // among the ranks of this machine: which GPU
-  std::string prefix = "job/0";       // of all keys: job and generation
-  std::string address = "127.0.0.1";  // gloo: the interface to listen on
+  int local_rank = 0;            // among the ranks of this machine: which GPU
+  std::string prefix = "job/0";  // of all keys: job and generation
 };
 
-// The store must outlive the communicator.
-std::unique_ptr<collective::Communicator> connect(const spec::Run& run, KeyStore& keys, const Seat& seat);
+// The store, which NCCL needs, and the connector, which sockets need, must outlive the communicator.
+std::unique_ptr<collective::Communicator> connect(const spec::Run& run, KeyStore& keys, PeerConnector& peers,
+                                                  const Seat& seat);
 
 }  // namespace tessera::cli

@@ -33,7 +33,7 @@ TEST(DoctorCommand, FindsThisMachineReadyInThreeSecondsOfProcessorTime) {
   const auto outcome = doctor("", "");
   EXPECT_LT(processor_seconds() - before_seconds, 3.0);
   EXPECT_EQ(outcome.code, 0) << outcome.out;
-  for (const auto* part : {"LibTorch", "cores", "available of", "gloo", "ready to train: 0 problems"})
+  for (const auto* part : {"LibTorch", "cores", "available of", "sockets", "ready to train: 0 problems"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
 }
 
@@ -41,7 +41,7 @@ TEST(DoctorCommand, TellsMachinesInJson) {
   const auto outcome = doctor("", "--json");
   const auto json = nlohmann::json::parse(outcome.out);
   EXPECT_THAT(json.at("torch").get<std::string>(), HasSubstr("2."));
-  EXPECT_THAT(json.at("backends").get<std::vector<std::string>>(), ElementsAre("threads", "gloo"));
+  EXPECT_THAT(json.at("backends").get<std::vector<std::string>>(), ElementsAre("threads", "sockets"));
   EXPECT_THAT(json.at("problems"), IsEmpty());
   EXPECT_GT(json.at("findings").size(), 15u);
 }
@@ -51,7 +51,7 @@ TEST(DoctorCommand, WhatKeepsRanksFromMeetingIsAProblemAndExitCode2) {
   EXPECT_EQ(outcome.code, 2) << outcome.out;
   const auto json = nlohmann::json::parse(outcome.out);
   EXPECT_THAT(json.at("backends").get<std::vector<std::string>>(), ElementsAre("threads"));
-  EXPECT_THAT(json.at("problems").dump(), HasSubstr("gloo: does not work"));
+  EXPECT_THAT(json.at("problems").dump(), HasSubstr("sockets: does not work"));
   EXPECT_THAT(json.at("problems").dump(), HasSubstr("open files: 8 at a time"));
 }
 

@@ -29,7 +29,7 @@ TEST(Doctor, CountsCoresNotHyperthreads) {
 
 TEST(Doctor, SaysProblemsFirstInTheLastLineAndAdviceUnderItsRow) {
   const std::string text = doctor_text({{"memory", "memory", State::note, "1 GiB", "buy more"},
-                                        {"transports", "gloo", State::problem, "silent", "speak up"},
+                                        {"transports", "sockets", State::problem, "silent", "speak up"},
                                         {"transports", "threads", State::ok, "works", ""}});
   EXPECT_EQ(text,
             "memory\n"
@@ -37,7 +37,7 @@ TEST(Doctor, SaysProblemsFirstInTheLastLineAndAdviceUnderItsRow) {
             "                    -> buy more\n"
             "\n"
             "transports\n"
-            "  problem  gloo     silent\n"
+            "  problem  sockets  silent\n"
             "                    -> speak up\n"
             "  ok       threads  works\n"
             "\n"
@@ -48,7 +48,7 @@ TEST(Doctor, TransportsThatTrainingUsesReallySum) {
   Findings findings;
   std::vector<std::string> usable;
   examine_transports(findings, usable);
-  EXPECT_THAT(usable, ElementsAre("threads", "gloo"));
+  EXPECT_THAT(usable, ElementsAre("threads", "sockets"));
   ASSERT_EQ(findings.size(), 3u);
   EXPECT_THAT(findings[1].value, HasSubstr("two ranks met and summed"));
 }

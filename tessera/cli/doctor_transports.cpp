@@ -3,11 +3,11 @@
 #include <thread>
 
 #include "tessera/base/clock.hpp"
-#include "tessera/base/key_store.hpp"
+#include "tessera/base/peer_connector.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/cli/doctor.hpp"
-#include "tessera/collective/gloo.hpp"
 #include "tessera/collective/nccl.hpp"
+#include "tessera/collective/sockets.hpp"
 #include "tessera/collective/threads.hpp"
 #include "tessera/tensor/device.hpp"
 #include "tessera/tensor/tensor.hpp"
@@ -45,17 +45,17 @@ Finding try_threads() {
   return judged("threads", sum, "", begin, State::problem, "");
 }
 
-// The two ranks are threads here, which Gloo can't tell: each has its own socket on loopback.
-Finding try_gloo() {
+// The two ranks are threads here, which makes no difference to their sockets.
+Finding try_sockets() {
   const double begin = now_seconds();
-  MemoryKeyStore keys;
+  MemoryConnector connector;
   double sums[2] = {};
   std::mutex mutex;
   std::string failure;  // the first: the other rank's tells only that its peer did not come
   const auto rank = [&](int self) {
     try {
-      const collective::GlooCommunicator communicator(keys, self, 2,
-                                                      {.timeout = std::chrono::milliseconds(1500)});
+      const collective::SocketCommunicator communicator(connector, self, 2,
+                                                        {.timeout = std::chrono::milliseconds(1500)});
       sums[self] = sum_of_two(communicator);
     } catch (const std::exception& error) {
       const std::scoped_lock lock(mutex);
@@ -65,9 +65,10 @@ Finding try_gloo() {
   std::thread other(rank, 1);
   rank(0);
   other.join();
-  return judged("gloo", sums[0] == sums[1] ? sums[0] : 0, failure, begin, State::problem,
-                "ranks as processes can't meet: see loopback below; ranks as threads "
-                "(cluster.transport=threads) need none");
+  return judged(
+      "sockets", sums[0] == sums[1] ? sums[0] : 0, failure, begin, State::problem,
+      "ranks as processes can't talk: look at the limit of open files (ulimit -n); ranks as threads "
+      "(cluster.transport=threads) need no sockets");
 }
 
 Finding look_for_nccl() {
@@ -89,7 +90,7 @@ Finding look_for_nccl() {
 }  // namespace
 
 void examine_transports(Findings& findings, std::vector<std::string>& usable) {
-  for (const auto& finding : {try_threads(), try_gloo()}) {
+  for (const auto& finding : {try_threads(), try_sockets()}) {
     findings.push_back(finding);
     if (finding.state == State::ok) usable.push_back(finding.name);
   }

@@ -1,4 +1,4 @@
-// Layouts on real processes: four ranks over Gloo lose as four threads do.
+// Layouts on real processes: four ranks over sockets lose as four threads do.
 #include <gtest/gtest.h>
 
 #include "tessera/cli/binary_fixture.hpp"
@@ -17,7 +17,7 @@ class LayoutProcesses : public Binary {
     return losses();
   }
   void expect_same_losses(const std::string& overrides) const {
-    const auto processes = losses_over("gloo", overrides), threads = losses_over("threads", overrides);
+    const auto processes = losses_over("sockets", overrides), threads = losses_over("threads", overrides);
     ASSERT_EQ(processes.size(), 3u) << overrides;
     EXPECT_EQ(processes, threads) << overrides;
   }

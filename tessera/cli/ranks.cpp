@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <limits>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "tessera/collective/threads.hpp"
 #include "tessera/launch/board.hpp"
 #include "tessera/launch/key_client.hpp"
+#include "tessera/launch/peers.hpp"
 #include "tessera/launch/pin.hpp"
 #include "tessera/launch/pulse.hpp"
 #include "tessera/launch/signals.hpp"
@@ -47,7 +49,7 @@ using Body = std::function<void(const Rank&)>;
                       ". Unset TESSERA_STORE; to join ranks on several hosts, set it to host:port."));
 }
 
-launch::Descriptor handed_down(const char* name) {
+Descriptor handed_down(const char* name) {
   const std::string text = environment(name);
   if (!text.starts_with("fd:")) refuse_variable(name);
   return launch::inherited_descriptor(text.substr(3), name);
@@ -83,9 +85,11 @@ int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
   const launch::Pulse pulse(log);
   try {
     launch::KeyClient keys(handed_down("TESSERA_STORE"), rank);
+    const auto peers = launch::local_peers(keys);
     // Our launcher starts the ranks of one machine: the rank is the local one.
-    const auto communicator = connect(
-        run, keys, {.rank = rank, .size = size, .local_rank = rank, .prefix = environment("TESSERA_JOB")});
+    const auto communicator =
+        connect(run, keys, *peers,
+                {.rank = rank, .size = size, .local_rank = rank, .prefix = environment("TESSERA_JOB")});
     try {
       body({*communicator, &log, &board.stop_request(), [&board] { return board.resident_bytes(); },
             [&board] { return board.peak_bytes(); }});
@@ -114,7 +118,8 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
   };
   if (run.cluster.transport == spec::Transport::nccl) {
     MemoryKeyStore nobody;
-    run_one(*connect(run, nobody, {}));
+    MemoryConnector no_peers;
+    run_one(*connect(run, nobody, no_peers, {}));
   } else {
     collective::run_ranks(ranks, run_one);
   }
@@ -148,6 +153,7 @@ spec::Run load_run(const Options& options) {
 
 int on_ranks(const spec::Run& run, const Options& options, const Body& body, Stops stops) {
   tensor::use_arena();
+  std::signal(SIGPIPE, SIG_IGN);  // who read our output may leave: the training goes on
   if (started_by_launcher()) return join_launcher(run, body, stops);
   if (const auto joined = joined_membership())
     return on_joined_rank(run, *joined, body, words_of([run] { return plan::compile(run); }), stops);

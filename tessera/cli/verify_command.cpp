@@ -35,7 +35,7 @@ metrics::Record to_record(const train::Verification& v) {
 
 int verify_command(const Options& options) {
   spec::Run run = load_run(options);
-  run.cluster.transport = options.procs == 0 ? spec::Transport::threads : spec::Transport::gloo;
+  run.cluster.transport = options.procs == 0 ? spec::Transport::threads : spec::Transport::sockets;
   bool passed = true;
   const int code = on_ranks(run, options, [&](const Rank& rank) {
     const auto verification = train::verify(run, rank.communicator);

@@ -2,14 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add_ops.h>
+#include <ATen/ops/maximum_ops.h>
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-
-#include "tessera/collective/link.hpp"
-
-#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
 namespace tessera::collective {
 
@@ -39,11 +37,11 @@ bool is_narrow(const Tensor& t) { return t.scalar_type() == at::kBFloat16 || t.s
 
 class Exchange {
  public:
-  Exchange(const Link& link, const Tensor& in)
-      : backend_(*link.backend), self_(link.rank), size_(static_cast<int>(link.ranks.size())), in_(in) {}
+  Exchange(c10d::Backend& backend, const Tensor& in)
+      : backend_(backend), self_(backend.getRank()), size_(backend.getSize()), in_(in) {}
 
-  // out = this member's share of the sum; may be that share of `in` itself.
-  void reduce(const Tensor& out) {
+  // out = this member's share of what all have there, combined; may be that share of `in` itself.
+  void reduce(const Tensor& out, Combine how) {
     const Share own = share_of(in_.numel(), self_, size_);
     const std::int64_t step = std::max<std::int64_t>(1, kSliceBytes / in_.element_size());
     const std::int64_t most = share_of(in_.numel(), size_ - 1, size_).count;  // the last share is a largest
@@ -55,7 +53,7 @@ class Exchange {
       if (first + step < most) start(slots_[(turn + 1) % 2], first + step, step);
       finish(now.receives);
       const Share slice = own.slice(first, step);
-      if (slice.count > 0) sum(now, slice, out.narrow(0, slice.begin - own.begin, slice.count));
+      if (slice.count > 0) combine(now, slice, out.narrow(0, slice.begin - own.begin, slice.count), how);
       finish(now.sends);
     }
   }
@@ -67,6 +65,30 @@ class Exchange {
       receive(works, share_of(flat.numel(), peer, size_).of(flat), peer);
       send(works, share_of(flat.numel(), self_, size_).of(flat), peer);
     });
+    finish(works);
+  }
+
+  // The root's share for each member goes to that member.
+  void scatter(const Tensor& flat, int root) {
+    std::vector<WorkPtr> works;
+    if (self_ != root) receive(works, share_of(flat.numel(), self_, size_).of(flat), root);
+    for_each_peer([&](int peer) {
+      if (self_ == root) send(works, share_of(flat.numel(), peer, size_).of(flat), peer);
+    });
+    finish(works);
+  }
+
+  // `in` in shares of these rows for the members, `out` in shares of those from them.
+  void all_to_all(const Tensor& out, std::span<const std::int64_t> out_rows,
+                  std::span<const std::int64_t> in_rows) {
+    std::vector<WorkPtr> works;
+    const auto part = [](const Tensor& whole, std::span<const std::int64_t> rows, int member) {
+      const auto before = rows.begin() + member;
+      return whole.narrow(0, std::accumulate(rows.begin(), before, std::int64_t{0}), *before);
+    };
+    for_each_peer([&](int peer) { receive(works, part(out, out_rows, peer), peer); });
+    for_each_peer([&](int peer) { send(works, part(in_, in_rows, peer), peer); });
+    part(out, out_rows, self_).copy_(part(in_, in_rows, self_));
     finish(works);
   }
 
@@ -103,8 +125,8 @@ class Exchange {
     });
   }
 
-  // In the order of ranks. Half-width floats are summed in fp32 and rounded once.
-  void sum(const Slot& slot, const Share& slice, const Tensor& out) const {
+  // In the order of ranks. Half-width floats are combined in fp32 and rounded once.
+  void combine(const Slot& slot, const Share& slice, const Tensor& out, Combine how) const {
     const auto part = [&](int member) {
       const Tensor t = member == self_ ? slice.of(in_) : slot.parts[member].narrow(0, 0, slice.count);
       return is_narrow(t) ? t.to(at::kFloat) : t;
@@ -113,7 +135,8 @@ class Exchange {
     for (int member = 1; member < size_; ++member) {
       const Tensor next = part(member);
       Tensor into = member + 1 == size_ && !is_narrow(out) ? out : member == 1 && self_ == 0 ? next : total;
-      total = at::_ops::add_out::call(total, next, 1, into);
+      total = how == Combine::sum ? at::_ops::add_out::call(total, next, 1, into)
+                                  : at::_ops::maximum_out::call(total, next, into);
     }
     if (is_narrow(out)) out.copy_(total);
   }
@@ -124,27 +147,39 @@ class Exchange {
   std::array<Slot, 2> slots_;
 };
 
-Share own_share(const Link& link, const Tensor& flat) {
-  return share_of(flat.numel(), link.rank, static_cast<int>(link.ranks.size()));
+Share own_share(const c10d::Backend& backend, const Tensor& flat) {
+  return share_of(flat.numel(), backend.getRank(), backend.getSize());
 }
 
 }  // namespace
 
-void reduce_scatter_by_exchange(const Link& link, Tensor& out, const Tensor& in) {
-  Exchange(link, in.view({-1})).reduce(out.view({-1}));
+void reduce_scatter_by_exchange(c10d::Backend& backend, Tensor& out, const Tensor& in, Combine how) {
+  Exchange(backend, in.view({-1})).reduce(out.view({-1}), how);
 }
 
-void all_reduce_by_exchange(const Link& link, Tensor& t) {
+void all_reduce_by_exchange(c10d::Backend& backend, Tensor& t, Combine how) {
   const Tensor flat = t.view({-1});
-  Exchange exchange(link, flat);
-  exchange.reduce(own_share(link, flat).of(flat));
+  Exchange exchange(backend, flat);
+  exchange.reduce(own_share(backend, flat).of(flat), how);
   exchange.gather(flat);
 }
 
-void all_gather_by_exchange(const Link& link, Tensor& out, const Tensor& in) {
-  const Tensor flat = out.view({-1}), own = own_share(link, flat).of(flat);
+void all_gather_by_exchange(c10d::Backend& backend, Tensor& out, const Tensor& in) {
+  const Tensor flat = out.view({-1}), own = own_share(backend, flat).of(flat);
   if (own.const_data_ptr() != in.const_data_ptr()) own.copy_(in.view({-1}));
-  Exchange(link, flat).gather(flat);
+  Exchange(backend, flat).gather(flat);
+}
+
+void all_to_all_by_exchange(c10d::Backend& backend, Tensor& out, const Tensor& in,
+                            std::span<const std::int64_t> out_rows, std::span<const std::int64_t> in_rows) {
+  Exchange(backend, in).all_to_all(out, out_rows, in_rows);
+}
+
+void broadcast_by_exchange(c10d::Backend& backend, Tensor& t, int root) {
+  const Tensor flat = t.view({-1});
+  Exchange exchange(backend, flat);
+  exchange.scatter(flat, root);
+  exchange.gather(flat);
 }
 
 }  // namespace tessera::collective

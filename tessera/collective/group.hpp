@@ -1,5 +1,5 @@
 // How do the ranks of a set talk to each other? A Group is a value: copies share one connection. A group of
-// one never communicates. Operations block. One thread at a time may call them; with Gloo and threads one that receives and
+// one never communicates. Operations block. One thread at a time may call them; with sockets and threads one that receives and
 // one that sends may do so beside it, NCCL wants one caller at a time (Note [One queue on a device] in engine/lanes.cpp).
 // All members call the same collectives in the same order. A peer that is gone or silent ends an operation with PeerLost.
 #pragma once
@@ -81,8 +81,8 @@ class Group {
   std::shared_ptr<Flaw> flaw_;  // nothing, but in tests
 };
 
-// This rank among all ranks, and the way to reach the others. Made by run_ranks (threads.hpp), GlooCommunicator
-// (gloo.hpp) or nccl_communicator (nccl.hpp).
+// This rank among all ranks, and the way to reach the others. Made by run_ranks (threads.hpp), SocketCommunicator
+// (sockets.hpp) or nccl_communicator (nccl.hpp).
 class Communicator {
  public:
   Communicator(int rank, int size, c10::Device device = c10::kCPU)

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "tessera/base/error.hpp"
-#include "tessera/collective/gloo.hpp"
+#include "tessera/collective/group_name.hpp"
 #include "tessera/collective/threads.hpp"
 #include "tessera/tensor/tensor.hpp"
 

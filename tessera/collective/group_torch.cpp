@@ -7,7 +7,6 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tessera/collective/damage.hpp"
-#include "tessera/collective/exchange.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/collective/link.hpp"
 
@@ -65,10 +64,6 @@ void check_alike(const Tensor& out, const Tensor& in) {
 
 void all_reduce(const Link& link, Tensor& t, c10d::ReduceOp::RedOpType op, const char* what) {
   in_place(t, [&](std::vector<Tensor>& tensors) {
-    if (link.by_exchange && op == c10d::ReduceOp::SUM) {
-      link.outbox.check();
-      return guarded(link, what, [&] { all_reduce_by_exchange(link, tensors[0]); });
-    }
     c10d::AllreduceOptions options;
     options.reduceOp = op;
     finish(link, what, [&] { return link.backend->allreduce(tensors, options); });
@@ -143,10 +138,6 @@ void Group::all_gather(Tensor& out, const Tensor& in) const {
     return Wrongly{sound(), flaw_->other, *harm}.all_gather(out, in);
   Tensor input = dense(in);
   in_place(out, [&](std::vector<Tensor>& tensors) {
-    if (link_->by_exchange) {
-      link_->outbox.check();
-      return guarded(*link_, "all_gather", [&] { all_gather_by_exchange(*link_, tensors[0], input); });
-    }
     finish(*link_, "all_gather", [&] { return link_->backend->_allgather_base(tensors[0], input); });
   });
 }
@@ -162,12 +153,8 @@ void Group::reduce_scatter_sum(Tensor& out, const Tensor& in) const {
     return Wrongly{sound(), flaw_->other, *harm}.reduce_scatter_sum(out, in);
   Tensor input = dense(in);
   in_place(out, [&](std::vector<Tensor>& tensors) {
-    constexpr char kWhat[] = "reduce_scatter_sum";
-    if (link_->by_exchange) {
-      link_->outbox.check();
-      return guarded(*link_, kWhat, [&] { reduce_scatter_by_exchange(*link_, tensors[0], input); });
-    }
-    finish(*link_, kWhat, [&] { return link_->backend->_reduce_scatter_base(tensors[0], input); });
+    finish(*link_, "reduce_scatter_sum",
+           [&] { return link_->backend->_reduce_scatter_base(tensors[0], input); });
   });
 }
 

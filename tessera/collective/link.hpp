@@ -48,10 +48,6 @@ struct Link {
   std::vector<int> ranks;  // global ranks, by position
   int rank = 0;            // own position
   c10::intrusive_ptr<c10d::Backend> backend;
-  // Sums and gathers go by exchange.hpp instead of the backend's own: Gloo's take memory from the system each time or
-  // copies of the whole, move twice as much as a reduce-scatter needs, and add in an order that depends on the number of
-  // ranks.
-  bool by_exchange = false;
   Outbox outbox;  // last, so that it ends before the backend
 };
 

@@ -77,7 +77,7 @@ void Outbox::wait_for_sends(c10::Device device) {
 std::string short_text(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
-  // Gloo puts its source line before its message and advice about other logs after it.
+  // c10d puts its source line before its message and advice about other logs after it.
   if (const auto source = text.find("[/"); source != std::string::npos)
     if (const auto end = text.find("] ", source); end != std::string::npos)
       text.erase(source, end + 2 - source);

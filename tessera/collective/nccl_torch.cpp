@@ -2,7 +2,7 @@
 #include <mutex>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-#include "tessera/collective/gloo.hpp"
+#include "tessera/collective/group_name.hpp"
 #include "tessera/collective/link.hpp"
 #include "tessera/collective/nccl.hpp"
 #include "tessera/tensor/device.hpp"
@@ -116,7 +116,7 @@ std::unique_ptr<Communicator> nccl_communicator(KeyStore& store, int rank, int s
   const int gpus = tensor::num_devices(c10::kCUDA);
   if (options.local_rank >= gpus)
     throw UserError(cat("rank ", rank, " wants GPU ", options.local_rank, " of this machine, which has ",
-                        gpus, ". Start at most one rank per GPU, or use cluster.transport = \"gloo\"."));
+                        gpus, ". Start at most one rank per GPU, or use cluster.transport = \"sockets\"."));
   auto communicator = std::make_unique<NcclCommunicator>(store, rank, size, std::move(options));
   tensor::use_device(communicator->device());
   return communicator;

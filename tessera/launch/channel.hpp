@@ -24,8 +24,17 @@ class Channel {
   virtual short events_to_send() const = 0;
   // No more is sent from here; what was sent still arrives.
   virtual void end_sending() = 0;
+
+  // Descriptors pass over Unix sockets only. One that is sent arrives with the first of these bytes.
+  virtual bool carries_descriptors() const { return false; }
+  virtual std::optional<std::size_t> send_with(std::string_view bytes, const Descriptor& descriptor);
+  // The first of those that have arrived; nothing when there is none.
+  virtual Descriptor take_descriptor() { return Descriptor(); }
 };
 
-std::unique_ptr<Channel> plain_channel(Descriptor socket);
+enum class Descriptors { refused, taken };
+
+// Over a Unix socket. Descriptors that arrive are closed at once unless they are to be taken.
+std::unique_ptr<Channel> plain_channel(Descriptor socket, Descriptors arriving = Descriptors::refused);
 
 }  // namespace tessera::launch

@@ -155,13 +155,17 @@ JoinedStore::JoinedStore(const Membership& m, const StoreOptions& options, KeySe
   const bool is_remote = !options.address.empty();
   const auto address = is_remote ? parse_address(options.address, "the store's address") : TcpAddress();
   const auto key = is_remote ? key_for(m, options) : nullptr;
+  std::string host;  // address of this host that the other ranks reach
+  const auto connect_peers = [&] {
+    peers_ = is_remote ? tcp_peers(*keys_, m.rank, host) : local_peers(*keys_);
+  };
   if (m.rank == 0) {
     reserve_open_files(m.world_size, open_files_of_rank_0(m.world_size), "rank 0");
     std::unique_ptr<Door> door;
     if (is_remote) {
       Descriptor listening = listen_on(address);
-      host_ = own_host(listening);
-      check_reachable(m, options, host_);
+      host = own_host(listening);
+      check_reachable(m, options, host);
       door = tls_door(std::move(listening), key);
     } else {
       door = unix_door(socket_path(m), geteuid());
@@ -174,6 +178,7 @@ JoinedStore::JoinedStore(const Membership& m, const StoreOptions& options, KeySe
     wait_for_all(*server_, m, place_of(m, options), timeout_);
     keys_ = std::make_unique<KeyClient>(server_->connect(), 0);
     reports_ = std::make_unique<KeyClient>(server_->connect(), 0);
+    connect_peers();
     return;
   }
   const double deadline_seconds = now_seconds() + std::chrono::duration<double>(timeout_).count();
@@ -181,11 +186,12 @@ JoinedStore::JoinedStore(const Membership& m, const StoreOptions& options, KeySe
     if (!is_remote) return come_in_here(socket_path(m), m.rank);
     Descriptor socket = connect_by(address, deadline_seconds);
     if (!socket) return nullptr;
-    host_ = own_host(socket);
+    host = own_host(socket);
     auto channel = tls_channel(std::move(socket), key, deadline_seconds);
     return channel ? std::make_unique<KeyClient>(std::move(channel), m.rank) : nullptr;
   };
   for (auto* client : {&keys_, &reports_}) *client = come_in(place_of(m, options), deadline_seconds, attempt);
+  connect_peers();
 }
 
 void JoinedStore::wait_for_others() {

@@ -10,6 +10,7 @@
 #include "tessera/launch/join.hpp"
 #include "tessera/launch/key_client.hpp"
 #include "tessera/launch/key_server.hpp"
+#include "tessera/launch/peers.hpp"
 
 namespace tessera::launch {
 
@@ -38,16 +39,16 @@ class JoinedStore {
   // Two connections, see KeyClient.
   KeyClient& keys() { return *keys_; }
   KeyClient& reports() { return *reports_; }
+  // Connections to the other ranks: handed over by rank 0's server, or over TCP where an address was named.
+  PeerConnector& peers() { return *peers_; }
   // On rank 0; else null.
   KeyServer* server() { return server_ ? &*server_ : nullptr; }
-  // Address of this host that the other ranks reach.
-  const std::string& host() const { return host_; }
 
  private:
   const std::chrono::milliseconds timeout_;
   std::optional<KeyServer> server_;
   std::unique_ptr<KeyClient> keys_, reports_;
-  std::string host_ = "127.0.0.1";
+  std::unique_ptr<PeerConnector> peers_;
 };
 
 }  // namespace tessera::launch

@@ -2,6 +2,8 @@
 
 #include <poll.h>
 
+#include <map>
+
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/launch/poll_time.hpp"
@@ -23,7 +25,8 @@ KeyClient::KeyClient(std::unique_ptr<Channel> channel, int rank) : channel_(std:
            now_seconds() + std::chrono::duration<double>(kGrace).count());
 }
 
-KeyClient::KeyClient(Descriptor socket, int rank) : KeyClient(plain_channel(std::move(socket)), rank) {}
+KeyClient::KeyClient(Descriptor socket, int rank)
+    : KeyClient(plain_channel(std::move(socket), Descriptors::taken), rank) {}
 
 KeyClient::~KeyClient() {
   send_all(encode(Request{.kind = Request::Kind::goodbye}), now_seconds() + kGoodbyeSeconds);
@@ -67,6 +70,10 @@ Reply KeyClient::ask(const Request& request, milliseconds patience) {
   const double deadline_seconds = now_seconds() + std::chrono::duration<double>(patience).count();
   // A server that refuses may close before it has read all; its words are still there to be read.
   send_all(encode(request), deadline_seconds);
+  return next_reply(request, deadline_seconds);
+}
+
+Reply KeyClient::next_reply(const Request& request, double deadline_seconds) {
   const std::uint32_t length = body_bytes(receive_exactly(kLengthBytes, deadline_seconds));
   if (length > kMaxBodyBytes) throw PeerLost("the key server sent a reply that is too long");
   const auto reply = parse_reply(receive_exactly(length, deadline_seconds));
@@ -74,7 +81,8 @@ Reply KeyClient::ask(const Request& request, milliseconds patience) {
   has_answered_ = true;
   const std::string words = join(reply->texts, ", ");
   if (reply->kind == Reply::Kind::missing)
-    throw PeerLost(cat("no peer wrote ", words, " within ", request.timeout_milliseconds, " ms"));
+    throw PeerLost(cat(request.kind == Request::Kind::connect ? "no peer asked for " : "no peer wrote ",
+                       words, " within ", request.timeout_milliseconds, " ms"));
   if (reply->kind == Reply::Kind::refused) throw PeerLost(cat("the key server refused: ", words));
   return *reply;
 }
@@ -87,6 +95,34 @@ std::vector<std::string> KeyClient::exchange(const KeyValues& puts, const std::v
   if (reply.texts.size() != wanted.size())
     throw PeerLost("the key server answered with another number of values");
   return reply.texts;
+}
+
+std::vector<Descriptor> KeyClient::connect(const std::vector<std::string>& names, milliseconds timeout) {
+  const Request request{
+      .kind = Request::Kind::connect, .timeout_milliseconds = timeout.count(), .keys = names};
+  if (names.empty()) return {};
+  std::scoped_lock lock(mutex_);
+  const double deadline_seconds = now_seconds() + std::chrono::duration<double>(timeout + kGrace).count();
+  send_all(encode(request), deadline_seconds);
+  std::map<std::string, Descriptor> by_name;
+  while (by_name.size() < names.size()) {
+    const Reply reply = next_reply(request, deadline_seconds);
+    if (reply.kind == Reply::Kind::lost) throw PeerLost(join(reply.texts, ", "));
+    Descriptor arrived = channel_->take_descriptor();
+    if (reply.kind != Reply::Kind::connected || reply.texts.size() != 1 || !arrived)
+      throw PeerLost(
+          "the key server sent no descriptor where one was due; is this process's limit of open files "
+          "reached "
+          "(ulimit -n)?");
+    by_name.emplace(reply.texts[0], std::move(arrived));
+  }
+  std::vector<Descriptor> out;
+  for (const auto& name : names) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) throw PeerLost("the key server connected what nobody asked for");
+    out.push_back(std::move(found->second));
+  }
+  return out;
 }
 
 std::optional<std::string> KeyClient::report(std::string_view bytes, milliseconds timeout) {

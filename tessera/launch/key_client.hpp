@@ -24,6 +24,9 @@ class KeyClient final : public KeyStore {
 
   std::vector<std::string> exchange(const KeyValues& puts, const std::vector<std::string>& wanted,
                                     std::chrono::milliseconds timeout) override;
+  // A connection for each name, in their order, to the client that asks by the same name. Over a Unix socket only. Throws
+  // PeerLost when nobody does so in time.
+  std::vector<Descriptor> connect(const std::vector<std::string>& names, std::chrono::milliseconds timeout);
   // Hands bytes to the server's on_report; returns why the job was aborted, if it was. Throws PeerLost when the server
   // is gone or has not answered in time.
   std::optional<std::string> report(std::string_view bytes, std::chrono::milliseconds timeout);
@@ -36,6 +39,7 @@ class KeyClient final : public KeyStore {
   bool wait_for(short events, double deadline_seconds);
   std::string receive_exactly(std::size_t num_bytes, double deadline_seconds);
   Reply ask(const Request& request, std::chrono::milliseconds patience);
+  Reply next_reply(const Request& request, double deadline_seconds);
 
   std::mutex mutex_;
   std::unique_ptr<Channel> channel_;

@@ -9,10 +9,12 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <deque>
 #include <list>
 #include <mutex>
 #include <set>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "tessera/base/clock.hpp"
@@ -31,13 +33,16 @@ constexpr int kVisitorsPerRound = 16;
 struct Client {
   std::unique_ptr<Channel> channel;  // null once the connection has ended
   std::string in = {}, out = {};
-  std::size_t num_sent = 0;           // of `out`
-  bool closing = false;               // once `out` is written
-  int rank = -1;                      // introduced, and not gone with a goodbye: its end is a loss
-  double stranger_until_seconds = 0;  // 0: no stranger
-  bool is_guest = false;              // introduced, and came through the door
-  KeyTable::Exchange exchange = 0;    // the one it waits for; 0: none
-  double deadline_seconds = 0;
+  std::size_t num_sent = 0;                                      // of `out`
+  std::deque<std::pair<std::size_t, Descriptor>> enclosed = {};  // by the place in `out` where they are sent
+  bool closing = false;                                          // once `out` is written
+  int rank = -1;                           // introduced, and not gone with a goodbye: its end is a loss
+  double stranger_until_seconds = 0;       // 0: no stranger
+  bool is_guest = false;                   // introduced, and came through the door
+  KeyTable::Exchange exchange = 0;         // the one it waits for; 0: none
+  std::set<std::string> unconnected = {};  // names for which no other client has asked yet
+  double deadline_seconds = 0;             // of either
+  bool waits() const { return exchange != 0 || !unconnected.empty(); }
 };
 
 }  // namespace
@@ -58,16 +63,13 @@ class KeyServer::Loop {
   }
 
   Descriptor connect() {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-      throw UserError(cat("cannot make a connection to the key server: ", system_reason()));
-    Descriptor ours(ends[0]), theirs(ends[1]);
+    auto [ours, theirs] = connected_pair();
     {
       std::scoped_lock lock(mutex_);
       notes_.arrivals.push_back(std::move(ours));
     }
     ring();
-    return theirs;
+    return std::move(theirs);
   }
 
   void open(std::unique_ptr<Door> door, const std::vector<int>& awaited) {
@@ -161,7 +163,7 @@ class KeyServer::Loop {
       if (soonest < 0 || seconds < soonest) soonest = seconds;
     };
     for (const auto& client : clients_) {
-      if (client.exchange) look_at(client.deadline_seconds);
+      if (client.waits()) look_at(client.deadline_seconds);
       if (client.stranger_until_seconds > 0) look_at(client.stranger_until_seconds);
     }
     if (soonest < 0) return -1;
@@ -246,7 +248,7 @@ class KeyServer::Loop {
       if (client.in.size() < kLengthBytes + length) return;
       const auto request = parse_request(std::string_view(client.in).substr(kLengthBytes, length));
       if (!request) return refuse(client, "a malformed message");
-      if (client.exchange) return refuse(client, "a message while an exchange is under way");
+      if (client.waits()) return refuse(client, "a message while an exchange is under way");
       client.in.erase(0, kLengthBytes + length);
       answer(client, *request);
     }
@@ -263,6 +265,8 @@ class KeyServer::Loop {
         return reply(client, lost_.empty() ? Reply{} : Reply{Reply::Kind::lost, {lost_}});
       case Request::Kind::exchange:
         return begin_exchange(client, request);
+      case Request::Kind::connect:
+        return begin_connecting(client, request);
       case Request::Kind::goodbye:
         await_again(client);
         client.rank = -1;
@@ -296,22 +300,69 @@ class KeyServer::Loop {
     client.deadline_seconds = now_seconds() + static_cast<double>(request.timeout_milliseconds) / 1000;
   }
 
+  void begin_connecting(Client& client, const Request& request) {
+    if (!client.channel->carries_descriptors())
+      return refuse(client, "connections are handed over on one machine only");
+    if (!lost_.empty()) return reply(client, {Reply::Kind::lost, {lost_}});
+    client.deadline_seconds = now_seconds() + static_cast<double>(request.timeout_milliseconds) / 1000;
+    for (const auto& name : request.keys) {
+      if (!client.channel) return;  // it left while it was told of the last
+      const auto other = connecting_.find(name);
+      if (other == connecting_.end()) {
+        connecting_[name] = &client;
+        client.unconnected.insert(name);
+      } else if (other->second == &client) {
+        return refuse(client, cat("the connection ", name, " is asked for twice"));
+      } else if (!connect_both(client, *other->second, name)) {
+        return;
+      }
+    }
+  }
+
+  // False when the system has no more descriptors: then the job is lost.
+  bool connect_both(Client& client, Client& other, const std::string& name) {
+    connecting_.erase(name);
+    other.unconnected.erase(name);
+    try {
+      auto [one, another] = connected_pair();
+      hand_over(client, name, std::move(one));
+      hand_over(other, name, std::move(another));
+      return true;
+    } catch (const UserError& error) {
+      if (lost_.empty()) lost_ = error.what();
+      for (Client* waiting : {&client, &other}) {
+        stop_waiting(*waiting);
+        reply(*waiting, {Reply::Kind::lost, {lost_}});
+      }
+      return false;
+    }
+  }
+
+  void hand_over(Client& client, const std::string& name, Descriptor end) {
+    client.enclosed.emplace_back(client.out.size(), std::move(end));
+    reply(client, {Reply::Kind::connected, {name}});
+  }
+
   void stop_waiting(Client& client) {
     table_.end(client.exchange);
     client.exchange = 0;
+    for (const auto& name : client.unconnected) connecting_.erase(name);
+    client.unconnected.clear();
   }
 
   void answer_waiting() {
     const double now = now_seconds();
     for (auto& client : clients_) {
-      if (!client.exchange) continue;
+      if (!client.waits()) continue;
       Reply answer;
-      if (table_.is_complete(client.exchange))
+      if (client.exchange && table_.is_complete(client.exchange))
         answer.texts = table_.values(client.exchange);
       else if (!lost_.empty())
         answer = {Reply::Kind::lost, {lost_}};
       else if (now >= client.deadline_seconds)
-        answer = {Reply::Kind::missing, table_.missing(client.exchange)};
+        answer = {Reply::Kind::missing,
+                  client.exchange ? table_.missing(client.exchange)
+                                  : std::vector(client.unconnected.begin(), client.unconnected.end())};
       else
         continue;
       stop_waiting(client);
@@ -341,10 +392,17 @@ class KeyServer::Loop {
   void write_to(Client& client) {
     if (!client.channel || client.out.empty()) return;
     while (client.num_sent < client.out.size()) {
-      const auto count = client.channel->send(std::string_view(client.out).substr(client.num_sent));
+      const std::string_view left = std::string_view(client.out).substr(client.num_sent);
+      const bool encloses = !client.enclosed.empty() && client.enclosed.front().first == client.num_sent;
+      const auto after = client.enclosed.begin() + (encloses ? 1 : 0);
+      const auto part =
+          after == client.enclosed.end() ? left : left.substr(0, after->first - client.num_sent);
+      const auto count = encloses ? client.channel->send_with(part, client.enclosed.front().second)
+                                  : client.channel->send(part);
       if (!count) return drop(client);
       if (*count == 0) return;
       client.num_sent += *count;
+      if (encloses) client.enclosed.pop_front();
     }
     client.out.clear();
     client.num_sent = 0;
@@ -373,7 +431,8 @@ class KeyServer::Loop {
   std::multiset<int> awaited_;  // through the door; empty without one
   std::list<Client> clients_;
   KeyTable table_;
-  std::string lost_;  // why waiting is in vain, once it is
+  std::unordered_map<std::string, Client*> connecting_;  // by name: who asked first, and waits for the other
+  std::string lost_;                                     // why waiting is in vain, once it is
   std::thread thread_;
 };
 

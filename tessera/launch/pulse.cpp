@@ -3,8 +3,8 @@
 #include <chrono>
 
 #include "tessera/base/clock.hpp"
+#include "tessera/base/quiet_thread.hpp"
 #include "tessera/base/resident.hpp"
-#include "tessera/launch/quiet_thread.hpp"
 
 namespace tessera::launch {
 namespace {

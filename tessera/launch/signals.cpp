@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tessera/base/clock.hpp"
-#include "tessera/launch/quiet_thread.hpp"
+#include "tessera/base/quiet_thread.hpp"
 #include "tessera/launch/telling.hpp"
 
 namespace tessera::launch {

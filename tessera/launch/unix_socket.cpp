@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <system_error>
 
 #include "tessera/base/error.hpp"
 
@@ -26,11 +25,6 @@ sockaddr_un address_of(const std::string& path) {
 }
 
 }  // namespace
-
-void Descriptor::reset() {
-  if (number_ >= 0) close(number_);
-  number_ = -1;
-}
 
 Descriptor listen_at(const std::string& path) {
   const sockaddr_un address = address_of(path);
@@ -64,7 +58,5 @@ uid_t peer_user(const Descriptor& socket) {
   CHECK(getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0, system_reason());
   return credentials.uid;
 }
-
-std::string system_reason() { return std::generic_category().message(errno); }
 
 }  // namespace tessera::launch

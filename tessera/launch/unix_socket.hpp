@@ -5,29 +5,10 @@
 #include <sys/types.h>
 
 #include <string>
-#include <utility>
+
+#include "tessera/base/descriptor.hpp"
 
 namespace tessera::launch {
-
-// A file descriptor with an owner.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor() { reset(); }
-
-  int number() const { return number_; }
-  explicit operator bool() const { return number_ >= 0; }
-  void reset();
-
- private:
-  int number_ = -1;
-};
 
 // A descriptor that this process was started with, by its number as text; `where` is the variable that names it. Not
 // passed on to further programs. Throws UserError when it isn't open.
@@ -40,8 +21,5 @@ Descriptor connect_to(const std::string& path);
 
 // The user at the other end of a connected Unix socket.
 uid_t peer_user(const Descriptor& socket);
-
-// What the system says about errno, for messages.
-std::string system_reason();
 
 }  // namespace tessera::launch

@@ -4,7 +4,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/launch/quiet_thread.hpp"
+#include "tessera/base/quiet_thread.hpp"
 
 namespace tessera::launch {
 

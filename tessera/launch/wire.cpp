@@ -94,7 +94,7 @@ std::optional<Request> parse_request(std::string_view body) {
   Reader in(body);
   Request request;
   const std::uint64_t kind = in.number(1);
-  if (kind > static_cast<std::uint64_t>(Request::Kind::goodbye)) return std::nullopt;
+  if (kind > static_cast<std::uint64_t>(Request::Kind::connect)) return std::nullopt;
   request.kind = static_cast<Request::Kind>(kind);
   request.rank = static_cast<std::int32_t>(static_cast<std::uint32_t>(in.number(4)));
   request.report = in.text();
@@ -113,7 +113,7 @@ std::optional<Reply> parse_reply(std::string_view body) {
   Reader in(body);
   Reply reply;
   const std::uint64_t kind = in.number(1);
-  if (kind > static_cast<std::uint64_t>(Reply::Kind::refused)) return std::nullopt;
+  if (kind > static_cast<std::uint64_t>(Reply::Kind::connected)) return std::nullopt;
   reply.kind = static_cast<Reply::Kind>(kind);
   reply.texts = in.texts();
   if (!in.ended_well()) return std::nullopt;

@@ -16,8 +16,8 @@ inline constexpr std::uint32_t kMaxBodyBytes = 64u << 20;
 inline constexpr std::size_t kLengthBytes = 4;
 
 struct Request {
-  // hello comes first, with the rank; goodbye comes last.
-  enum class Kind : std::uint8_t { exchange, hello, report, goodbye };
+  // hello comes first, with the rank; goodbye comes last. connect names connections to other ranks by `keys`.
+  enum class Kind : std::uint8_t { exchange, hello, report, goodbye, connect };
   Kind kind = Kind::exchange;
   std::int32_t rank = 0;
   std::string report = {};
@@ -28,8 +28,9 @@ struct Request {
 };
 
 struct Reply {
-  // values: also the plain answer to a report; missing: the keys that did not come in time; lost, refused: words.
-  enum class Kind : std::uint8_t { values, missing, lost, refused };
+  // values: also the plain answer to a report; missing: the keys that did not come in time; lost, refused: words;
+  // connected: the name of a connection, whose descriptor comes with the message.
+  enum class Kind : std::uint8_t { values, missing, lost, refused, connected };
   Kind kind = Kind::values;
   std::vector<std::string> texts = {};
   bool operator==(const Reply&) const = default;

@@ -241,7 +241,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
                 "has nothing to open: it is for layout.tp above 1");
   findings.need(run.data.document_end.size() <= 1, "data.document_end", "is more than one byte");
   findings.need(run.cluster.transport != Transport::nccl || build.nccl, "cluster.transport",
-                "needs a build with CUDA, which this is not; possible here: gloo, threads");
+                "needs a build with CUDA, which this is not; possible here: sockets, threads");
   return findings.take();
 }
 

@@ -278,7 +278,7 @@ TEST(Problems, NcclNeedsABuildThatHasIt) {
   run.cluster.transport = Transport::nccl;
   EXPECT_THAT([&] { validate(run); }, ThrowsMessage<UserError>(StrEq(
                                           "cluster.transport = nccl needs a build with CUDA, which this is "
-                                          "not; possible here: gloo, threads")));
+                                          "not; possible here: sockets, threads")));
   EXPECT_NO_THROW(validate(run, {.nccl = true}));
 }
 

@@ -214,7 +214,8 @@ void declare_layout(std::vector<Key>& keys) {
 void declare_cluster(std::vector<Key>& keys) {
   SectionKeys section(keys, "cluster", &Run::cluster);
   section.add("transport", &Cluster::transport,
-              "how ranks talk: processes over gloo, threads of one process, or a GPU each over nccl");
+              "how ranks talk: processes over sockets, threads of one process, or a GPU each over nccl");
+  keys.back().former_words = {{"gloo", "sockets"}};  // in run files and checkpoints of before
   section.add("devices", &Cluster::devices, from_to(0, kMaxAxis), "0: as many as the layout needs");
   section.add("timeout_seconds", &Cluster::timeout_seconds, from_to(0.001, 1e7),
               "how long nothing may begin or end on any rank while one waits for another");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,7 +32,8 @@ struct Key {
   std::string section, name;
   Kind kind = Kind::text;
   Range range;
-  std::vector<std::string> words;  // of Kind::word
+  std::vector<std::string> words;                   // of Kind::word
+  std::map<std::string, std::string> former_words;  // still understood: the word of before, and today's
   std::string about;
   std::function<Value(const Run&)> get;
   std::function<void(Run&, const Value&)> set;  // the value must be fitted() to this key

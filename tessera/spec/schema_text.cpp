@@ -79,6 +79,9 @@ std::optional<Value> fitted(const Key& key, const Value& value) {
     case Kind::word: {
       const auto* text = std::get_if<std::string>(&value);
       if (text && std::find(key.words.begin(), key.words.end(), *text) != key.words.end()) return value;
+      if (const auto former = text ? key.former_words.find(*text) : key.former_words.end();
+          former != key.former_words.end())
+        return former->second;
       break;
     }
   }

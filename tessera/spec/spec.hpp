@@ -15,7 +15,7 @@ enum class Schedule { gpipe, f1b1, interleaved, zb_h1, zb_v, dualpipe_v, bfs, au
 enum class Optimizer { adamw, sgd };
 enum class Decay { constant, cosine, linear, wsd };  // the learning rate after warm-up
 enum class Family { llama, gpt2 };
-enum class Transport { gloo, threads, nccl };
+enum class Transport { sockets, threads, nccl };
 
 enum class Offload { optimizer, parameters, values };
 
@@ -140,7 +140,7 @@ std::vector<std::string> split_list(const std::string& text);
 bool offloads(const Layout& layout, Offload what);
 
 struct Cluster {
-  Transport transport = Transport::gloo;
+  Transport transport = Transport::sockets;
   std::int64_t devices = 0;     // 0: as many as the layout needs
   double timeout_seconds = 60;  // how long a rank waits for another
   double grace_seconds = 30;    // how long a job may take to stop after a signal

@@ -47,7 +47,7 @@ const Words& words<Family>() {
 }
 template <>
 const Words& words<Transport>() {
-  static const Words list = {"gloo", "threads", "nccl"};
+  static const Words list = {"sockets", "threads", "nccl"};
   return list;
 }
 

@@ -1,7 +1,7 @@
 // Does a step in steady state ask the system for memory? malloc and its kin and mmap are counted by this executable, which
 // puts its own in front of them, for all libraries of the process.
-//   build/release/tests/allocations                 1f1b and ZeRO-3, ranks as threads and as Gloo processes
-//   build/release/tests/allocations CASE TRANSPORT  one of them: 1f1b or zero-3, threads or gloo
+//   build/release/tests/allocations                 1f1b and ZeRO-3, ranks as threads and as processes
+//   build/release/tests/allocations CASE TRANSPORT  one of them: 1f1b or zero-3, threads or sockets
 // Exits with 1 when a step after the third asked for more than 64 KiB at a time, and says who did.
 #include <c10/core/CPUAllocator.h>
 #include <dlfcn.h>
@@ -129,7 +129,7 @@ spec::Run run_of(const std::string& which, const std::string& transport) {
   } else {
     throw UserError(cat("no case ", which, ": 1f1b or zero-3"));
   }
-  run.cluster.transport = transport == "gloo" ? spec::Transport::gloo : spec::Transport::threads;
+  run.cluster.transport = transport == "sockets" ? spec::Transport::sockets : spec::Transport::threads;
   spec::validate(run, {});
   return run;
 }
@@ -204,7 +204,7 @@ int main(int argc, char** argv) {
   }
   int failures = 0;
   for (const char* which : {"1f1b", "zero-3"})
-    for (const char* transport : {"threads", "gloo"})
+    for (const char* transport : {"threads", "sockets"})
       failures += tessera::run_alone("/proc/self/exe", which, transport) == 0 ? 0 : 1;
   return failures == 0 ? 0 : 1;
 }

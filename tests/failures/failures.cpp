@@ -97,7 +97,7 @@ std::unique_ptr<launch::Board> board_of(pid_t launcher) {
   for (const auto& entry : fs::directory_iterator(cat("/proc/", launcher, "/fd"))) {
     std::error_code gone;
     if (fs::read_symlink(entry.path(), gone).string().find("tessera-board") == std::string::npos) continue;
-    launch::Descriptor descriptor(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+    Descriptor descriptor(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
     if (descriptor) return std::make_unique<launch::Board>(std::move(descriptor), kRanks);
   }
   return nullptr;

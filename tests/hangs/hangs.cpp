@@ -22,9 +22,10 @@
 #include "tessera/base/random.hpp"
 #include "tessera/base/statistics.hpp"
 #include "tessera/cli/words.hpp"
-#include "tessera/collective/gloo.hpp"
+#include "tessera/collective/sockets.hpp"
 #include "tessera/launch/board.hpp"
 #include "tessera/launch/key_client.hpp"
+#include "tessera/launch/peers.hpp"
 #include "tessera/launch/pulse.hpp"
 #include "tessera/launch/spawn.hpp"
 #include "tessera/metrics/json_lines.hpp"
@@ -174,7 +175,8 @@ int run_rank(const Hang& hang) {
   try {
     launch::KeyClient keys(
         launch::inherited_descriptor(environment("TESSERA_STORE").substr(3), "TESSERA_STORE"), rank);
-    const collective::GlooCommunicator communicator(keys, rank, kRanks);
+    const auto peers = launch::local_peers(keys);
+    const collective::SocketCommunicator communicator(*peers, rank, kRanks);
     const bool is_guilty = rank == hang.guilty;
     const auto run = make_run(hang);
     const Program program = make_program(hang);

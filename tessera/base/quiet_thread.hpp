@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-namespace tessera::launch {
+namespace tessera {
 
 // A thread that runs `body` with all signals blocked.
 template <typename Body>
@@ -19,4 +19,4 @@ std::thread quiet_thread(Body body) {
   return thread;
 }
 
-}  // namespace tessera::launch
+}  // namespace tessera

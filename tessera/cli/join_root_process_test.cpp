@@ -1,0 +1,53 @@
+// Jobs under Slurm and on two hosts, and strangers who try to get in: the daemons and network namespaces need root.
+#include <gmock/gmock.h>
+
+#include "tessera/cli/join_fixture.hpp"
+
+namespace tessera::cli {
+namespace {
+
+using testing::HasSubstr;
+
+TEST_F(Join, SlurmsRanksTrainAsOurOwn) {
+  expect_as_our_own("tests/slurm/with-slurm srun -n 2 " + train("joined"));
+}
+
+TEST_F(Join, RanksOnTwoHostsTrainAsOnOne) {
+  const std::string key = (folder_ / "job.key").string();
+  std::ofstream(folder_ / "both.sh") << "(umask 077; head -c 32 /dev/urandom > " << key << ")\n"
+                                     << R"(start() {
+  .venv/bin/torchrun --nnodes 2 --node-rank $1 --nproc-per-node 1 --master-addr $ADDRESS_A --master-port 29500 \
+    --no-python )" << train("joined", cat("cluster.store=$ADDRESS_A:29400 cluster.key_file=", key))
+                                     << R"(
+}
+export -f start
+$HOST_B bash -c 'start 1' &
+$HOST_A bash -c 'start 0'
+wait $!
+)";
+  expect_as_our_own(cat("tests/hosts/with-two-hosts bash ", folder_ / "both.sh"));
+}
+
+TEST_F(Join, AnAttackWithoutTheKeyChangesNothing) {
+  const auto outcome =
+      shell(cat("TESSERA_BINARY=", binary(),
+                " tests/hosts/with-two-hosts tests/hosts/attack --steps 60 --pairs 3 --period 1 --json"));
+  ASSERT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("\"losses_equal\": true"));
+  EXPECT_GT(field(outcome.out, "connections_tried"), 100);
+  EXPECT_GT(field(outcome.out, "connections_made"), 10);  // before all ranks had come
+  // Not by the clock, which tells how busy the machine is. Generous: docs/launching.md has the true figure.
+  EXPECT_LT(field(outcome.out, "processor_ratio_in_a_pair_median"), 1.5) << outcome.out;
+}
+
+// Costs 20 s on an idle machine; the full trial is in .ci/long.
+TEST_F(Join, StrangersOnTheMachineAndTheNetworkGetNoPlace) {
+  const auto outcome = shell(cat("tests/hosts/strangers --jobs 8 --binary ", binary()));
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_EQ(count_of(outcome.out, "\"ended_badly\": 0"), 2u) << outcome.out;
+  EXPECT_EQ(count_of(outcome.out, "\"other_losses\": 0"), 2u) << outcome.out;
+  EXPECT_EQ(count_of(outcome.out, "\"connections_sent_tensors\": 0"), 2u) << outcome.out;
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,2 +1,0 @@
-// See ../algorithm.h.
-#pragma once
