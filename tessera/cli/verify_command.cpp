@@ -17,7 +17,8 @@ metrics::Record to_record(const train::Verification& v) {
     tensors.push_back({{"name", c.what},
                        {"kind", c.kind},
                        {"relative_error", c.error},
-                       {"zero_in_theory", c.zero_in_theory}});
+                       {"zero_in_theory", c.zero_in_theory},
+                       {"finite", c.is_finite}});
   return {{"passed", v.passed()},
           {"worst_relative_error", v.worst_relative_error},
           {"tolerance", v.tolerance},
@@ -26,6 +27,7 @@ metrics::Record to_record(const train::Verification& v) {
           {"ranks", v.num_ranks},
           {"micro_batches", v.num_micro},
           {"schedule", v.schedule},
+          {"bits", v.bits},
           {"shrunk", v.shrunk},
           {"fault", v.fault},
           {"tensors", tensors}};

@@ -45,7 +45,7 @@ void mask_every(std::int64_t period, std::span<const std::uint64_t> samples,
   const std::size_t length = targets.size() / samples.size();
   CHECK(length * samples.size() == targets.size(), targets.size(), " targets for ", samples.size(),
         " samples");
-  const auto step = static_cast<std::uint64_t>(period);
+  const auto step = std::min<std::uint64_t>(static_cast<std::uint64_t>(period), length);
   for (std::size_t row = 0; row < samples.size(); ++row)
     for (std::size_t i = 0; i < length; ++i)
       if (i % step < samples[row] % step) targets[row * length + i] = kIgnoredTarget;

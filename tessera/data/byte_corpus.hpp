@@ -37,7 +37,8 @@ class ByteCorpus {
 };
 
 // For tests of uneven valid tokens: in the row of sample s, ignores the targets at positions p with
-// p mod period < s mod period, so samples differ in how many targets count, and none loses all.
+// p mod period < s mod period, so samples differ in how many targets count, and none loses all. A period longer than a
+// row is taken as long as the row.
 void mask_every(std::int64_t period, std::span<const std::uint64_t> samples, std::span<std::int64_t> targets);
 
 }  // namespace tessera::data

@@ -114,6 +114,15 @@ TEST(ByteCorpus, MaskingDependsOnTheSampleNotOnItsRow) {
   EXPECT_EQ(alone, (Tokens{-1, -1, 7, -1}));
 }
 
+TEST(ByteCorpus, MaskingLeavesEverySampleATargetHoweverShort) {
+  for (const std::size_t length : {1, 2, 3, 4, 5, 6})
+    for (std::uint64_t sample = 0; sample < 30; ++sample) {
+      Tokens targets(length, 7);
+      mask_every(5, Samples{sample}, targets);
+      EXPECT_GT(std::ranges::count(targets, 7), 0) << "sample " << sample << " of " << length << " tokens";
+    }
+}
+
 TEST(BatchPlan, EveryLayoutReadsTheSameSamplesInTheSameGlobalOrder) {
   const std::int64_t global_batch = 13;
   for (const std::int64_t dp : {1, 2, 3, 4, 8, 16})

@@ -15,7 +15,11 @@ struct Comparison {
   std::string what;  // loss, norm, or the tensor's name
   std::string kind;  // number, gradient, parameter
   double error = 0;
-  bool zero_in_theory = false;     // under 1e-6 of the whole gradient's RMS: listed, not judged
+  // Listed, not judged: a gradient that is zero in theory, here and on one device (kZeroInTheory), or a parameter whose
+  // gradients are so in all steps and that is no farther off than updates can move it. AdamW divides a gradient by its own
+  // size, so one of rounding moves a parameter as much as any other.
+  bool zero_in_theory = false;
+  bool is_finite = true;           // on one device. What is not finite in the same way here has no error
   double found = 0, expected = 0;  // of a number; of a tensor the element where they differ most
   std::optional<double> ratio;     // found is this multiple of what is expected, if it is a multiple
 };

@@ -67,6 +67,75 @@ TEST(Compare, WhatIsNoNumberIsWorseThanAnyError) {
   EXPECT_EQ(first_wrong(comparisons, 1e-10)->what, "a");
 }
 
+TEST(Compare, ANaNGradientWhereZeroIsExpectedIsWrong) {
+  Outcome found = outcome(0);
+  EXPECT_TRUE(compare(found, outcome(0), kOrder)[3].zero_in_theory);
+  found.gradients["b"].select(0, 1).fill_(NAN);
+  const auto comparisons = compare(found, outcome(0), kOrder);
+  EXPECT_FALSE(comparisons[3].zero_in_theory);
+  EXPECT_TRUE(std::isinf(worst_of(comparisons)));
+  EXPECT_EQ(first_wrong(comparisons, 1e-10)->what, "b");
+}
+
+// A tensor, and the numbers, of a run that has overflowed.
+Outcome overflowed(double scale = 1) {
+  Outcome out = outcome(scale);
+  out.losses = {NAN};
+  out.norms = {INFINITY};
+  out.gradients["a"].select(0, 1).fill_(NAN);
+  out.gradients["a"].select(0, 2).fill_(-INFINITY);
+  return out;
+}
+
+TEST(Compare, NumbersThatAreNotFiniteInTheSameWayAreEqual) {
+  const auto same = compare(overflowed(), overflowed(), kOrder);
+  EXPECT_EQ(first_wrong(same, 1e-10), nullptr);
+  EXPECT_EQ(worst_of(same), 0);
+  for (const auto& c : same)
+    EXPECT_EQ(c.is_finite, c.kind == "parameter" || (c.kind == "gradient" && c.what != "a")) << c.what;
+  Outcome elsewhere = overflowed();
+  elsewhere.gradients["a"].select(0, 3).fill_(NAN);
+  EXPECT_EQ(first_wrong(compare(elsewhere, overflowed(), kOrder), 1e-10)->what, "a");
+  Outcome finite = overflowed();
+  finite.losses = {1.0};
+  EXPECT_EQ(first_wrong(compare(finite, overflowed(), kOrder), 1e-10)->what, "loss of step 1");
+  EXPECT_EQ(first_wrong(compare(overflowed(), finite, kOrder), 1e-10)->what, "loss of step 1");
+}
+
+TEST(Compare, WhatIsNotFiniteInOneTensorHidesNoErrorOfAnother) {
+  const auto comparisons = compare(overflowed(2), overflowed(1), kOrder);
+  ASSERT_NE(first_wrong(comparisons, 1e-10), nullptr);
+  EXPECT_EQ(first_wrong(comparisons, 1e-10)->what, "b");
+  EXPECT_DOUBLE_EQ(worst_of(comparisons), 1);
+}
+
+TEST(Compare, RanksMayShareANumberThatIsNotFinite) {
+  EXPECT_TRUE(nearly_same(NAN, NAN));
+  EXPECT_TRUE(nearly_same(INFINITY, INFINITY));
+  EXPECT_TRUE(nearly_same(1, 1 + 1e-15));
+  EXPECT_FALSE(nearly_same(1, 1 + 1e-9));
+  EXPECT_FALSE(nearly_same(1, INFINITY)) << "what one rank sees when the sum of all is infinite";
+  EXPECT_FALSE(nearly_same(1, NAN));
+  EXPECT_FALSE(nearly_same(-INFINITY, INFINITY));
+}
+
+TEST(Compare, AParameterThatRoundingMovesIsListedAndNotJudged) {
+  Outcome found = outcome(1e-17), expected = outcome(-1e-17);
+  expected.learning_rates = 3e-3;
+  expected.largest_gradients["b"] = 1e-17;
+  found.parameters["b"].add_(2e-3);
+  const auto judged = [&] { return compare(found, expected, kOrder)[6]; };
+  ASSERT_EQ(judged().what, "b");
+  EXPECT_TRUE(judged().zero_in_theory);
+  EXPECT_GT(judged().error, 1e-3) << "listed";
+  EXPECT_EQ(first_wrong(compare(found, expected, kOrder), 1e-10), nullptr);
+  expected.largest_gradients["b"] = 0.1;
+  EXPECT_FALSE(judged().zero_in_theory) << "a later step's gradient is no rounding";
+  expected.largest_gradients["b"] = 1e-17;
+  found.parameters["b"].add_(0.5);
+  EXPECT_FALSE(judged().zero_in_theory) << "farther than updates can move it";
+}
+
 TEST(Compare, ARatioIsExplainedByTheAxisOfItsSize) {
   auto run = small_run(2);
   run.layout.dp_shard = 4;

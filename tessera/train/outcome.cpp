@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tessera/checkpoint/chunk_hash.hpp"
 #include "tessera/program/holdings.hpp"
 
 namespace tessera::train {
@@ -31,11 +32,45 @@ Tensor all_parts(const Session& session, const shard::FlatBucket& bucket, const 
   return all.cpu();
 }
 
+// The whole parameter as a vector.
+Tensor assembled(const Tensor& flats, const program::Bucket& bucket, const program::Parameter& parameter) {
+  std::vector<Tensor> parts;
+  for (std::int64_t first = 0; first < flats.numel(); first += bucket.elements)
+    parts.push_back(shard::parameter_in(flats.narrow(0, first, bucket.elements), parameter));
+  if (parts.size() == 1) return parts.front().reshape({-1});
+  return tensor::concatenate(parts, parameter.cut_dim).reshape({-1});
+}
+
+std::map<std::string, Tensor> by_name(const Flats& flats, const program::Tables& tables) {
+  std::map<std::string, Tensor> out;
+  for (const auto& [bucket, flat] : flats)
+    for (const auto& parameter : tables.buckets[bucket].parameters)
+      out[parameter.name] = assembled(flat, tables.buckets[bucket], parameter);
+  return out;
+}
+
+// Of one device's session after a step.
+void note_largest_gradients(Session& session, std::map<std::string, double>& largest) {
+  Flats flats;
+  const auto& tables = session.program().tables;
+  for (auto& bucket : session.buckets()) flats[index_of(bucket, tables)] = bucket.kept_gradient();
+  const auto gradients = by_name(flats, tables);
+  const double scale = rms(gradients);
+  for (const auto& [name, gradient] : gradients) {
+    const double ratio = gradient.numel() && scale > 0 ? gradient.abs().max().item<double>() / scale : 0;
+    double& most = largest[name];
+    if (!(ratio <= most)) most = ratio;  // NaN too
+  }
+}
+
 Snapshot run_steps(Session& session, double clip_norm, Outcome& out) {
   Snapshot snapshot;
   const auto& tables = session.program().tables;
+  const bool is_alone = tables.class_of_rank.size() == 1;
   for (int i = 0; i < kVerifySteps; ++i) {
     const auto report = session.step();
+    out.learning_rates += session.learning_rate();
+    if (is_alone) note_largest_gradients(session, out.largest_gradients);
     out.losses.push_back(report.loss);
     out.norms.push_back(report.gradient_norm);
     if (i > 0) continue;
@@ -114,37 +149,46 @@ bool replicas_equal(Session& session) {
   return session.sum(differing) == 0;
 }
 
-// The whole parameter as a vector.
-Tensor assembled(const Tensor& flats, const program::Bucket& bucket, const program::Parameter& parameter) {
-  std::vector<Tensor> parts;
-  for (std::int64_t first = 0; first < flats.numel(); first += bucket.elements)
-    parts.push_back(shard::parameter_in(flats.narrow(0, first, bucket.elements), parameter));
-  if (parts.size() == 1) return parts.front().reshape({-1});
-  return tensor::concatenate(parts, parameter.cut_dim).reshape({-1});
-}
-
-std::map<std::string, Tensor> by_name(const Flats& flats, const program::Tables& tables) {
-  std::map<std::string, Tensor> out;
-  for (const auto& [bucket, flat] : flats)
-    for (const auto& parameter : tables.buckets[bucket].parameters)
-      out[parameter.name] = assembled(flat, tables.buckets[bucket], parameter);
-  return out;
-}
-
 // Loss and norm are on all ranks what they are here.
 bool numbers_equal(const Session& session, const Outcome& outcome) {
-  constexpr double kRounding = 1e-12;
   const double num_ranks = session.sum(1);
   double differing = 0;
   for (const auto* numbers : {&outcome.losses, &outcome.norms})
     for (const double number : *numbers) {
-      const double mean = session.sum(number) / num_ranks;
-      differing += std::abs(number - mean) <= kRounding * std::abs(mean) ? 0 : 1;
+      differing += nearly_same(number, session.sum(number) / num_ranks) ? 0 : 1;
     }
   return session.sum(differing) == 0;
 }
 
 }  // namespace
+
+double rms(const std::map<std::string, Tensor>& tensors) {
+  double squares = 0, count = 0;
+  for (const auto& [name, t] : tensors) {
+    squares += optim::squared_norm(t.nan_to_num(0, 0, 0));
+    count += static_cast<double>(t.numel());
+  }
+  return std::sqrt(squares / count);
+}
+
+bool nearly_same(double a, double b) {
+  constexpr double kRounding = 1e-12;
+  if (std::isfinite(a) && std::isfinite(b)) return std::abs(a - b) <= kRounding * std::abs(b);
+  return a == b || (std::isnan(a) && std::isnan(b));
+}
+
+std::string bits_text(const Outcome& outcome) {
+  std::vector<std::uint64_t> parts;
+  for (const auto* numbers : {&outcome.losses, &outcome.norms})
+    parts.push_back(checkpoint::hash_of(std::as_bytes(std::span(*numbers))));
+  for (const auto* tensors : {&outcome.gradients, &outcome.parameters})
+    for (const auto& [name, t] : *tensors) {
+      const Tensor dense = t.contiguous();
+      parts.push_back(
+          checkpoint::hash_of({static_cast<const std::byte*>(dense.const_data_ptr()), dense.nbytes()}));
+    }
+  return checkpoint::hash_text(checkpoint::hash_of(std::as_bytes(std::span(parts))));
+}
 
 Outcome outcome_of(Session& session, int rank, double clip_norm) {
   Outcome out;

@@ -1,5 +1,7 @@
 #include "tessera/train/verify.hpp"
 
+#include <algorithm>
+
 #include "tessera/base/error.hpp"
 #include "tessera/collective/threads.hpp"
 #include "tessera/data/byte_corpus.hpp"
@@ -58,6 +60,7 @@ Verification verify_here(const spec::Run& run, const collective::Communicator& c
   out.replicas_equal = found.replicas_equal;
   out.numbers_equal = found.numbers_equal;
   if (communicator.rank() != 0) return out;
+  out.bits = bits_text(found);
   const auto& expected = references.of(run);
   out.comparisons = compare(found, expected.outcome, expected.order);
   out.worst_relative_error = worst_of(out.comparisons);
@@ -119,8 +122,27 @@ Verification verify_on_threads(const spec::Run& run, const std::optional<Damaged
 namespace {
 
 std::string judged(const Verification& verification, const Comparison& c) {
-  if (c.zero_in_theory) return "zero in theory";
+  if (c.zero_in_theory) return c.kind == "gradient" ? "zero in theory" : "moved by rounding";
+  if (c.error == 0 && !c.is_finite) return "same, not finite";
   return c.error <= verification.tolerance ? scientific(c.error) : scientific(c.error) + " WRONG";
+}
+
+// What was looked at and proves nothing.
+std::string not_judged(const Verification& verification) {
+  const auto count = [&](auto&& is_meant) {
+    return std::ranges::count_if(verification.comparisons, is_meant);
+  };
+  const auto zero = count([](const Comparison& c) { return c.zero_in_theory && c.kind == "parameter"; });
+  const auto not_finite = count([](const Comparison& c) { return !c.is_finite; });
+  return cat(zero == 0 ? ""
+                       : cat("not judged: ", zero,
+                             " parameter(s) after the steps, whose gradients are zero in theory; AdamW may "
+                             "move them by rounding\n"),
+             not_finite == 0
+                 ? ""
+                 : cat("one device has ", not_finite,
+                       " number(s) or tensor(s) that are not finite: nothing is proven by these. A smaller "
+                       "training.learning_rate or model.init_std may help\n"));
 }
 
 }  // namespace
@@ -138,17 +160,17 @@ std::string to_text(const Verification& verification) {
       for (auto& row : tensors)
         if (row[0] == c.what) row.push_back(judged(verification, c));
   }
-  return cat(verification.shrunk.empty() ? "" : cat("made smaller to verify: ", verification.shrunk, "\n"),
-             table(numbers), "\n", table(tensors), "\n", verification.num_ranks, " rank(s), ",
-             verification.num_micro, " micro-batch(es), ",
-             verification.schedule.empty() ? "" : verification.schedule + ", ",
-             verification.tolerance < 1e-6 ? "fp64" : "fp32", ", against one device: worst relative error ",
-             scientific(verification.worst_relative_error), " (allowed ",
-             scientific(verification.tolerance, 0), "), replicas ",
-             verification.replicas_equal ? "bit-equal" : "DIFFER",
-             verification.numbers_equal ? "" : ", loss or norm NOT THE SAME on all ranks", ": ",
-             verification.passed() ? "equal" : "NOT EQUAL", "\n",
-             verification.fault.empty() ? "" : cat("first: ", verification.fault, "\n"));
+  return cat(
+      verification.shrunk.empty() ? "" : cat("made smaller to verify: ", verification.shrunk, "\n"),
+      table(numbers), "\n", table(tensors), "\n", verification.num_ranks, " rank(s), ",
+      verification.num_micro, " micro-batch(es), ",
+      verification.schedule.empty() ? "" : verification.schedule + ", ",
+      verification.tolerance < 1e-6 ? "fp64" : "fp32", ", against one device: worst relative error ",
+      scientific(verification.worst_relative_error), " (allowed ", scientific(verification.tolerance, 0),
+      "), replicas ", verification.replicas_equal ? "bit-equal" : "DIFFER",
+      verification.numbers_equal ? "" : ", loss or norm NOT THE SAME on all ranks", ": ",
+      verification.passed() ? "equal" : "NOT EQUAL", "\n",
+      verification.fault.empty() ? "" : cat("first: ", verification.fault, "\n"), not_judged(verification));
 }
 
 }  // namespace tessera::train

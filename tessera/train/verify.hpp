@@ -22,6 +22,7 @@ struct Verification {
   double tolerance = 1e-10;
   std::int64_t num_ranks = 1, num_micro = 1;
   std::string schedule;  // of the pipeline, if there is one
+  std::string bits;      // of what the layout came to (bits_text)
   std::string shrunk;    // how the model was made smaller; empty: it wasn't
   std::string fault;     // what went wrong first, where it lies, and what that usually means; empty: nothing
   bool passed() const { return worst_relative_error <= tolerance && replicas_equal && numbers_equal; }

@@ -52,6 +52,8 @@ LayoutsVerification verify_layouts(const spec::Run& given, std::span<const spec:
       add(out.by_trait[trait][value], found.passed(), found.worst_relative_error);
     if (!found.passed())
       out.failures.push_back({plan::layout_text(run), found.fault, overrides_text(run, given)});
+    const auto is_finite = [](const Comparison& c) { return c.is_finite; };
+    out.not_finite += std::ranges::all_of(found.comparisons, is_finite) ? 0 : 1;
     out.tolerance = found.tolerance;
     out.references = references.size();
     out.seconds = now_seconds() - begin;
@@ -77,7 +79,11 @@ std::string to_text(const LayoutsVerification& verification) {
   return cat(out, table(rows), "\n", all.passed, " of ", all.layouts, " layouts equal one device within ",
              scientific(verification.tolerance, 0), ", worst relative error ",
              scientific(all.worst_relative_error), ", ", verification.references,
-             " run(s) on one device to compare with, ", duration_text(verification.seconds), "\n");
+             " run(s) on one device to compare with, ", duration_text(verification.seconds), "\n",
+             verification.not_finite == 0
+                 ? ""
+                 : cat("in ", verification.not_finite,
+                       " of them one device has numbers that are not finite: nothing is proven by these\n"));
 }
 
 }  // namespace tessera::train

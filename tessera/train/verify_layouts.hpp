@@ -27,7 +27,8 @@ struct LayoutsVerification {
   // By trait and value: ("pp", "2"), ("schedule", "zb-v"), ...
   std::map<std::string, std::map<std::string, LayoutTally>> by_trait;
   std::vector<LayoutFailure> failures;
-  std::size_t references = 0;  // runs on one device that served them all
+  std::int64_t not_finite = 0;  // layouts of which one device has numbers that are not finite
+  std::size_t references = 0;   // runs on one device that served them all
   double tolerance = 0, seconds = 0;
   bool passed() const { return all.passed == all.layouts; }
 };

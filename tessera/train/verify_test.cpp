@@ -150,6 +150,42 @@ TEST(Verify, AModelOfZerosIsEqualToItself) {
   expect_equal_to_one_device(run, "all zero");
 }
 
+TEST(Verify, SequencesOfAFewTokensKeepTargetsAndEqualOneDevice) {
+  for (const std::int64_t sequence : {1, 2, 3, 4, 5})
+    for (auto run : {small_run(), gpt2_run()}) {
+      run.model.sequence = sequence;
+      run.training.global_batch = 4;
+      run.layout.dp_replicate = 2;
+      const auto verification = verify_on_threads(run);
+      EXPECT_TRUE(verification.passed()) << "sequence " << sequence << "\n" << to_text(verification);
+      for (const auto& c : verification.comparisons) EXPECT_TRUE(c.is_finite) << c.what << sequence;
+    }
+}
+
+// An epsilon this small makes updates of the biases of keys, whose gradients are rounding, as large as any others.
+TEST(Verify, ParametersThatAdamMovesByRoundingAreNotJudgedAndTold) {
+  auto run = gpt2_run();
+  run.training.epsilon = 1e-30;
+  run.layout.dp_replicate = 2;
+  const auto verification = verify_on_threads(run);
+  EXPECT_TRUE(verification.passed()) << to_text(verification);
+  for (const auto& c : verification.comparisons)
+    EXPECT_EQ(c.zero_in_theory, c.what.ends_with("attn.k_proj.bias")) << c.kind << " " << c.what;
+  EXPECT_NE(to_text(verification).find("not judged: 2 parameter(s)"), std::string::npos)
+      << to_text(verification);
+}
+
+TEST(Verify, ARunThatOverflowsOnOneDeviceTooIsEqualAndToldToProveNothing) {
+  auto run = small_run();
+  run.training.learning_rate = 1e300;
+  run.training.clip_norm = 0;
+  run.layout.dp_replicate = 2;
+  const auto verification = verify_on_threads(run);
+  EXPECT_TRUE(verification.passed()) << to_text(verification);
+  EXPECT_NE(to_text(verification).find("are not finite: nothing is proven by these"), std::string::npos)
+      << to_text(verification);
+}
+
 TEST(Verify, NoticesSumsThatAreLeftOutDoneTwiceOrScaled) {
   using enum collective::Harm;
   for (const std::int64_t dp : {2, 4})
