@@ -85,8 +85,8 @@ class Group {
 // (sockets.hpp) or nccl_communicator (nccl.hpp).
 class Communicator {
  public:
-  Communicator(int rank, int size, c10::Device device = c10::kCPU)
-      : rank_(rank), size_(size), device_(device) {}
+  // Not before LibTorch is warm (Note [First calls] in tensor/warm_up.hpp).
+  Communicator(int rank, int size, c10::Device device = c10::kCPU);
   virtual ~Communicator() = default;
   int rank() const { return rank_; }
   int size() const { return size_; }

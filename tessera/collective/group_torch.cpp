@@ -9,6 +9,7 @@
 #include "tessera/collective/damage.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/collective/link.hpp"
+#include "tessera/tensor/warm_up.hpp"
 
 #include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
@@ -224,6 +225,11 @@ std::size_t Group::unfinished_sends(std::chrono::milliseconds patience) const {
 void Group::barrier() const {
   if (size() == 1) return;
   finish(*link_, "barrier", [&] { return link_->backend->barrier(c10d::BarrierOptions()); });
+}
+
+Communicator::Communicator(int rank, int size, c10::Device device)
+    : rank_(rank), size_(size), device_(device) {
+  tensor::warm_up();
 }
 
 std::vector<Group> make_groups(const Communicator& communicator,
