@@ -45,10 +45,12 @@ program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t laye
   if (m.qkv_bias)
     of_qkv.insert(of_qkv.end(), {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"});
   if (m.qk_norm) of_heads = {"self_attn.q_norm.weight", "self_attn.k_norm.weight"};
+  Piece qkv = norm_and_product("norm+qkv", s, kRmsNorm, s.q + 2 * s.k, m.qkv_bias ? 1 : 0);
+  // One rank of those with the same keys and values would be enough.
+  qkv.repeated_flops = product_flops(s.n, s.h, 2 * s.k) * (1 - 1.0 / static_cast<double>(s.tp_rep));
   program::Unit unit{
       cat("block.", layer),
-      {named(norm_and_product("norm+qkv", s, kRmsNorm, s.q + 2 * s.k, m.qkv_bias ? 1 : 0), {"hidden"},
-             {"qkv"}, names(of_qkv)),
+      {named(qkv, {"hidden"}, {"qkv"}, names(of_qkv)),
        named(attention_piece(s, m.qk_norm, compute_dtype(run.layout.precision)), {"qkv"}, {"attended"},
              names(of_heads)),
        named(product_and_residual("out", s, s.q, 0), {"attended", "hidden"}, {"middle"},

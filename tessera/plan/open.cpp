@@ -27,6 +27,7 @@ Piece branch(std::span<const Piece> pieces, const Piece& norm, const Sizes& s) {
   for (const Piece& piece : pieces) {
     out.flops += piece.flops;
     out.backward_flops += piece.backward_flops;
+    out.repeated_flops += piece.repeated_flops;
     out.bytes_read += piece.bytes_read;
     out.bytes_written += piece.bytes_written;
     out.tape_bytes += piece.tape_bytes;

@@ -45,6 +45,7 @@ Sizes::Sizes(const spec::Run& run)
       tp(run.layout.tp),
       cp_ring(run.layout.cp_ring()),
       cp_heads(run.layout.cp_heads),
+      tp_rep(run.tp_rep()),
       samples(run.layout.micro_batch),
       has_documents(!run.data.document_end.empty()),
       drops(run.model.dropout > 0) {

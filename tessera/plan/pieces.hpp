@@ -19,6 +19,7 @@ program::Dtype compute_dtype(spec::Precision precision);
 struct Sizes {
   std::int64_t n, r, h, q, k, f, v, c, a, heads, kv_heads, sequence;
   std::int64_t tp, cp_ring, cp_heads;  // ranks
+  std::int64_t tp_rep;                 // ranks of tp that compute the same keys and values
   std::int16_t over_tp, over_cp_ring, over_cp_heads,
       over_tp_exchanges;  // axis sets, of those that have several ranks
   std::int64_t samples;

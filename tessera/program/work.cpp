@@ -5,29 +5,30 @@ namespace tessera::program {
 namespace {
 
 StepFlops flops_of(const Op& op, const Tables& tables) {
-  double forward = 0, backward = 0;
+  double forward = 0, backward = 0, repeated = 0;
   const auto add_pieces = [&] {
     const Segment& segment = tables.segments[op.item];
     for (std::uint32_t i = 0; i < segment.num_pieces; ++i) {
       const Piece& piece = tables.units[segment.unit].pieces[segment.first_piece + i];
       forward += piece.flops;
       backward += piece.backward_flops;
+      repeated += piece.repeated_flops;
     }
   };
   switch (op.what) {
     case What::forward:
       add_pieces();
-      return {forward, forward};
+      return {forward - repeated, forward};
     case What::recompute:
       add_pieces();
       return {0, forward};
     case What::backward:
       add_pieces();
-      return {backward, backward};
+      return {backward - 2 * repeated, backward};
     case What::backward_input:  // two halves that are whole together
     case What::backward_weight:
       add_pieces();
-      return {backward / 2, backward / 2};
+      return {backward / 2 - repeated, backward / 2};
     case What::gather:
     case What::reduce:
     case What::step:

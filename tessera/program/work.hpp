@@ -6,8 +6,8 @@
 namespace tessera::program {
 
 struct StepFlops {
-  double model = 0;     // what the model needs: every forward and backward once
-  double hardware = 0;  // what is done: recomputation too
+  double model = 0;     // what the model needs: every forward and backward once, whatever the layout
+  double hardware = 0;  // what is done: recomputation too, and what several ranks compute alike
   bool operator==(const StepFlops&) const = default;
 };
 

@@ -27,6 +27,15 @@ TEST(Work, RecomputationIsDoneByTheHardwareButNotNeededByTheModel) {
   EXPECT_EQ(step_flops(program), (StepFlops{2 * 30, 2 * 40}));
 }
 
+TEST(Work, WhatSeveralRanksComputeAlikeIsNotNeededByTheModel) {
+  auto program = two_classes({What::forward, What::backward}, {What::forward});
+  program.tables.units[0].pieces[0].repeated_flops = 4;
+  EXPECT_EQ(step_flops(program), (StepFlops{2 * (30 - 12) + 7, 2 * 30 + 7}));
+  program = two_classes({What::forward, What::recompute, What::backward_input, What::backward_weight}, {});
+  program.tables.units[0].pieces[0].repeated_flops = 4;
+  EXPECT_EQ(step_flops(program), (StepFlops{2 * (30 - 12), 2 * 40}));
+}
+
 TEST(Work, TheHalvesOfABackwardAreAWholeOne) {
   const auto halves = two_classes({}, {What::backward_input, What::backward_weight});
   EXPECT_EQ(step_flops(halves), step_flops(two_classes({}, {What::backward})));

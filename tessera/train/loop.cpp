@@ -7,7 +7,7 @@
 #include "tessera/metrics/intervals.hpp"
 #include "tessera/metrics/step_outputs.hpp"
 #include "tessera/plan/describe.hpp"
-#include "tessera/program/work.hpp"
+#include "tessera/plan/flops.hpp"
 #include "tessera/spec/words.hpp"
 #include "tessera/tensor/peak.hpp"
 #include "tessera/train/agreement.hpp"
@@ -108,12 +108,7 @@ class FactsOfSteps {
         sequence_(program.classes.at(tables_.class_of_rank.at(static_cast<std::size_t>(rank)))),
         options_(options),
         steps_(run.training.steps) {
-    // A last micro-batch that is short or empty does less than the program says.
-    const double samples =
-        static_cast<double>(run.layout.dp() * run.layout.micro_batch * program.tables.num_micro);
-    const double share = static_cast<double>(run.training.global_batch) / samples;
-    flops_ = program::step_flops(program);
-    flops_ = {flops_.model * share, flops_.hardware * share};
+    flops_ = plan::step_flops(run, program);
   }
   void set_peak(double flops_per_second) { peak_flops_per_second_ = flops_per_second; }
 

@@ -1,0 +1,18 @@
+// How many FLOPs is a step of this run?
+#pragma once
+
+#include "tessera/program/work.hpp"
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::plan {
+
+// Of the run's program. Its last micro-batch may be short or empty, and then does less than the program says.
+inline program::StepFlops step_flops(const spec::Run& run, const program::Program& program) {
+  const auto samples =
+      static_cast<double>(run.layout.dp() * run.layout.micro_batch * program.tables.num_micro);
+  const double share = static_cast<double>(run.training.global_batch) / samples;
+  const program::StepFlops full = program::step_flops(program);
+  return {full.model * share, full.hardware * share};
+}
+
+}  // namespace tessera::plan

@@ -1,0 +1,55 @@
+#include "tessera/plan/flops.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tessera/plan/compile.hpp"
+#include "tessera/plan/layouts.hpp"
+#include "tessera/plan/spread.hpp"
+
+namespace tessera::plan {
+namespace {
+
+spec::Run small_run(std::int64_t kv_heads) {
+  spec::Run run;
+  run.model = {
+      .layers = 8, .hidden = 32, .heads = 8, .kv_heads = kv_heads, .ffn = 48, .vocab = 48, .sequence = 48};
+  run.training.global_batch = 12;
+  run.cluster.transport = spec::Transport::threads;
+  return run;
+}
+
+program::StepFlops flops(const spec::Run& run) { return step_flops(run, compile(run)); }
+
+program::StepFlops flops_on_one_device(spec::Run run) {
+  run.layout = {.micro_batch = run.training.global_batch};
+  return flops(run);
+}
+
+// Keys and values of two heads on eight ranks are each computed four times: a third of what they were is too much.
+TEST(Flops, KeysThatRanksComputeAlikeAreHardwareFlopsAlone) {
+  auto run = small_run(2);
+  run.layout.tp = 8;
+  const auto alone = flops_on_one_device(run);
+  EXPECT_DOUBLE_EQ(alone.model, alone.hardware);
+  EXPECT_DOUBLE_EQ(flops(run).model, alone.model);
+  const double tokens = 12 * 48, keys = 2 * 8, once = 3 * 2 * tokens * 32 * keys * 8;  // of 8 layers
+  EXPECT_DOUBLE_EQ(flops(run).hardware, alone.model + 3 * once);
+}
+
+// 3 s: some 300 programs.
+TEST(Flops, OfTheModelDoNotDependOnTheLayout) {
+  int layouts_seen = 0, with_repeats = 0;
+  for (const std::int64_t kv_heads : {1, 2}) {
+    for (const auto& run : spread(layouts(small_run(kv_heads), {.most_ranks = 8}), 150, 1)) {
+      const double expected = flops_on_one_device(run).model;
+      EXPECT_NEAR(flops(run).model, expected, 1e-12 * expected) << layout_text(run);
+      ++layouts_seen;
+      with_repeats += run.tp_rep() > 1 ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(layouts_seen, 300);
+  EXPECT_GT(with_repeats, 50);
+}
+
+}  // namespace
+}  // namespace tessera::plan
