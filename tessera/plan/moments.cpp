@@ -193,6 +193,20 @@ void backward_head_norm(Moments& moments, const Sizes& s) {
 }  // namespace
 
 namespace {
+// With documents the kernel is given what to add to each score of a query and a key of this place: zero, or minus infinity.
+// Two masks of a byte per score come before it. Where a micro-batch has no end of a document none is made; that is not known
+// before it is read.
+void make_mask(Moments& moments, const Sizes& s) {
+  if (!s.has_documents) return;
+  const std::int64_t positions = s.sequence / s.cp_ring, scores = s.samples * positions * positions;
+  moments.make("seen", 2 * scores).make("mask", scores * s.c).drop("seen");
+}
+void drop_mask(Moments& moments, const Sizes& s) {
+  if (s.has_documents) moments.drop("mask");
+}
+}  // namespace
+
+namespace {
 // Heads for positions: what the kernel reads and makes is kept besides what is handed on.
 std::int64_t exchanged_bytes(const Sizes& s) {
   const std::int64_t kv_heads = program::exchanged_kv_heads(s.heads, s.kv_heads, s.cp_heads);
@@ -201,7 +215,9 @@ std::int64_t exchanged_bytes(const Sizes& s) {
 
 void forward_exchanged_attention(Moments& moments, const Sizes& s, std::int64_t scratch) {
   moments.pass(2 * exchanged_bytes(s)).make("exchanged", exchanged_bytes(s));
+  make_mask(moments, s);
   moments.make("attended.longer", s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a).pass(scratch);
+  drop_mask(moments, s);
   for (const char* name : {"exchanged", "attended.longer", "row_sums"}) moments.tape(name);
   moments.pass(s.n * s.q * s.c).make("attended", s.n * s.q * s.c);
   for (const char* name : {"attended.longer", "row_sums", "exchanged", "turned", "qkv"}) moments.drop(name);
@@ -209,7 +225,10 @@ void forward_exchanged_attention(Moments& moments, const Sizes& s, std::int64_t 
 
 void backward_exchanged_attention(Moments& moments, const Sizes& s, std::int64_t scratch) {
   moments.pass(s.n * s.q * s.c).make("d.longer", s.n * s.q * s.c).drop("d.attended");
-  moments.make("d.exchanged", exchanged_bytes(s)).pass(scratch).drop("d.longer");
+  make_mask(moments, s);
+  moments.make("d.exchanged", exchanged_bytes(s)).pass(scratch);
+  drop_mask(moments, s);
+  moments.drop("d.longer");
   for (const char* name : {"exchanged", "row_sums", "attended.longer"}) moments.untape(name);
   moments.pass(2 * exchanged_bytes(s));
   moments.make("d.q", s.n * s.q * s.c).make("d.k", s.n * s.k * s.c).make("d.v", s.n * s.k * s.c);
@@ -229,7 +248,9 @@ void forward_attention(Moments& moments, const Sizes& s, const HeadShape& shape)
     if (shape.has_norm) moments.tape("qkv");
     return forward_exchanged_attention(moments, s, scratch);
   }
+  make_mask(moments, s);
   moments.make("attended", s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a).pass(scratch);
+  drop_mask(moments, s);
   for (const char* name : {"turned", "qkv", "attended", "row_sums"}) moments.tape(name);
   moments.drop("row_sums").drop("turned").drop("qkv");
 }
@@ -240,8 +261,11 @@ void backward_attention(Moments& moments, const Sizes& s, const HeadShape& shape
   if (s.cp_heads > 1) {
     backward_exchanged_attention(moments, s, scratch);
   } else {
+    make_mask(moments, s);
     moments.make("d.q", s.n * s.q * s.c).make("d.k", s.n * s.k * s.c).make("d.v", s.n * s.k * s.c);
-    moments.pass(scratch).drop("d.attended");
+    moments.pass(scratch);
+    drop_mask(moments, s);
+    moments.drop("d.attended");
     if (shape.has_rotary) moments.untape("turned");
     moments.untape("row_sums").untape("attended");
   }

@@ -48,6 +48,8 @@ struct Case {
   Recompute recompute = Recompute::none;
   std::int64_t sequence = 128, micro_batch = 1, num_micro = 2;
   bool qkv_bias = false, qk_norm = false;  // as Qwen 2 and Qwen 3 have them
+  bool has_documents = false;
+  std::int64_t cp = 1, cp_heads = 1;
 };
 
 constexpr Precision kBf16 = Precision::bf16;
@@ -55,6 +57,7 @@ const Case kCases[] = {
     {.shape = k44, .precision = kBf16, .zero = 3, .dp_shard = 2},
     {.shape = k44, .pp = 2, .num_micro = 4},
     {.shape = k44, .recompute = Recompute::full, .sequence = 256, .micro_batch = 4},
+    {.shape = k44, .sequence = 1024, .has_documents = true},
     {.shape = k44},
     {.shape = k44, .precision = kBf16},
     {.shape = k44, .sequence = 512, .micro_batch = 2},
@@ -91,7 +94,37 @@ const Case kCases[] = {
     {.shape = k44, .sequence = 512, .micro_batch = 2, .qk_norm = true},
     {.shape = k44, .precision = kBf16, .zero = 3, .dp_shard = 2, .sequence = 512, .qk_norm = true},
     {.shape = k44, .precision = kBf16, .sequence = 512, .micro_batch = 2, .qkv_bias = true},
+    {.shape = k44, .sequence = 512, .micro_batch = 2, .has_documents = true},
+    {.shape = k44, .precision = kBf16, .sequence = 1024, .micro_batch = 2, .has_documents = true},
+    {.shape = k44, .recompute = Recompute::full, .sequence = 2048, .has_documents = true},
+    {.shape = k44, .precision = kBf16, .recompute = Recompute::full, .sequence = 4096, .has_documents = true},
+    {.shape = k44, .recompute = Recompute::selective, .sequence = 1024, .has_documents = true},
+    {.shape = k44, .family = Family::gpt2, .sequence = 1024, .has_documents = true},
+    {.shape = k44,
+     .family = Family::gpt2,
+     .precision = kBf16,
+     .recompute = Recompute::full,
+     .sequence = 2048,
+     .has_documents = true},
+    {.shape = k44, .precision = kBf16, .zero = 3, .dp_shard = 2, .sequence = 1024, .has_documents = true},
+    {.shape = k44, .pp = 2, .sequence = 1024, .num_micro = 4, .has_documents = true},
+    {.shape = k44, .sequence = 2048, .has_documents = true, .cp = 2},
+    {.shape = k44, .sequence = 2048, .has_documents = true, .cp = 2, .cp_heads = 2},
+    {.shape = k44, .precision = kBf16, .sequence = 2048, .qk_norm = true, .has_documents = true},
 };
+
+constexpr char kDocumentEnd[] = "\n";
+
+// Random tokens; with documents, one of some fifty tokens after the other.
+train::Source source_of(const spec::Run& run) {
+  constexpr std::size_t kDocumentTokens = 50;
+  return [random = train::random_source(run.model), has_documents = !run.data.document_end.empty()](
+             auto samples, std::span<std::int64_t> tokens, std::span<std::int64_t> targets) {
+    random(samples, tokens, targets);
+    for (std::size_t i = 0; has_documents && i < tokens.size(); i += kDocumentTokens)
+      tokens[i] = kDocumentEnd[0];
+  };
+}
 
 spec::Run run_of(const Case& c) {
   spec::Run run;
@@ -110,6 +143,9 @@ spec::Run run_of(const Case& c) {
   run.layout.dp_shard = c.dp_shard;
   run.layout.dp_replicate = c.dp_replicate;
   run.layout.pp = c.pp;
+  run.layout.cp = c.cp;
+  run.layout.cp_heads = c.cp_heads;
+  if (c.has_documents) run.data.document_end = kDocumentEnd;
   run.layout.schedule = c.schedule;
   run.layout.recompute = c.recompute;
   run.layout.micro_batch = c.micro_batch;
@@ -125,6 +161,8 @@ std::string to_text(const Case& c) {
   if (c.dp_shard * c.dp_replicate > 1) out += cat(", dp ", c.dp_replicate, " x ", c.dp_shard);
   if (c.pp > 1) out += cat(", pp ", c.pp, " ", spec::word(c.schedule));
   if (c.recompute != Recompute::none) out += cat(", recompute ", spec::word(c.recompute));
+  if (c.cp > 1) out += cat(", cp ", c.cp, c.cp_heads > 1 ? cat(" by ", c.cp_heads, " heads") : "");
+  if (c.has_documents) out += ", documents";
   if (c.qkv_bias) out += ", biases of q, k, v";
   if (c.qk_norm) out += ", norms of q, k";
   return out + cat(", ", c.num_micro, " x ", c.micro_batch, " x ", c.sequence, " tokens");
@@ -143,7 +181,7 @@ void warm_up(spec::Run run) {
   run.model.hidden = 64, run.model.heads = run.model.kv_heads = 4, run.model.ffn = 128, run.model.vocab = 64;
   collective::run_ranks(static_cast<int>(run.layout.ranks()),
                         [&](const collective::Communicator& communicator) {
-                          train::Session(run, communicator, train::random_source(run.model)).step();
+                          train::Session(run, communicator, source_of(run)).step();
                         });
 }
 
@@ -158,7 +196,7 @@ int run_case(const Case& c) {
   warm_up(run);
   const std::int64_t before = resident_bytes();
   collective::run_ranks(static_cast<int>(num_ranks), [&](const collective::Communicator& communicator) {
-    train::Session session(run, communicator, train::random_source(run.model));
+    train::Session session(run, communicator, source_of(run));
     auto& most = counted[static_cast<std::size_t>(communicator.rank())];
     for (int step = 0; step < 2; ++step) most = std::max(most, session.step().at_peak.total());
   });
