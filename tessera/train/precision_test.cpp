@@ -5,8 +5,7 @@
 #include <limits>
 
 #include "tessera/base/text.hpp"
-#include "tessera/collective/threads.hpp"
-#include "tessera/train/session.hpp"
+#include "tessera/train/small_runs.hpp"
 
 namespace tessera::train {
 namespace {
@@ -36,14 +35,6 @@ INSTANTIATE_TEST_SUITE_P(Families, Fp16, testing::Values(spec::Family::llama, sp
                          [](const auto& info) {
                            return info.param == spec::Family::llama ? "Llama" : "Gpt2";
                          });
-
-std::vector<Tensor> durable(Session& session) {
-  std::vector<Tensor> out;
-  for (auto& bucket : session.buckets()) out.push_back(bucket.shard().clone());
-  for (const auto& optimizer : session.optimizers())
-    for (const Tensor& state : optimizer.state()) out.push_back(state.clone());
-  return out;
-}
 
 TEST_P(Fp16, AnOverflowOnOneRankSkipsTheStepOnAllAndChangesNothingElse) {
   for (const std::int64_t dp : {2, 4}) {

@@ -37,6 +37,15 @@ inline std::vector<spec::Run> related_runs(std::int64_t dp) {
   return {qwen2, qwen3, llama3};
 }
 
+// What outlives a step, of this rank: values and optimizer states.
+inline std::vector<tensor::Tensor> durable(Session& session) {
+  std::vector<tensor::Tensor> out;
+  for (auto& bucket : session.buckets()) out.push_back(bucket.shard().clone());
+  for (const auto& optimizer : session.optimizers())
+    for (const tensor::Tensor& state : optimizer.state()) out.push_back(state.clone());
+  return out;
+}
+
 // Of each step, as rank 0 reports it.
 inline std::vector<double> losses(const spec::Run& run, int steps) {
   std::vector<double> out;
