@@ -25,14 +25,28 @@ template <typename T>
   for (const double sum : sums) total += sum;
   return total;
 }
-[[gnu::target_clones("avx512f", "avx2", "default"), gnu::optimize("O3")]] double squares(const float* x,
-                                                                                         std::int64_t n) {
+template <typename T>
+double squares_plain(const T* x, std::int64_t n) {
   return squares_of(x, n);
 }
-[[gnu::target_clones("avx512f", "avx2", "default"), gnu::optimize("O3")]] double squares(const double* x,
-                                                                                         std::int64_t n) {
+#if defined(__x86_64__)
+template <typename T>
+[[gnu::target("avx512f"), gnu::optimize("O3")]] double squares_512(const T* x, std::int64_t n) {
   return squares_of(x, n);
 }
+template <typename T>
+[[gnu::target("avx2"), gnu::optimize("O3")]] double squares_256(const T* x, std::int64_t n) {
+  return squares_of(x, n);
+}
+// Chosen by hand, as random.cpp says why.
+template <typename T>
+const auto squares = __builtin_cpu_supports("avx512f") ? squares_512<T>
+                     : __builtin_cpu_supports("avx2")  ? squares_256<T>
+                                                       : squares_plain<T>;
+#else
+template <typename T>
+const auto squares = squares_plain<T>;
+#endif
 }  // namespace
 
 BucketOptimizer::BucketOptimizer(const spec::Training& rule, shard::FlatBucket& bucket)
@@ -94,9 +108,9 @@ double squares_on_device(const Tensor& flat) {
 
 double squared_norm(const Tensor& flat) {
   if (!flat.is_cpu()) return squares_on_device(flat);
-  if (flat.scalar_type() == at::kDouble) return squares(flat.const_data_ptr<double>(), flat.numel());
+  if (flat.scalar_type() == at::kDouble) return squares<double>(flat.const_data_ptr<double>(), flat.numel());
   CHECK(flat.scalar_type() == at::kFloat, "gradients are kept in fp32 or fp64");
-  return squares(flat.const_data_ptr<float>(), flat.numel());
+  return squares<float>(flat.const_data_ptr<float>(), flat.numel());
 }
 
 double clip_scale(double norm, double clip) { return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0; }

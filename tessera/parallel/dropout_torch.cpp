@@ -25,9 +25,29 @@ template <typename T, typename Wide>
   for (std::int64_t i = 0; i < n; ++i)
     out[i] = static_cast<T>(static_cast<Wide>(x[i]) * (random[i] >= bound ? scale : Wide{0}));
 }
-[[gnu::target_clones("avx512f", "avx2", "default"), gnu::optimize("O3")]] void row(
-    const float* x, const std::uint16_t* random, float* out, std::int64_t n, std::int64_t dropped) {
+void row_plain(const float* x, const std::uint16_t* random, float* out, std::int64_t n,
+               std::int64_t dropped) {
   scaled<float, float>(x, random, out, n, dropped);
+}
+#if defined(__x86_64__)
+[[gnu::target("avx512f"), gnu::optimize("O3")]] void row_512(const float* x, const std::uint16_t* random,
+                                                             float* out, std::int64_t n,
+                                                             std::int64_t dropped) {
+  scaled<float, float>(x, random, out, n, dropped);
+}
+[[gnu::target("avx2"), gnu::optimize("O3")]] void row_256(const float* x, const std::uint16_t* random,
+                                                          float* out, std::int64_t n, std::int64_t dropped) {
+  scaled<float, float>(x, random, out, n, dropped);
+}
+// Chosen by hand, as base/random.cpp says why.
+const auto row_of_floats = __builtin_cpu_supports("avx512f") ? row_512
+                           : __builtin_cpu_supports("avx2")  ? row_256
+                                                             : row_plain;
+#else
+const auto row_of_floats = row_plain;
+#endif
+void row(const float* x, const std::uint16_t* random, float* out, std::int64_t n, std::int64_t dropped) {
+  row_of_floats(x, random, out, n, dropped);
 }
 void row(const double* x, const std::uint16_t* random, double* out, std::int64_t n, std::int64_t dropped) {
   scaled<double, double>(x, random, out, n, dropped);
