@@ -1,6 +1,5 @@
 #include "tessera/base/mapped_file.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,29 +12,21 @@
 
 namespace tessera {
 
-namespace {
-UserError cannot_read(const std::string& path, int error) {
-  return UserError(cat("cannot read file '", path, "': ", std::strerror(error)));
-}
-}  // namespace
-
-MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) throw cannot_read(path_, errno);
+MappedFile::MappedFile(std::string path, int descriptor) : path_(std::move(path)) {
   struct stat facts {};
-  int error = ::fstat(file, &facts) != 0 ? errno : S_ISDIR(facts.st_mode) ? EISDIR : 0;
+  int error = ::fstat(descriptor, &facts) != 0 ? errno : 0;
   // An empty file can't be mapped; it is the empty span.
   if (error == 0 && facts.st_size > 0) {
     const auto size = static_cast<std::size_t>(facts.st_size);
-    void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
+    void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
     if (address == MAP_FAILED) {
       error = errno;
     } else {
       bytes_ = {static_cast<const std::byte*>(address), size};
     }
   }
-  ::close(file);
-  if (error != 0) throw cannot_read(path_, error);
+  ::close(descriptor);
+  if (error != 0) throw UserError(cat("cannot read file '", path_, "': ", std::strerror(error)));
 }
 
 MappedFile::~MappedFile() {

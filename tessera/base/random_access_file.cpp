@@ -1,6 +1,5 @@
 #include "tessera/base/random_access_file.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,17 +11,10 @@
 
 namespace tessera {
 
-RandomAccessFile::RandomAccessFile(std::string path)
-    : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+RandomAccessFile::RandomAccessFile(std::string path, int descriptor)
+    : path_(std::move(path)), descriptor_(descriptor) {
   struct stat facts {};
-  const int error = descriptor_ < 0                     ? errno
-                    : ::fstat(descriptor_, &facts) != 0 ? errno
-                    : S_ISDIR(facts.st_mode)            ? EISDIR
-                                                        : 0;
-  if (error != 0) {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    throw UserError(cat("cannot read file '", path_, "': ", std::strerror(error)));
-  }
+  CHECK(::fstat(descriptor_, &facts) == 0, path_);
   bytes_ = static_cast<std::uint64_t>(facts.st_size);
 }
 

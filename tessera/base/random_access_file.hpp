@@ -7,12 +7,15 @@
 #include <span>
 #include <string>
 
+#include "tessera/base/folder_file.hpp"
+
 namespace tessera {
 
 class RandomAccessFile {
  public:
-  // Throws UserError naming the file and the reason when it can't be opened or is a folder.
-  explicit RandomAccessFile(std::string path);
+  // Throws UserError as open_to_read.
+  explicit RandomAccessFile(const std::string& path) : RandomAccessFile(path, open_to_read(path)) {}
+  explicit RandomAccessFile(const FolderFile& file) : RandomAccessFile(file.path(), open_to_read(file)) {}
   ~RandomAccessFile();
   RandomAccessFile(const RandomAccessFile&) = delete;
   RandomAccessFile& operator=(const RandomAccessFile&) = delete;
@@ -24,6 +27,8 @@ class RandomAccessFile {
   void read(std::uint64_t begin, std::span<std::byte> out) const;
 
  private:
+  RandomAccessFile(std::string path, int descriptor);
+
   std::string path_;
   int descriptor_;
   std::uint64_t bytes_ = 0;

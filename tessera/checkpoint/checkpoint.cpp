@@ -14,15 +14,15 @@ namespace {
 
 constexpr std::size_t kMaxOpen = 16;
 
-Manifest read_manifest(const std::string& folder) {
-  const std::string path = cat(folder, "/", kManifestName);
-  const MappedFile file(path);
-  return parse_manifest({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+Manifest read_manifest(const std::string& folder, Links links) {
+  const MappedFile file(FolderFile{folder, kManifestName, links});
+  return parse_manifest(file.text(), file.path());
 }
 
 }  // namespace
 
-Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)), manifest_(read_manifest(folder_)) {
+Checkpoint::Checkpoint(std::string folder, Links links)
+    : folder_(std::move(folder)), links_(links), manifest_(read_manifest(folder_, links)) {
   for (const File& file : manifest_.files)
     if (const std::string problem = size_problem(folder_, file); !problem.empty()) throw UserError(problem);
   for (std::uint32_t i = 0; i < manifest_.pieces.size(); ++i)
@@ -44,7 +44,7 @@ ChunkedFile& Checkpoint::file(std::uint32_t index) {
     open_.erase(order_.front());
     order_.erase(order_.begin());
   }
-  auto opened = std::make_unique<ChunkedFile>(folder_, manifest_.files.at(index));
+  auto opened = std::make_unique<ChunkedFile>(folder_, manifest_.files.at(index), links_);
   order_.push_back(index);
   return *open_.emplace(index, std::move(opened)).first->second;
 }
@@ -71,10 +71,10 @@ void Checkpoint::read(const std::string& name, const Box& box, std::span<std::by
 namespace {
 
 // Chunks that follow each other and are damaged are one problem.
-void add_problems(const std::string& folder, const File& file, const std::function<void(std::uint64_t)>& told,
-                  std::vector<std::string>& out) {
+void add_problems(const std::string& folder, const File& file, Links links,
+                  const std::function<void(std::uint64_t)>& told, std::vector<std::string>& out) {
   std::optional<ChunkedFile> opened;
-  const std::string closed = complaint_of([&] { opened.emplace(folder, file); });
+  const std::string closed = complaint_of([&] { opened.emplace(folder, file, links); });
   if (!closed.empty()) out.push_back(closed);
   if (!opened) return;
   std::string first_problem;
@@ -100,14 +100,14 @@ void add_problems(const std::string& folder, const File& file, const std::functi
   flush();
 }
 
-std::vector<std::string> problems_in(const std::string& folder, const std::vector<File>& files,
+std::vector<std::string> problems_in(const std::string& folder, const std::vector<File>& files, Links links,
                                      const Told& told) {
   std::uint64_t all = 0, before = 0;
   for (const File& file : files) all += file.bytes;
   std::vector<std::string> out;
   for (const File& file : files) {
     add_problems(
-        folder, file,
+        folder, file, links,
         [&](std::uint64_t done) {
           if (told) told(before + done, all);
         },
@@ -120,14 +120,14 @@ std::vector<std::string> problems_in(const std::string& folder, const std::vecto
 }  // namespace
 
 std::vector<std::string> Checkpoint::problems(const Told& told) const {
-  return problems_in(folder_, manifest_.files, told);
+  return problems_in(folder_, manifest_.files, links_, told);
 }
 
-std::vector<std::string> problems_of(const std::string& folder, const Told& told) {
+std::vector<std::string> problems_of(const std::string& folder, const Told& told, Links links) {
   Manifest manifest;
-  const std::string complaint = complaint_of([&] { manifest = read_manifest(folder); });
+  const std::string complaint = complaint_of([&] { manifest = read_manifest(folder, links); });
   if (!complaint.empty()) return {complaint};
-  return problems_in(folder, manifest.files, told);
+  return problems_in(folder, manifest.files, links, told);
 }
 
 }  // namespace tessera::checkpoint

@@ -18,7 +18,7 @@ using Told = std::function<void(std::uint64_t, std::uint64_t)>;
 class Checkpoint {
  public:
   // Throws UserError naming the file and what is wrong: manifest, or a file that is missing or has another size.
-  explicit Checkpoint(std::string folder);
+  explicit Checkpoint(std::string folder, Links links = Links::refused);
 
   const std::string& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
@@ -34,6 +34,7 @@ class Checkpoint {
 
  private:
   std::string folder_;
+  Links links_;
   Manifest manifest_;
   std::map<std::string, std::vector<std::uint32_t>, std::less<>> pieces_;  // by tensor
   std::map<std::uint32_t, std::unique_ptr<ChunkedFile>> open_;
@@ -41,6 +42,7 @@ class Checkpoint {
 };
 
 // The same of a folder that may not even open: a manifest or files that are damaged, cut off or missing.
-std::vector<std::string> problems_of(const std::string& folder, const Told& told = nullptr);
+std::vector<std::string> problems_of(const std::string& folder, const Told& told = nullptr,
+                                     Links links = Links::refused);
 
 }  // namespace tessera::checkpoint

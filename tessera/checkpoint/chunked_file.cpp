@@ -25,12 +25,12 @@ std::string size_problem_of(const std::string& path, std::uint64_t bytes) {
   return cat("'", path, "' has ", size, " bytes instead of ", bytes, "; it is cut off, or another file");
 }
 
-std::vector<std::uint64_t> read_hashes(const std::string& path, const File& file) {
+std::vector<std::uint64_t> read_hashes(const FolderFile& from, const File& file) {
   std::vector<std::uint64_t> hashes(num_chunks_of(file.bytes));
   const auto bytes = std::as_writable_bytes(std::span(hashes));
-  RandomAccessFile(path).read(0, bytes);
+  RandomAccessFile(from).read(0, bytes);
   if (hash_of(bytes) != file.hash)
-    throw UserError(cat("'", path, "' is damaged: its hash is not that of the manifest"));
+    throw UserError(cat("'", from.path(), "' is damaged: its hash is not that of the manifest"));
   return hashes;
 }
 
@@ -42,21 +42,21 @@ std::string size_problem(const std::string& folder, const File& file) {
   return problem.empty() ? size_problem_of(path + kHashesSuffix, 8 * num_chunks_of(file.bytes)) : problem;
 }
 
-ChunkedFile::ChunkedFile(const std::string& folder, const File& file)
-    : path_(cat(folder, "/", file.name)), file_(path_), bytes_(file.bytes), held_(kNoChunk) {
+ChunkedFile::ChunkedFile(const std::string& folder, const File& file, Links links)
+    : file_(FolderFile{folder, file.name, links}), bytes_(file.bytes), held_(kNoChunk) {
   // Before anything of that size is allocated.
   if (const std::string problem = size_problem(folder, file); !problem.empty()) throw UserError(problem);
-  hashes_ = read_hashes(path_ + kHashesSuffix, file);
+  hashes_ = read_hashes({folder, file.name + kHashesSuffix, links}, file);
 }
 
 std::span<const std::byte> ChunkedFile::chunk(std::uint64_t index) {
-  CHECK(index < hashes_.size(), "chunk ", index, " of ", path_);
+  CHECK(index < hashes_.size(), "chunk ", index, " of ", file_.path());
   if (held_ == index) return chunk_;
   held_ = kNoChunk;
   chunk_.resize(std::min(kChunkBytes, bytes_ - index * kChunkBytes));
   file_.read(index * kChunkBytes, chunk_);
   if (hash_of(chunk_) != hashes_[index])
-    throw UserError(cat("'", path_, "' is damaged between byte ", index * kChunkBytes, " and byte ",
+    throw UserError(cat("'", file_.path(), "' is damaged between byte ", index * kChunkBytes, " and byte ",
                         index * kChunkBytes + chunk_.size(), ": the hash is another"));
   held_ = index;
   return chunk_;
@@ -64,7 +64,7 @@ std::span<const std::byte> ChunkedFile::chunk(std::uint64_t index) {
 
 void ChunkedFile::read(std::uint64_t begin, std::span<std::byte> out) {
   CHECK(begin <= bytes_ && out.size() <= bytes_ - begin, "bytes ", begin, " to ", begin + out.size(), " of ",
-        path_);
+        file_.path());
   while (!out.empty()) {
     const auto found = chunk(begin / kChunkBytes).subspan(begin % kChunkBytes);
     const auto some = found.first(std::min(found.size(), out.size()));

@@ -18,7 +18,7 @@ namespace tessera::checkpoint {
 class ChunkedFile {
  public:
   // Opens folder/file.name; its size and its hashes must be as the manifest says.
-  ChunkedFile(const std::string& folder, const File& file);
+  ChunkedFile(const std::string& folder, const File& file, Links links = Links::refused);
 
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t num_chunks() const { return hashes_.size(); }
@@ -28,7 +28,6 @@ class ChunkedFile {
   std::span<const std::byte> chunk(std::uint64_t index);
 
  private:
-  std::string path_;
   RandomAccessFile file_;
   std::uint64_t bytes_;
   std::vector<std::uint64_t> hashes_;

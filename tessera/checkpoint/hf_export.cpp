@@ -8,7 +8,6 @@
 #include <set>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/file_text.hpp"
 #include "tessera/base/mapped_file.hpp"
 #include "tessera/checkpoint/folder.hpp"
 #include "tessera/checkpoint/foreign_tensor.hpp"
@@ -26,7 +25,7 @@ namespace fs = std::filesystem;
 struct OtherFile {
   std::string name;
   std::optional<std::uint32_t> attached;  // its number in the manifest
-  std::string path;
+  FolderFile found = {};                  // else
 };
 
 // Weights of other formats, and what speaks of shards, would tell of the model before.
@@ -36,18 +35,22 @@ bool speaks_of_weights(const std::string& name) {
   return std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-std::vector<OtherFile> other_files(const Checkpoint& from, const std::string& like) {
+std::vector<OtherFile> other_files(const Checkpoint& from, const std::string& like, Links links) {
   std::vector<OtherFile> out;
   if (like.empty()) {
     const auto& files = from.manifest().files;
     for (std::uint32_t i = 0; i < files.size(); ++i)
       if (files[i].name.starts_with(kAttachedPrefix))
-        out.push_back({files[i].name.substr(std::string_view(kAttachedPrefix).size()), i, ""});
+        out.push_back({files[i].name.substr(std::string_view(kAttachedPrefix).size()), i});
     return out;
   }
   if (!fs::is_directory(like)) throw UserError(cat("--like ", like, ": there is no such folder"));
-  for (const auto& entry : fs::directory_iterator(like))
-    if (entry.is_regular_file()) out.push_back({entry.path().filename().string(), {}, entry.path().string()});
+  for (const auto& entry : fs::directory_iterator(like)) {
+    const std::string name = entry.path().filename().string();
+    if (speaks_of_weights(name)) continue;
+    expect_no_link(entry.path().string(), links);
+    if (entry.is_regular_file()) out.push_back({name, {}, {like, name, links}});
+  }
   std::ranges::sort(out, {}, &OtherFile::name);
   return out;
 }
@@ -80,11 +83,11 @@ class Export {
     if (file.attached)
       copy(*file.attached, 0, from_.file(*file.attached).bytes(), out);
     else
-      out.append(MappedFile(file.path).bytes());
+      out.append(MappedFile(file.found).bytes());
     out.finish();
   }
   std::string text_of(const OtherFile& file) {
-    if (!file.attached) return file_text(file.path);
+    if (!file.attached) return std::string(MappedFile(file.found).text());
     std::string out(from_.file(*file.attached).bytes(), '\0');
     from_.file(*file.attached).read(0, std::as_writable_bytes(std::span(out)));
     return out;
@@ -172,7 +175,7 @@ ExportSummary export_as_imported(Export& to) {
   to.expect_bytes(bytes);
   std::size_t num_tensors = 0;
   for (const auto& [name, header] : headers) num_tensors += write_again(to, name, header);
-  const auto others = other_files(to.from_, "");
+  const auto others = other_files(to.from_, "", Links::refused);
   for (const auto& file : others) to.copy(file);
   return {.num_tensors = num_tensors,
           .num_shards = headers.size(),
@@ -189,6 +192,7 @@ void expect_same_model(const spec::Model& ours, const HfModel& theirs, const std
   compared.init_std = ours.init_std;
   compared.dropout = ours.dropout;
   compared.weights = ours.weights;
+  compared.follow_links = ours.follow_links;
   spec::Model mine = ours;
   if (mine.query_size() == mine.hidden) mine.head_dim = 0;
   if (compared.rope_scaling_factor == 1 && mine.rope_scaling_factor == 1) {
@@ -258,7 +262,7 @@ spec::Model model_of(const Manifest& manifest, const std::optional<HfModel>& att
 }
 
 ExportSummary export_anew(Export& to, const ExportOptions& options) {
-  const auto others = other_files(to.from_, options.like);
+  const auto others = other_files(to.from_, options.like, options.links);
   const auto config = std::ranges::find(others, kConfigName, &OtherFile::name);
   const std::string where = options.like.empty() ? "of the import" : cat("in ", options.like);
   std::optional<HfModel> described;

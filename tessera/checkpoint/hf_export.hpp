@@ -14,6 +14,7 @@ struct ExportOptions {
   std::string dtype;  // "F32", "BF16", "F16"; empty: as the config says, else F32
   std::string
       like;  // a folder whose config.json and other files are taken; empty: what is attached, if anything
+  Links links = Links::refused;  // of `like`
   std::uint64_t most_shard_bytes = 5'000'000'000;
 };
 

@@ -147,37 +147,38 @@ std::vector<Found> found_in(const Safetensors& file, const TensorFiles& files,
   return out;
 }
 
-void attach_files(const std::string& folder, const TensorFiles& files, Import& import,
+void attach_files(const std::string& folder, const TensorFiles& files, Links links, Import& import,
                   ImportSummary& summary) {
   std::set<std::string> weights;
   for (const auto& file : files.files()) weights.insert(fs::path(file->path()).filename().string());
-  std::vector<fs::path> others;
+  std::vector<std::string> others;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
+    expect_no_link(entry.path().string(), links);
     if (entry.is_directory())
       summary.left_out.push_back(name);
     else if (!weights.contains(name))
-      others.push_back(entry.path());
+      others.push_back(name);
   }
   std::ranges::sort(others);
-  for (const auto& path : others)
-    import.attach(kAttachedPrefix + path.filename().string(), MappedFile(path.string()).bytes());
+  for (const auto& name : others)
+    import.attach(kAttachedPrefix + name, MappedFile(FolderFile{folder, name, links}).bytes());
   summary.num_files = others.size();
 }
 
 }  // namespace
 
 ImportSummary import_folder(const std::string& from, const std::string& to,
-                            std::span<const Wanted> parameters, const std::string& version,
-                            const Told& told) {
-  const TensorFiles files(from);
+                            std::span<const Wanted> parameters, const std::string& version, const Told& told,
+                            Links links) {
+  const TensorFiles files(from, links);
   check_fits(files, parameters);
   NewFolder folder(to);
   ImportSummary summary;
   Import import(files, folder.path(), told);
   import.manifest.written_by = version;
   for (const auto& file : files.files()) import.add_file(*file, found_in(*file, files, parameters));
-  attach_files(from, files, import, summary);
+  attach_files(from, files, links, import, summary);
   folder.commit(import.manifest);
   summary.num_tensors = parameters.size();
   summary.bytes = import.parameter_bytes;

@@ -22,9 +22,10 @@ struct ImportSummary {
   std::vector<std::string> left_out;           // folders inside
 };
 
-// `parameters`: those of the model in its config.json. Memory: a block of one tensor. Throws UserError if they do not fit,
+// `parameters`: those of the model in its config.json. Nothing outside of `from` is opened, unless links are followed. Memory: a block of one tensor. Throws UserError if they do not fit,
 // if `to` exists, or if the disk refuses; then nothing of `to` is there.
 ImportSummary import_folder(const std::string& from, const std::string& to,
-                            std::span<const Wanted> parameters, const std::string& version, const Told& told);
+                            std::span<const Wanted> parameters, const std::string& version, const Told& told,
+                            Links links = Links::refused);
 
 }  // namespace tessera::checkpoint

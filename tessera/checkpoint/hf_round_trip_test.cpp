@@ -203,6 +203,50 @@ TEST_F(RoundTrip, OfATrainedCheckpointTakesTheConfigOfTheModelOrThatOfAnotherFol
   EXPECT_FALSE(fs::exists(root_ / "wrong"));
 }
 
+// A stranger's folder: its tokenizer is a link to a file of the user's.
+TEST_F(RoundTrip, OpensNothingOutsideOfTheFolderUnlessLinksAreFollowed) {
+  save_whole();
+  std::ofstream(root_ / "secret") << "of the user";
+  fs::create_symlink(root_ / "secret", root_ / "hf/merges.txt");
+  EXPECT_THAT(complaint_of([&] { import(); }), HasSubstr("hf/merges.txt' is a link to"));
+  EXPECT_FALSE(fs::exists(root_ / "checkpoint"));
+  import_folder(path("hf"), path("checkpoint"), wanted(), "test", nullptr, Links::followed);
+  EXPECT_EQ(file_text(root_ / "checkpoint/huggingface/merges.txt"), "of the user");
+
+  EXPECT_THAT(complaint_of([&] { exported("like", {.dtype = "F32", .like = path("hf")}); }),
+              HasSubstr("hf/merges.txt' is a link to"));
+  exported("like", {.dtype = "F32", .like = path("hf"), .links = Links::followed});
+  EXPECT_EQ(file_text(root_ / "like/merges.txt"), "of the user");
+
+  for (const char* name : {"model.safetensors", "config.json"}) {
+    fs::remove(root_ / "hf/merges.txt");
+    fs::rename(root_ / "hf" / name, root_ / name);
+    fs::create_symlink(root_ / name, root_ / "hf" / name);
+    const std::string expected = cat("hf/", name, "' is a link to");
+    EXPECT_THAT(complaint_of([&] {
+                  described_folder(path("hf"));
+                  const TensorFiles files(path("hf"));
+                }),
+                HasSubstr(expected));
+    const TensorFiles files(path("hf"), Links::followed);
+    EXPECT_EQ(files.tensors().size(), tensors_.size());
+  }
+}
+
+TEST_F(RoundTrip, AttachedFilesOfACheckpointThatAreLinksAreNotCopied) {
+  save_whole();
+  import();
+  const auto attached = root_ / "checkpoint/huggingface/tokenizer.json";
+  std::ofstream(root_ / "secret") << "{}";  // the bytes and so the hash that the manifest names
+  fs::remove(attached);
+  fs::create_symlink(root_ / "secret", attached);
+  EXPECT_THAT(complaint_of([&] { exported("out"); }), HasSubstr("huggingface/tokenizer.json' is a link to"));
+  EXPECT_FALSE(fs::exists(root_ / "out"));
+  Checkpoint from(path("checkpoint"), Links::followed);
+  export_folder(from, path("out"), {}, nullptr);
+  expect_equal_files("out");
+}
+
 TEST_F(RoundTrip, NeverWritesOverWhatIsThereAndLeavesNothingHalfDone) {
   save_whole();
   fs::create_directories(root_ / "checkpoint");

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/mapped_file.hpp"
@@ -49,8 +50,8 @@ SafetensorsContent parse_safetensors(const std::string& path, std::span<const st
 class Safetensors {
  public:
   // Throws UserError as parse_safetensors.
-  explicit Safetensors(const std::string& path)
-      : file_(path), content_(parse_safetensors(path, file_.bytes())) {}
+  explicit Safetensors(const std::string& path) : Safetensors(MappedFile(path)) {}
+  explicit Safetensors(const FolderFile& file) : Safetensors(MappedFile(file)) {}
 
   const std::string& path() const { return file_.path(); }
   std::span<const std::byte> bytes() const { return file_.bytes(); }
@@ -63,6 +64,9 @@ class Safetensors {
   const TensorBytes& tensor(const std::string& name) const;
 
  private:
+  explicit Safetensors(MappedFile file)
+      : file_(std::move(file)), content_(parse_safetensors(file_.path(), file_.bytes())) {}
+
   MappedFile file_;
   SafetensorsContent content_;
 };

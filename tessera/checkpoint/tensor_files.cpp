@@ -5,7 +5,6 @@
 #include <set>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/file_text.hpp"
 #include "tessera/base/json_depth.hpp"
 #include "tessera/checkpoint/hf_config.hpp"
 
@@ -43,17 +42,20 @@ std::map<std::string, std::string> parse_index(std::string_view text, const std:
   return out;
 }
 
-TensorFiles::TensorFiles(const std::string& path) : path_(path) {
+TensorFiles::TensorFiles(const std::string& path, Links links) : path_(path) {
   if (!fs::is_directory(path)) {
-    add(path);
+    add(std::make_unique<Safetensors>(path));
     return;
   }
+  const auto add_of_folder = [&](const std::string& name) {
+    add(std::make_unique<Safetensors>(FolderFile{path, name, links}));
+  };
   const fs::path folder(path);
   if (const auto index = folder / kIndexName; fs::exists(index)) {
-    const auto file_of = parse_index(file_text(index.string()), index.string());
+    const auto file_of = parse_index(MappedFile(FolderFile{path, kIndexName, links}).text(), index.string());
     std::set<std::string> names;
     for (const auto& [tensor, file] : file_of) names.insert(file);
-    for (const auto& name : names) add((folder / name).string());
+    for (const auto& name : names) add_of_folder(name);
     for (const auto& [tensor, file] : file_of)
       if (!tensors_.contains(tensor))
         throw UserError(cat(index.string(), " says that ", file, " holds '", tensor, "', which it does not"));
@@ -62,14 +64,15 @@ TensorFiles::TensorFiles(const std::string& path) : path_(path) {
   if (!fs::exists(folder / kSingleName))
     throw UserError(cat(path, " has neither ", kSingleName, " nor ", kIndexName,
                         ". Weights in another format must be saved as safetensors first."));
-  add((folder / kSingleName).string());
+  add_of_folder(kSingleName);
 }
 
-void TensorFiles::add(const std::string& path) {
-  files_.push_back(std::make_unique<Safetensors>(path));
+void TensorFiles::add(std::unique_ptr<Safetensors> file) {
+  files_.push_back(std::move(file));
   for (const auto& [name, tensor] : files_.back()->tensors())
     if (!tensors_.emplace(name, tensor).second)
-      throw UserError(cat(path, " holds '", name, "', which another file of the folder holds too"));
+      throw UserError(
+          cat(files_.back()->path(), " holds '", name, "', which another file of the folder holds too"));
 }
 
 const TensorBytes& TensorFiles::tensor(const std::string& name) const {
@@ -82,13 +85,18 @@ const TensorBytes& TensorFiles::tensor(const std::string& name) const {
                       near ? cat("; did you mean '", *near, "'?") : cat(" among its ", names.size())));
 }
 
-std::optional<spec::Described> described(const std::string& weights) {
-  if (!fs::is_directory(weights)) return std::nullopt;
-  const std::string path = (fs::path(weights) / kConfigName).string();
+Links links_of(const spec::Model& model) { return model.follow_links ? Links::followed : Links::refused; }
+
+std::optional<spec::Described> described(const spec::Model& asked) {
+  return described_folder(asked.weights, links_of(asked));
+}
+
+std::optional<spec::Described> described_folder(const std::string& folder, Links links) {
+  if (!fs::is_directory(folder)) return std::nullopt;
+  const std::string path = (fs::path(folder) / kConfigName).string();
   if (!fs::exists(path))
-    throw UserError(
-        cat("'", weights, "': a folder of weights needs a ", kConfigName, "; is the path right?"));
-  HfModel found = hf_model(file_text(path), path);
+    throw UserError(cat("'", folder, "': a folder of weights needs a ", kConfigName, "; is the path right?"));
+  HfModel found = hf_model(MappedFile(FolderFile{folder, kConfigName, links}).text(), path);
   return spec::Described{found.model, found.max_positions, path};
 }
 

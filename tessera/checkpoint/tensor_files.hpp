@@ -19,8 +19,8 @@ std::map<std::string, std::string> parse_index(std::string_view text, const std:
 
 class TensorFiles {
  public:
-  // Throws UserError naming the file and what is wrong in it.
-  explicit TensorFiles(const std::string& path);
+  // Throws UserError naming the file and what is wrong in it, or a link of the folder that is refused.
+  explicit TensorFiles(const std::string& path, Links links = Links::refused);
 
   const std::string& path() const { return path_; }
   // In the order of their names. Their spans live as long as this object.
@@ -30,14 +30,19 @@ class TensorFiles {
   const TensorBytes& tensor(const std::string& name) const;
 
  private:
-  void add(const std::string& path);
+  void add(std::unique_ptr<Safetensors> file);
 
   std::string path_;
   std::vector<std::unique_ptr<Safetensors>> files_;
   std::map<std::string, TensorBytes> tensors_;
 };
 
-// The model in a folder's config.json; nothing if the weights are no folder.
-std::optional<spec::Described> described(const std::string& weights);
+// Whether links are followed in the folder of a model's weights.
+Links links_of(const spec::Model& model);
+
+// The model in a folder's config.json; nothing if it is no folder.
+std::optional<spec::Described> described_folder(const std::string& folder, Links links = Links::refused);
+// The same of model.weights.
+std::optional<spec::Described> described(const spec::Model& asked);
 
 }  // namespace tessera::checkpoint

@@ -77,11 +77,11 @@ TEST_F(TensorFilesTest, WhoseIndexIsNestedToOverwhelmAReaderAreRefused) {
 
 TEST_F(TensorFilesTest, OfAFolderDescribeTheModelAndAFileDoesNot) {
   shard("model.safetensors", {"a"});
-  EXPECT_FALSE(described(path("model.safetensors")));
-  EXPECT_THAT(complaint_of([&] { described(folder_); }), HasSubstr("needs a config.json"));
+  EXPECT_FALSE(described_folder(path("model.safetensors")));
+  EXPECT_THAT(complaint_of([&] { described_folder(folder_); }), HasSubstr("needs a config.json"));
   const spec::Model model{.layers = 3, .sequence = 64};
   std::ofstream(path(kConfigName)) << hf_config(model, "F32");
-  const auto found = described(folder_);
+  const auto found = described_folder(folder_);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->model.layers, 3);
   EXPECT_EQ(found->max_positions, 64);

@@ -75,7 +75,8 @@ metrics::Record to_record(const Difference& found) {
 
 int checkpoint_diff_command(const Options& options) {
   const CheckpointOptions& own = options.checkpoint;
-  checkpoint::Checkpoint first = opened_checkpoint(own.folder), second = opened_checkpoint(own.second);
+  checkpoint::Checkpoint first = opened_checkpoint(own.folder, own.links),
+                         second = opened_checkpoint(own.second, own.links);
   Difference found;
   {
     metrics::ProgressBar bar("comparing");

@@ -13,8 +13,8 @@ namespace tessera::cli {
 namespace {
 
 // Of the model in the folder's config.json.
-std::vector<checkpoint::Wanted> parameters_of(const std::string& folder) {
-  const auto described = checkpoint::described(folder);
+std::vector<checkpoint::Wanted> parameters_of(const std::string& folder, Links links) {
+  const auto described = checkpoint::described_folder(folder, links);
   if (!described)
     throw UserError(cat("'", folder, "' is no folder: name one with config.json and safetensors files"));
   spec::Run run;
@@ -33,11 +33,11 @@ std::vector<checkpoint::Wanted> parameters_of(const std::string& folder) {
 int checkpoint_import_command(const Options& options) {
   const CheckpointOptions& own = options.checkpoint;
   const double start = now_seconds();
-  const auto parameters = parameters_of(own.folder);
+  const auto parameters = parameters_of(own.folder, own.links);
   checkpoint::ImportSummary made;
   {
     metrics::ProgressBar bar("importing");
-    made = checkpoint::import_folder(own.folder, own.second, parameters, kVersion, told_on(bar));
+    made = checkpoint::import_folder(own.folder, own.second, parameters, kVersion, told_on(bar), own.links);
   }
   const double seconds = now_seconds() - start;
   if (options.json) {

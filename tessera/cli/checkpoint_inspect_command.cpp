@@ -162,7 +162,7 @@ int checkpoint_inspect_command(const Options& options) {
       return 0;
     }
   }
-  const Checkpoint checkpoint(folder);
+  const Checkpoint checkpoint(folder, options.checkpoint.links);
   options.json ? print_lines(metrics::json_object(to_record(checkpoint)))
                : print_lines(to_text(checkpoint, options.checkpoint.all));
   return 0;

@@ -11,7 +11,7 @@ namespace tessera::cli {
 int checkpoint_reshard_command(const Options& options) {
   const CheckpointOptions& own = options.checkpoint;
   const double start = now_seconds();
-  checkpoint::Checkpoint from = opened_checkpoint(own.folder);
+  checkpoint::Checkpoint from = opened_checkpoint(own.folder, own.links);
   {
     metrics::ProgressBar bar("resharding");
     checkpoint::reshard(from, own.second, {.num_ranks = own.ranks, .parameters_only = own.parameters_only},

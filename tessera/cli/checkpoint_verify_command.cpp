@@ -15,14 +15,15 @@ struct Verified {
   double seconds = 0;
 };
 
-Verified verified(const std::string& folder) {
+Verified verified(const std::string& folder, Links links) {
   Verified out{.folder = folder};
   const double start = now_seconds();
   metrics::ProgressBar bar("verifying");
-  out.problems = checkpoint::problems_of(folder, [&](std::uint64_t done, std::uint64_t all) {
+  const auto told = [&](std::uint64_t done, std::uint64_t all) {
     out.bytes = all;
     bar.update(done, all);
-  });
+  };
+  out.problems = checkpoint::problems_of(folder, told, links);
   out.seconds = now_seconds() - start;
   return out;
 }
@@ -52,7 +53,7 @@ int checkpoint_verify_command(const Options& options) {
   bool good = true;
   std::vector<metrics::Record> records;
   for (const std::string& folder : folders_of(options.checkpoint.folder)) {
-    const Verified each = verified(folder);
+    const Verified each = verified(folder, options.checkpoint.links);
     good = good && each.problems.empty();
     if (!options.json) print_lines(to_text(each));
     records.push_back({{"folder", each.folder},

@@ -9,12 +9,12 @@
 
 namespace tessera::cli {
 
-checkpoint::Checkpoint opened_checkpoint(const std::string& folder) {
+checkpoint::Checkpoint opened_checkpoint(const std::string& folder, Links links) {
   if (!checkpoint::is_checkpoint(folder))
     if (const auto found = checkpoint::listed_checkpoints(folder); !found.empty())
       throw UserError(cat("'", folder, "' holds ", found.size(), " checkpoint", found.size() == 1 ? "" : "s",
                           " of a run; name one, the newest is '", found.front().folder.path, "'"));
-  return checkpoint::Checkpoint(folder);
+  return checkpoint::Checkpoint(folder, links);
 }
 
 checkpoint::Told told_on(metrics::ProgressBar& bar) {

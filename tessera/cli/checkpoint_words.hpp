@@ -10,7 +10,7 @@
 namespace tessera::cli {
 
 // The one checkpoint of that folder; a run's folder with several is a UserError that names the newest.
-checkpoint::Checkpoint opened_checkpoint(const std::string& folder);
+checkpoint::Checkpoint opened_checkpoint(const std::string& folder, Links links);
 
 // Draws on `bar` until it ends.
 checkpoint::Told told_on(metrics::ProgressBar& bar);

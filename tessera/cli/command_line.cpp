@@ -15,6 +15,11 @@ namespace tessera::cli {
 
 namespace {
 
+void add_follow_links(CLI::App* command, const std::function<void()>& allow) {
+  command->add_flag_callback("--follow-links", allow,
+                             "links in a folder that is read may lead outside of it");
+}
+
 CLI::App* add_command(CLI::App& parent, const char* name, const char* about, Options& options,
                       bool needs_file = true) {
   auto* command = parent.add_subcommand(name, about);
@@ -22,6 +27,7 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* about, Opt
   command->add_option("overrides", options.overrides, "section.key=value, over what the file says");
   command->add_flag("--json", options.json, "print one JSON object (docs/json.md)");
   command->add_flag("--print-config", options.print_config, "print the whole resolved run file and stop");
+  add_follow_links(command, [&options] { options.overrides.push_back("model.follow_links=true"); });
   command->footer("Keys of a run file:\n" + spec::schema_text());
   return command;
 }
@@ -116,6 +122,7 @@ CLI::App* add_checkpoint(CLI::App& parent, const char* name, const char* about, 
   command->add_option(second ? "from" : "folder", options.checkpoint.folder, folder)->required();
   if (second) command->add_option("to", options.checkpoint.second, second)->required();
   command->add_flag("--json", options.json, "print one JSON object (docs/json.md)");
+  add_follow_links(command, [&options] { options.checkpoint.links = Links::followed; });
   command->callback([&options, act] { options.checkpoint.command = act; });
   return command;
 }
@@ -146,8 +153,7 @@ void add_checkpoints(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   write
       ->add_option("--like", own.like,
-                   "take config.json, tokenizer and other files from this folder (default: from the import, "
-                   "or from where the run began)")
+                   "take config.json, tokenizer and other files from this folder (default: from the import)")
       ->type_name("FOLDER");
 }
 

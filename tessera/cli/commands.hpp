@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/folder_file.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera {
@@ -48,8 +49,9 @@ struct CheckpointOptions {
   std::string folder, second;                // what is looked at or read; the other one, or where to
   int ranks = 1;
   bool parameters_only = false;
-  bool all = false;         // each tensor and file instead of a summary
-  std::string dtype, like;  // export: fp32, bf16 or fp16; a folder whose other files are taken
+  bool all = false;              // each tensor and file instead of a summary
+  std::string dtype, like;       // export: fp32, bf16 or fp16; a folder whose other files are taken
+  Links links = Links::refused;  // in the folders that are read
 };
 
 // verify: instead of one layout all that are legal.

@@ -66,9 +66,12 @@ class HuggingFace : public Binary {
             " model.sequence=24 training.steps=3 training.warmup_steps=0 training.learning_rate=0.01"
             " checkpoint.every=3"));
     const std::string saved = out + "/checkpoints/step-00000003";
-    run(cat("checkpoint export ", saved, " ", at(family, "trained.exported"), " --dtype fp32"));
-    EXPECT_TRUE(fs::exists(at(family, "trained.exported/tokenizer.model")))
-        << "of the folder that it began from";
+    run(cat("checkpoint export ", saved, " ", at(family, "alone.exported")));
+    EXPECT_FALSE(fs::exists(at(family, "alone.exported/tokenizer.model")))
+        << "nothing but the checkpoint is opened";
+    run(cat("checkpoint export ", saved, " ", at(family, "trained.exported"), " --dtype fp32 --like ",
+            at(family, "sharded")));
+    EXPECT_TRUE(fs::exists(at(family, "trained.exported/tokenizer.model")));
     checkpoint::Checkpoint from(saved);
     checkpoint::export_folder(from, at(family, "anew.exported"), {.most_shard_bytes = 100'000}, nullptr);
     const checkpoint::Safetensors reference(at(family, "logits.safetensors"));

@@ -128,6 +128,16 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
 
 }  // namespace
 
+// What would make the layout one of so many ranks.
+std::string advice_for(const spec::Layout& layout, int given) {
+  const std::int64_t others = layout.pp * layout.cp * layout.tp;
+  if (given % others != 0)
+    return cat("Start ", layout.ranks(), ", or a multiple of pp * cp * tp = ", others,
+               " with as many data-parallel ranks.");
+  return cat("Start ", layout.ranks(), ", or change the layout: layout.dp=", given / others,
+             layout.dp() > 1 ? " in the place of dp_replicate and dp_shard." : ".");
+}
+
 bool started_by_launcher() { return environment("TESSERA_STORE").starts_with("fd:"); }
 
 spec::Run load_run(const Options& options) {
@@ -140,13 +150,13 @@ spec::Run load_run(const Options& options) {
     throw UserError(cat("--procs is given, but ", joined->started_by, " has already started ",
                         joined->world_size, " ranks. Leave --procs out."));
   const int given = joined ? joined->world_size : options.procs;
-  if (given > 0 && ranks == 1) run.layout.dp_replicate = given;
+  if (given > 0 && ranks == 1) (run.layout.zero > 0 ? run.layout.dp_shard : run.layout.dp_replicate) = given;
   if (given > 0 && run.layout.ranks() != given)
     throw UserError(cat(joined ? joined->started_by + " started " : "--procs ", given,
                         joined ? " ranks, which" : "", " does not fit the layout of ", options.file,
                         ", which has ", ranks, " ranks (pp ", run.layout.pp, ", dp ", run.layout.dp(),
-                        ", cp ", run.layout.cp, ", tp ", run.layout.tp,
-                        "). Start as many, or change the layout, e.g. layout.dp_replicate=", given, "."));
+                        ", cp ", run.layout.cp, ", tp ", run.layout.tp, "). ",
+                        advice_for(run.layout, given)));
   spec::validate(run, build);
   return run;
 }

@@ -90,7 +90,8 @@ void set_family_defaults(Model& model) { model.tied_embeddings = model.family ==
 
 // What a run decides about a model whose architecture is given.
 bool is_of_the_run(std::string_view name) {
-  constexpr std::array<std::string_view, 4> kNames = {"sequence", "init_std", "dropout", "weights"};
+  constexpr std::array<std::string_view, 5> kNames = {"sequence", "init_std", "dropout", "weights",
+                                                      "follow_links"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
@@ -129,6 +130,21 @@ std::vector<std::string> contradictions(const std::vector<Entry>& entries, const
   return out;
 }
 
+// layout.dp, which stands for one of two keys. Empty when they do not contradict it.
+std::string spread_over_dp(Layout& layout) {
+  if (layout.dp_ranks == 0) return "";
+  if (layout.dp() != 1)
+    return cat("layout.dp = ", layout.dp_ranks, " stands for layout.",
+               layout.zero > 0 ? "dp_shard" : "dp_replicate",
+               ", and layout.dp_replicate = ", layout.dp_replicate,
+               " and layout.dp_shard = ", layout.dp_shard, " are given too: write dp or these two");
+  (layout.zero > 0 ? layout.dp_shard : layout.dp_replicate) = layout.dp_ranks;
+  layout.dp_ranks = 0;
+  return "";
+}
+
+constexpr std::array<std::string_view, 3> kNeededFirst = {"family", "weights",
+                                                          "follow_links"};  // keys of [model]
 constexpr std::size_t kMostMistakes = 20;  // a file of another kind has one a line
 
 Run resolved(std::vector<Entry> entries, std::span<const std::string> overrides, const Describe& describe) {
@@ -136,10 +152,10 @@ Run resolved(std::vector<Entry> entries, std::span<const std::string> overrides,
   for (const auto& text : overrides) entries.push_back(override_entry(text));
   Run run;
   for (const auto& entry : entries)
-    if (entry.section == "model" && (entry.name == "family" || entry.name == "weights")) applied(entry, run);
+    if (entry.section == "model" && std::ranges::count(kNeededFirst, entry.name) > 0) applied(entry, run);
   set_family_defaults(run.model);
   std::optional<Described> described;
-  if (describe && !run.model.weights.empty()) described = describe(run.model.weights);
+  if (describe && !run.model.weights.empty()) described = describe(run.model);
   if (described) run.model = described->model;
   std::vector<std::string> mistakes;
   const auto apply = [&](const Entry& entry) {
@@ -153,7 +169,8 @@ Run resolved(std::vector<Entry> entries, std::span<const std::string> overrides,
   }
   if (described)
     for (auto& text : contradictions(entries, *described, run.model)) mistakes.push_back(std::move(text));
-  if (mistakes.size() == kMostMistakes) mistakes.push_back("Mistakes after these are not listed.");
+  if (auto mistake = spread_over_dp(run.layout); !mistake.empty()) mistakes.push_back(std::move(mistake));
+  if (mistakes.size() >= kMostMistakes) mistakes.push_back("Mistakes after these are not listed.");
   if (!mistakes.empty()) throw UserError(join(mistakes, "\n"));
   return run;
 }

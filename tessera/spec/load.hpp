@@ -17,8 +17,8 @@ struct Described {
   std::int64_t max_positions = 0;
   std::string where;  // "folder/config.json"
 };
-// Of model.weights; nothing if that says nothing of the model.
-using Describe = std::function<std::optional<Described>(const std::string& weights)>;
+// Of a model whose weights, and whether their links are followed, are known; nothing if they say nothing of the model.
+using Describe = std::function<std::optional<Described>(const Model& asked)>;
 
 // Reads a run file and what it includes, then applies overrides of the form section.key=value. Throws one
 // UserError that lists all mistakes. Whether the values go together is validate()'s question. What `describe` says of

@@ -344,15 +344,32 @@ TEST(Load, WhatIsPrintedReadsBackEqual) {
       ASSERT_EQ(fitted(key, value), value) << key.full() << " = " << value_text(value);
       key.set(run, value);
     }
+    run.layout.dp_ranks = 0;  // as in every run that was read
     ASSERT_EQ(parsed(to_text(run)), run) << to_text(run);
   }
 }
 
 // A folder with two layers of 64 channels, which takes 128 positions.
-std::optional<Described> described(const std::string& weights) {
-  if (weights != "folder") return std::nullopt;
+std::optional<Described> described(const Model& asked) {
+  if (asked.weights != "folder") return std::nullopt;
   return Described{
       {.layers = 2, .hidden = 64, .heads = 4, .kv_heads = 2, .qk_norm = true}, 128, "folder/config.json"};
+}
+
+TEST(Load, DpStandsForShardsOrReplicasAsZeroSays) {
+  const auto layout = [](const std::vector<std::string>& overrides) { return parsed("", overrides).layout; };
+  EXPECT_EQ(layout({"layout.dp=4"}), (Layout{.dp_replicate = 4}));
+  EXPECT_EQ(layout({"layout.dp=4", "layout.zero=3"}), (Layout{.dp_shard = 4, .zero = 3}));
+  EXPECT_EQ(layout({"layout.dp=1", "layout.zero=3"}), (Layout{.zero = 3}));
+  EXPECT_EQ(parsed("[layout]\ndp = 4\nzero = 1\n", {"layout.dp=2"}).layout,
+            (Layout{.dp_shard = 2, .zero = 1}));
+  EXPECT_THAT(
+      [&] {
+        layout({"layout.dp=4", "layout.dp_shard=2"});
+      },
+      ThrowsMessage<UserError>(StrEq("layout.dp = 4 stands for layout.dp_replicate, and layout.dp_replicate "
+                                     "= 1 and layout.dp_shard = 2 are "
+                                     "given too: write dp or these two")));
 }
 
 TEST(Load, WhatTheWeightsSayOfTheModelStandsInForItsKeys) {

@@ -117,6 +117,18 @@ void check_ranks(const Run& run, Findings& findings) {
       cat("is fewer than the ", ranks, " ranks of the layout (pp * dp_replicate * dp_shard * cp * tp)"));
 }
 
+// What ZeRO shards, it shards over dp_shard and cp.
+void check_zero(const Layout& layout, Findings& findings) {
+  findings.need(layout.zero == 0 || layout.dp_replicate == 1 || layout.dp_shard > 1 || layout.cp > 1,
+                "layout.zero",
+                cat("would shard nothing: ZeRO shards over layout.dp_shard, and all ", layout.dp_replicate,
+                    " data-parallel ranks are whole replicas (layout.dp_replicate). Write layout.dp_shard = ",
+                    layout.dp_replicate, " instead of dp_replicate, or layout.dp = ", layout.dp_replicate,
+                    ", which chooses by layout.zero"));
+  findings.need(layout.dp_ranks == 0, "layout.dp",
+                "stands for dp_replicate or dp_shard and was not turned into one of them");
+}
+
 // Two versions of the weights: one that is updated, and the one before, which is computed with.
 void check_delayed(const Run& run, Findings& findings) {
   const Layout& layout = run.layout;
@@ -231,6 +243,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   check_training(run.training, findings);
   check_ranks(run, findings);
   check_stages(run, findings);
+  check_zero(run.layout, findings);
   check_delayed(run, findings);
   check_memory(run.layout, findings);
   check_totals(run, findings);

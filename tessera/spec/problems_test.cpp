@@ -282,6 +282,21 @@ TEST(Problems, NcclNeedsABuildThatHasIt) {
   EXPECT_NO_THROW(validate(run, {.nccl = true}));
 }
 
+TEST(Problems, ZeroThatWouldShardNothingIsRefusedWithTheLayoutThatWasMeant) {
+  EXPECT_THAT(
+      texts([](spec::Run& run) { run.layout = {.dp_replicate = 4, .zero = 3}; }),
+      ElementsAre(
+          "layout.zero = 3 would shard nothing: ZeRO shards over layout.dp_shard, and all 4 data-parallel "
+          "ranks are whole replicas (layout.dp_replicate). Write layout.dp_shard = 4 instead of "
+          "dp_replicate, or layout.dp = 4, which chooses by layout.zero"));
+  EXPECT_THAT(texts([](spec::Run& run) { run.layout = {.dp_shard = 4, .zero = 3}; }), IsEmpty());
+  EXPECT_THAT(texts([](spec::Run& run) { run.layout = {.dp_replicate = 2, .dp_shard = 2, .zero = 1}; }),
+              IsEmpty());
+  EXPECT_THAT(texts([](spec::Run& run) { run.layout = {.dp_replicate = 2, .cp = 2, .zero = 1}; }), IsEmpty())
+      << "the ranks of cp hold parts of the state too";
+  EXPECT_THAT(texts([](spec::Run& run) { run.layout.zero = 3; }), IsEmpty());
+}
+
 TEST(Problems, AStepOfTooManyOpsIsRefusedBeforeItIsPlanned) {
   const auto with = [](const std::vector<std::string>& overrides) {
     return texts([&](spec::Run& run) { run = parse("", "run.toml", overrides); });

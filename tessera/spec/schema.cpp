@@ -101,11 +101,16 @@ void declare_model(std::vector<Key>& keys) {
       "weights", &Model::weights,
       "safetensors file, or folder of Hugging Face (which also gives the sizes), to start from; empty: drawn "
       "from training.seed");
+  section.add(
+      "follow_links", &Model::follow_links,
+      "links in the folder of weights, and of a checkpoint that is begun from, may lead outside of it");
 }
 
 void declare_data(std::vector<Key>& keys) {
   SectionKeys section(keys, "data", &Run::data);
   section.add("path", &Data::path, "text file, read as bytes");
+  section.add("bytes_as_tokens", &Data::bytes_as_tokens,
+              "train on bytes as token ids although model.weights has a tokenizer, which is not used yet");
   section.add("seed", &Data::seed, at_least(0), "decides the order of samples");
   section.add("document_end", &Data::document_end,
               "the byte that ends a document: attention stays within a document; empty: a sample is one");
@@ -157,6 +162,8 @@ void declare_checkpoint(std::vector<Key>& keys) {
 void declare_layout(std::vector<Key>& keys) {
   SectionKeys section(keys, "layout", &Run::layout);
   section.add("pp", &Layout::pp, from_to(1, kMaxAxis), "pipeline stages");
+  section.add("dp", &Layout::dp_ranks, from_to(0, kMaxAxis),
+              "data-parallel ranks: dp_shard if zero is above 0, else dp_replicate; 0: as these two say");
   section.add("dp_replicate", &Layout::dp_replicate, from_to(1, kMaxAxis), "data-parallel replicas");
   section.add("dp_shard", &Layout::dp_shard, from_to(1, kMaxAxis),
               "data-parallel ranks that share one sharded state");

@@ -45,8 +45,9 @@ struct Model {
   double norm_epsilon = 1e-5;
   bool tied_embeddings = false;  // a run file of family gpt2 starts from true
   double init_std = 0.02;
-  double dropout = 0;   // of the embedding and of what each block adds to the residual stream
-  std::string weights;  // a safetensors file to start from; empty: drawn from the seed
+  double dropout = 0;         // of the embedding and of what each block adds to the residual stream
+  std::string weights;        // a safetensors file to start from; empty: drawn from the seed
+  bool follow_links = false;  // of the folder of weights, to what lies outside of it
   std::int64_t head_size() const { return head_dim > 0 ? head_dim : hidden / heads; }
   std::int64_t query_size() const { return heads * head_size(); }
   std::int64_t key_size() const { return kv_heads * head_size(); }
@@ -54,9 +55,10 @@ struct Model {
 };
 
 struct Data {
-  std::string path;          // text file, read as bytes
-  std::uint64_t seed = 1;    // order of samples
-  std::string document_end;  // one byte that ends a document: attention stays within; empty: all is one
+  std::string path;              // text file, read as bytes
+  std::uint64_t seed = 1;        // order of samples
+  std::string document_end;      // one byte that ends a document: attention stays within; empty: all is one
+  bool bytes_as_tokens = false;  // although the weights have a tokenizer
   bool operator==(const Data&) const = default;
 };
 
@@ -95,6 +97,8 @@ struct Checkpoint {
 
 struct Layout {
   std::int64_t pp = 1;
+  std::int64_t dp_ranks =
+      0;  // key `dp`, which a run file's reader turns into one of the next two; 0: as they say
   std::int64_t dp_replicate = 1;
   std::int64_t dp_shard = 1;
   std::int64_t cp = 1;

@@ -158,7 +158,7 @@ parallel::Share Session::make_share() const {
 void Session::make_buckets(const program::Sequence& sequence, const program::Holdings& held) {
   const auto outside = outside_at_start(sequence);
   std::optional<WeightsFile> weights;
-  if (!run_.model.weights.empty()) weights.emplace(run_.model.weights, program_.tables);
+  if (!run_.model.weights.empty()) weights.emplace(run_.model, program_.tables);
   const auto& tables = program_.tables.buckets;
   const auto slice_along = [&](std::int16_t set) {
     return set < 0 ? Slice() : Slice{group(set).rank(), group(set).size()};

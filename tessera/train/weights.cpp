@@ -29,8 +29,8 @@ Tensor value_in(const TensorFiles& files, const program::Parameter& parameter, c
 
 WeightsFile::~WeightsFile() = default;
 
-WeightsFile::WeightsFile(const std::string& path, const program::Tables& tables)
-    : file_(std::make_unique<TensorFiles>(path)) {
+WeightsFile::WeightsFile(const spec::Model& model, const program::Tables& tables)
+    : file_(std::make_unique<TensorFiles>(model.weights, checkpoint::links_of(model))) {
   std::vector<checkpoint::Wanted> wanted;
   for (const auto& bucket : tables.buckets)
     for (const auto& parameter : bucket.parameters)

@@ -7,6 +7,7 @@
 
 #include "tessera/program/tables.hpp"
 #include "tessera/shard/flat_bucket.hpp"
+#include "tessera/spec/spec.hpp"
 
 namespace tessera::checkpoint {
 class TensorFiles;
@@ -17,8 +18,8 @@ namespace tessera::train {
 // Tensors of the parameters' names, or as `transformers` stores them (checkpoint/foreign.hpp).
 class WeightsFile {
  public:
-  // Throws UserError naming what is missing, surplus or has another shape.
-  WeightsFile(const std::string& path, const program::Tables& tables);
+  // Of model.weights. Throws UserError naming what is missing, surplus or has another shape.
+  WeightsFile(const spec::Model& model, const program::Tables& tables);
   ~WeightsFile();
   // Copies what this rank's slice of the bucket holds.
   void fill(shard::FlatBucket& bucket) const;
