@@ -8,6 +8,7 @@
 #include "tessera/base/key_store.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/base/text.hpp"
+#include "tessera/base/wrapped.hpp"
 
 namespace tessera {
 namespace {
@@ -25,6 +26,14 @@ TEST(Text, FindsTheNearestKnownWordOnlyWhenItIsNear) {
   EXPECT_EQ(nearest("learning_rat", known), "learning_rate");
   EXPECT_EQ(nearest("layer", known), "layers");
   EXPECT_EQ(nearest("zzzzzzzz", known), std::nullopt);
+}
+
+TEST(Text, WrapsLongLinesBelowTheirLastColumn) {
+  EXPECT_EQ(wrapped("short\nand", 10), "short\nand");
+  EXPECT_EQ(wrapped("one two three four\n", 10), "one two\nthree four\n");
+  EXPECT_EQ(wrapped("  a  one two three\n  b  four", 12), "  a  one two\n     three\n  b  four");
+  EXPECT_EQ(wrapped("averylongwordindeed", 10), "averylongwordindeed");
+  EXPECT_EQ(wrapped("  a  averylongwordindeed one", 10), "  a  averylongwordindeed one");
 }
 
 TEST(Text, AlignsTables) {

@@ -1,11 +1,13 @@
 #include "tessera/checkpoint/checkpoint.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/mapped_file.hpp"
+#include "tessera/checkpoint/folder.hpp"
 #include "tessera/checkpoint/safetensors.hpp"
 
 namespace tessera::checkpoint {
@@ -14,7 +16,14 @@ namespace {
 
 constexpr std::size_t kMaxOpen = 16;
 
+// A checkpoint is removed manifest first, so what a removal that never ended left has none.
 Manifest read_manifest(const std::string& folder, Links links) {
+  std::error_code ignored;
+  if (!is_checkpoint(folder) && std::filesystem::is_directory(folder, ignored))
+    throw UserError(
+        cat("'", folder, "' has no ", kManifestName,
+            ": it is no checkpoint, or what is left of one that was being removed when its job ended. Such a "
+            "rest can be deleted."));
   const MappedFile file(FolderFile{folder, kManifestName, links});
   return parse_manifest(file.text(), file.path());
 }

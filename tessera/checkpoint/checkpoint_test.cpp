@@ -155,6 +155,19 @@ TEST_F(Checkpoints, AllDamageIsNamedChunkByChunk) {
   EXPECT_EQ(last, all);
 }
 
+TEST_F(Checkpoints, WhatIsLeftOfARemovalThatNeverEndedSaysWhatItIs) {
+  save(3, 0);
+  const std::string path = step_folder(folder_, 3).path;
+  std::filesystem::remove(path + "/manifest.json");
+  EXPECT_THAT(
+      complaint_of([&] { Checkpoint again(path); }),
+      HasSubstr(
+          "step-00000003' has no manifest.json: it is no checkpoint, or what is left of one that was being "
+          "removed when its job ended"));
+  ASSERT_EQ(problems_of(path).size(), 1u);
+  EXPECT_THAT(problems_of(path).front(), HasSubstr("has no manifest.json"));
+}
+
 TEST_F(Checkpoints, AFolderThatDoesNotOpenHasItsProblemsListed) {
   save(3, 0);
   const std::string path = step_folder(folder_, 3).path;

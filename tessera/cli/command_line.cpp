@@ -5,6 +5,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/wrapped.hpp"
 #include "tessera/cli/commands.hpp"
 #include "tessera/plan/layouts.hpp"
 #include "tessera/spec/load.hpp"
@@ -184,6 +185,25 @@ CLI::App* add_verify(CLI::App& app, Options& options) {
   return verify;
 }
 
+// The parser alone would say that a command is required.
+void refuse_unknown_command(const CLI::App& app, const std::vector<std::string>& argv) {
+  const CLI::App* at = &app;
+  for (std::size_t i = 1; i < argv.size() && !argv[i].starts_with('-'); ++i) {
+    std::vector<std::string> names;
+    for (const CLI::App* each : at->get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(each->get_name());
+    if (names.empty()) return;
+    if (std::ranges::count(names, argv[i]) == 0) {
+      const auto near = nearest(argv[i], names);
+      throw UserError(cat("unknown command '", argv[i], "'", near ? cat("; did you mean ", *near, "?") : ".",
+                          " The commands of ", at->get_name(), " are ", join(names, ", "), "."));
+    }
+    at = at->get_subcommand(argv[i]);
+  }
+}
+
+constexpr std::size_t kHelpColumns = 100;
+
 int dispatch(int argc, char** argv) {
   Options options;
   options.main_seconds = now_seconds();
@@ -192,9 +212,9 @@ int dispatch(int argc, char** argv) {
   app.require_subcommand(1);
   auto* train = add_command(app, "train", "train as the run file says", options);
   add_procs(train, options, "start this many local ranks (default: as many as the layout has)");
-  train->add_option(
-      "--out", options.out,
-      "folder of metrics.jsonl, tensorboard/ and checkpoints/ (default: runs/<name of the run file>)");
+  train->add_option("--out", options.out,
+                    "folder of metrics.jsonl, tensorboard/ and checkpoints/ (default: runs/<name of the run "
+                    "file>, and what the command line changes of what is learnt)");
   train
       ->add_option("--prometheus", options.prometheus_port,
                    "answer GET /metrics on this port of 127.0.0.1; 0: any free port, which is printed")
@@ -230,8 +250,12 @@ int dispatch(int argc, char** argv) {
   auto* doctor = app.add_subcommand("doctor", "say whether this machine can train, and what to mend");
   doctor->add_flag("--json", options.json, "print one JSON object (docs/doctor.md)");
 
+  refuse_unknown_command(app, options.argv);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << wrapped(app.help(), kHelpColumns);
+    return 0;
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {

@@ -1,5 +1,6 @@
 // Does the binary do what the README says? Runs it as a user would and reads what it prints.
 #include <algorithm>
+#include <sstream>
 
 #include "tessera/cli/binary_fixture.hpp"
 #include "tessera/metrics/trace.hpp"
@@ -58,6 +59,29 @@ TEST_F(Binary, ShowsTheErrorOfTheRankThatFailedFirst) {
   const auto first = outcome.out.find("failed first");
   EXPECT_NE(first, std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("/nonexistent/text"), std::string::npos) << outcome.out;
+}
+
+TEST_F(Binary, HelpFitsAHundredColumns) {
+  for (const char* of :
+       {"", "train", "verify", "simulate", "draw", "plan memory", "checkpoint export", "doctor"}) {
+    const auto help = tessera(cat(of, " --help"));
+    EXPECT_EQ(help.code, 0);
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << of << ": " << line;
+  }
+  EXPECT_NE(tessera("train --help").out.find("  training.steps = 100 "), std::string::npos);
+}
+
+TEST_F(Binary, AMistypedCommandIsAnsweredWithTheNearest) {
+  const auto mistyped = tessera("trian run.toml");
+  EXPECT_EQ(mistyped.code, 2);
+  EXPECT_NE(
+      mistyped.out.find("unknown command 'trian'; did you mean train? The commands of tessera are train, "),
+      std::string::npos)
+      << mistyped.out;
+  EXPECT_NE(tessera("checkpoint exprot a b").out.find("unknown command 'exprot'; did you mean export?"),
+            std::string::npos);
+  EXPECT_NE(tessera("plan").out.find("subcommand is required"), std::string::npos);
 }
 
 TEST_F(Binary, NamesFileLineAndTheNearestKey) {

@@ -12,6 +12,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/base/version.hpp"
 #include "tessera/cli/doctor.hpp"
+#include "tessera/cli/machine_memory.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera::cli {
@@ -30,34 +31,6 @@ std::string line_of(std::string_view text, std::string_view name) {
     at = end + 1;
   }
   return "";
-}
-
-// The number in a file of a control group; nothing where it says "max" or the file is absent.
-std::optional<double> number_in(const std::string& path) {
-  const std::string line = first_line(path);
-  if (line.empty() || line.front() < '0' || line.front() > '9') return std::nullopt;
-  return std::strtod(line.c_str(), nullptr);
-}
-
-// Where the process stands in the hierarchy of a controller: "4:memory:/x" or, for all of version 2, "0::/x".
-std::string group_path(std::string_view controller) {
-  const std::string groups = file_text("/proc/self/cgroup");
-  const auto at = groups.find(cat(":", controller, ":"));
-  if (at == std::string::npos) return "";
-  const auto begin = at + controller.size() + 2;
-  return groups.substr(begin, groups.find('\n', begin) - begin);
-}
-
-std::optional<double> memory_limit() {
-  constexpr double kUnlimited = 0x1p60;  // version 1 writes a huge number
-  std::optional<double> least;
-  for (const auto& path :
-       {cat("/sys/fs/cgroup", group_path(""), "/memory.max"), std::string("/sys/fs/cgroup/memory.max"),
-        cat("/sys/fs/cgroup/memory", group_path("memory"), "/memory.limit_in_bytes"),
-        std::string("/sys/fs/cgroup/memory/memory.limit_in_bytes")})
-    if (const auto limit = number_in(path); limit && *limit < kUnlimited)
-      least = std::min(least.value_or(*limit), *limit);
-  return least;
 }
 
 // Cores that the time slices of a control group add up to.
@@ -162,16 +135,14 @@ void examine_processor(Findings& findings) {
 }
 
 void examine_memory(Findings& findings) {
-  const std::string meminfo = file_text("/proc/meminfo");
-  const auto bytes = [&](const char* name) {
-    return std::strtod(line_of(meminfo, name).c_str(), nullptr) * 1024;
-  };
-  const auto limit = memory_limit();
-  const double available = std::min(bytes("MemAvailable"), limit.value_or(bytes("MemTotal")));
-  Finding memory{"memory", "memory", State::ok,
-                 cat(bytes_text(available), " available of ", bytes_text(bytes("MemTotal")),
-                     limit ? cat(", limited to ", bytes_text(*limit), " by the control group") : ""),
-                 ""};
+  const MachineMemory found = machine_memory();
+  const double available = std::min(found.available_bytes, found.usable_bytes());
+  Finding memory{
+      "memory", "memory", State::ok,
+      cat(bytes_text(available), " available of ", bytes_text(found.total_bytes),
+          found.limit_bytes ? cat(", limited to ", bytes_text(*found.limit_bytes), " by the control group")
+                            : ""),
+      ""};
   if (available < 256 * kMiB)
     memory.state = State::problem,
     memory.advice = "LibTorch alone needs about 200 MiB a rank: free some, or raise the limit";

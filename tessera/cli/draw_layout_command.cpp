@@ -22,16 +22,18 @@ std::string mesh_text(const LayoutPicture& picture) {
 }
 
 LayoutPicture picture_of(const spec::Run& run) {
-  LayoutPicture out = draw::layout_picture(plan::compile(run));
+  LayoutPicture out = draw::layout_picture(plan::compile(run), static_cast<int>(run.layout.zero));
   out.title = cat(spec::word(run.model.family), " on ", out.ranks.size(),
                   out.ranks.size() == 1 ? " rank: " : " ranks: ", mesh_text(out), ", zero ", run.layout.zero);
   out.notes = {
       "On an axis a parameter is R (equal, its gradients partial), I (equal, and so its gradients) or S(d), "
       "cut along "
-      "dim d; in slices: what is stored is cut once more, as part of a flat bucket.",
-      "A rank's number, its innermost coordinate and the elements that it stores. Pieces bear the ranks that "
-      "store "
-      "them"};
+      "dim d. In slices: what ZeRO shards is cut once more, as part of a flat bucket (optimizer state, with "
+      "master weights, "
+      "from zero 1 on; gradients from 2; weights from 3).",
+      "Kept from step to step. A rank's number, its innermost coordinate and the elements that it keeps, of "
+      "each group below "
+      "in turn. Pieces bear the ranks that keep them"};
   out.notes.back() += out.stage_axis < 0 ? "; grey sheets behind are copies."
                                          : cat(" on the first stage of their layers, ", out.stage_stride(),
                                                " further on each next; grey sheets behind are copies.");
@@ -44,48 +46,63 @@ std::string ranks_table(const LayoutPicture& picture) {
   for (std::size_t i = 0; i < picture.axes.size(); ++i)
     if (picture.axes[i].size > 1) shown.push_back(i);
   for (const std::size_t i : shown) rows[0].push_back(picture.axes[i].name);
-  rows[0].insert(rows[0].end(), {"elements", "bytes"});
+  for (const draw::Kept kept : draw::kAllKept)
+    rows[0].push_back(cat("elements of ", draw::names_of({{kept}})));
   for (std::size_t rank = 0; rank < picture.ranks.size(); ++rank) {
     auto& row = rows.emplace_back(std::vector{cat(rank)});
     for (const std::size_t i : shown) row.push_back(cat(picture.ranks[rank].coordinates[i]));
-    row.push_back(cat(picture.ranks[rank].elements));
-    row.push_back(bytes_text(static_cast<double>(picture.ranks[rank].bytes)));
+    for (const draw::Kept kept : draw::kAllKept)
+      row.push_back(cat(picture.elements(picture.ranks[rank], kept)));
   }
   return table(rows);
 }
 
 std::string to_text(const LayoutPicture& picture) {
   std::vector<std::vector<std::string>> rows = {
-      {"parameter", "shape", "which", "on the axes", "pieces", "copies", "first piece on"}};
+      {"parameter", "shape", "which", "on the axes", "kept", "pieces", "copies", "first piece on"}};
   for (const draw::FoldedParameter& parameter : draw::folded(picture))
     for (const auto& [which, first] : parameter.alike)
-      rows.push_back({parameter.name, shape_text(first->shape), which.empty() ? "-" : which,
-                      first->placements, cat(first->pieces.size()), cat(first->num_copies()),
-                      cat("rank ", draw::ranks_label(first->pieces.front().ranks))});
+      for (const auto& group : picture.groups()) {
+        const auto& pieces = picture.pieces(*first, group.front());
+        rows.push_back({parameter.name, shape_text(first->shape), which.empty() ? "-" : which,
+                        first->placements, draw::names_of(group), cat(pieces.size()),
+                        cat(draw::num_copies(pieces)),
+                        cat("rank ", draw::ranks_label(pieces.front().ranks))});
+      }
   return cat(picture.title, "\n\n", ranks_table(picture), "\n", table(rows), "\n", picture.notes.front(),
              "\n");
 }
 
-metrics::Record to_record(const HeldParameter& parameter) {
+std::vector<metrics::Record> to_records(const std::vector<draw::HeldPiece>& held) {
   std::vector<metrics::Record> pieces;
-  for (const draw::HeldPiece& piece : parameter.pieces) {
+  for (const draw::HeldPiece& piece : held) {
     std::vector<metrics::Record> boxes;
     for (const Box& box : piece.boxes) boxes.push_back({{"offset", box.offset}, {"extent", box.extent}});
     pieces.push_back({{"ranks", piece.ranks}, {"boxes", boxes}});
   }
+  return pieces;
+}
+
+metrics::Record to_record(const LayoutPicture& picture, const HeldParameter& parameter) {
   return {{"name", parameter.name},
           {"bucket", parameter.bucket},
           {"shape", parameter.shape},
           {"placements", parameter.placements},
-          {"pieces", pieces}};
+          {"weights", to_records(picture.pieces(parameter, draw::Kept::weights))},
+          {"gradients", to_records(picture.pieces(parameter, draw::Kept::gradients))},
+          {"optimizer", to_records(picture.pieces(parameter, draw::Kept::optimizer))}};
 }
 
 metrics::Record to_record(const LayoutPicture& picture, const std::string& path) {
   std::vector<metrics::Record> axes, ranks, parameters;
   for (const auto& axis : picture.axes) axes.push_back({{"name", axis.name}, {"size", axis.size}});
   for (const auto& rank : picture.ranks)
-    ranks.push_back({{"coordinates", rank.coordinates}, {"elements", rank.elements}, {"bytes", rank.bytes}});
-  for (const HeldParameter& parameter : picture.parameters) parameters.push_back(to_record(parameter));
+    ranks.push_back({{"coordinates", rank.coordinates},
+                     {"weights", picture.elements(rank, draw::Kept::weights)},
+                     {"gradients", picture.elements(rank, draw::Kept::gradients)},
+                     {"optimizer", picture.elements(rank, draw::Kept::optimizer)}});
+  for (const HeldParameter& parameter : picture.parameters)
+    parameters.push_back(to_record(picture, parameter));
   metrics::Record out = {{"axes", axes}, {"ranks", ranks}, {"parameters", parameters}};
   if (!path.empty()) out.insert(out.begin(), {"file", path});
   return out;

@@ -6,6 +6,7 @@
 namespace tessera::cli {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 TEST_F(Binary, DrawsAScheduleByItself) {
@@ -68,6 +69,9 @@ TEST_F(Binary, DrawsWhoHoldsWhat) {
   EXPECT_THAT(text.out, HasSubstr("on 4 ranks: pp 2 x dp_shard 2, zero 3"));
   EXPECT_THAT(text.out, HasSubstr("dp_shard R in slices"));
   EXPECT_EQ(count_of(json.out, "\"coordinates\""), 4u);
+  const auto first = tessera(cat("draw ", path("run.toml"), " --layout layout.dp_shard=2 layout.zero=1"));
+  EXPECT_THAT(first.out, AllOf(HasSubstr("weights, gradients"), HasSubstr("  optimizer state ")))
+      << "ZeRO 1 slices the state alone";
   const auto drawn = tessera(cat(layout, " -o ", path("layout.svg")));
   ASSERT_EQ(drawn.code, 0) << drawn.out;
   EXPECT_TRUE(file_text(path("layout.svg")).starts_with("<svg "));

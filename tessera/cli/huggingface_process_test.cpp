@@ -62,7 +62,7 @@ class HuggingFace : public Binary {
   void train_and_export(const std::string& family, const std::string& layout) {
     const std::string out = at(family, "run");
     run(cat("train ", path("run.toml"), " --procs 2 --out ", out, " ", layout,
-            " model.weights=", at(family, "sharded"),
+            " data.bytes_as_tokens=true model.weights=", at(family, "sharded"),
             " model.sequence=24 training.steps=3 training.warmup_steps=0 training.learning_rate=0.01"
             " checkpoint.every=3"));
     const std::string saved = out + "/checkpoints/step-00000003";
@@ -102,6 +102,24 @@ TEST_F(HuggingFace, EveryFamilyGoesInAndOutAndBackTrained) {
   EXPECT_EQ(checked.code, 0) << checked.out;
   const auto at = checked.out.rfind("worst relative error");
   std::printf("%s", at == std::string::npos ? "" : checked.out.substr(at).c_str());
+}
+
+// The weights are never opened: what the tokens mean is asked before.
+TEST_F(HuggingFace, AFolderOrAnImportWithATokenizerIsNotTrainedOnBytesUnlessToldTo) {
+  const spec::Model model{.layers = 1, .hidden = 32, .heads = 2, .kv_heads = 2, .ffn = 48, .vocab = 512};
+  fs::create_directories(folder_ / "hf");
+  std::ofstream(folder_ / "hf/config.json") << checkpoint::hf_config(model, "F32");
+  std::ofstream(folder_ / "hf/tokenizer.json") << "{}";
+  std::ofstream(folder_ / "bytes.toml") << "[data]\npath = \"corpus/kjv.txt\"\n[model]\nsequence = 32\n";
+  const std::string train =
+      cat("train ", path("bytes.toml"), " --out ", path("out"), " model.weights=", path("hf"));
+  const Outcome refused = tessera(train);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.out.find(cat("model.weights = ", path("hf"), " has a tokenizer (tokenizer.json)")),
+            std::string::npos)
+      << refused.out;
+  const Outcome told = tessera(train + " data.bytes_as_tokens=true");
+  EXPECT_NE(told.out.find("has neither model.safetensors nor"), std::string::npos) << told.out;
 }
 
 TEST_F(HuggingFace, ARunFileThatContradictsTheFolderIsRefused) {

@@ -3,6 +3,7 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/cli/commands.hpp"
+#include "tessera/cli/machine_memory.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/describe.hpp"
@@ -67,6 +68,24 @@ std::string to_text(const spec::Run& run, const program::Program& program,
   return out;
 }
 
+// Of all ranks; what they offload lies in memory too, unless in files.
+std::int64_t bytes_of_all(const spec::Run& run, const std::vector<RankMemory>& ranks) {
+  std::int64_t out = 0;
+  for (const RankMemory& rank : ranks)
+    out += rank.num_ranks *
+           (rank.peak_bytes + (run.layout.offload_folder.empty() ? rank.at_peak.of(Category::host) : 0));
+  return out;
+}
+
+std::string compared_with_machine(std::int64_t bytes, std::int64_t num_ranks, double usable_bytes) {
+  const bool fits = static_cast<double>(bytes) <= usable_bytes;
+  return cat(
+      "\n", num_ranks == 1 ? "the rank" : cat("all ", num_ranks, " ranks together"), " would hold ",
+      size(bytes), " of tensors; this machine has ", bytes_text(usable_bytes), " of memory",
+      fits ? "\n"
+           : ", which is not enough for all of them: spread them over machines, or let each hold less\n");
+}
+
 metrics::Record to_record(const RankMemory& rank) {
   metrics::Record out = {
       {"first_rank", rank.first_rank}, {"num_ranks", rank.num_ranks}, {"peak_bytes", rank.peak_bytes}};
@@ -89,13 +108,21 @@ int plan_memory_command(const Options& options) {
   if (options.json) {
     std::vector<metrics::Record> records;
     for (const RankMemory& rank : ranks) records.push_back(to_record(rank));
-    const metrics::Record out = {{"parameters", plan::num_parameters(program.tables)},
-                                 {"peak_bytes", plan::peak_bytes(program)},
-                                 {"limit_bytes", run.layout.memory_limit_mib << 20},
-                                 {"classes", records}};
+    const metrics::Record out = {
+        {"parameters", plan::num_parameters(program.tables)},
+        {"peak_bytes", plan::peak_bytes(program)},
+        {"limit_bytes", run.layout.memory_limit_mib << 20},
+        {"all_ranks_bytes", bytes_of_all(run, ranks)},
+        {"machine_bytes", static_cast<std::int64_t>(machine_memory().usable_bytes())},
+        {"classes", records}};
     std::puts(metrics::json_object(out).c_str());
   } else {
     std::fputs(to_text(run, program, ranks).c_str(), stdout);
+    if (run.cluster.transport != spec::Transport::nccl)
+      std::fputs(
+          compared_with_machine(bytes_of_all(run, ranks), run.layout.ranks(), machine_memory().usable_bytes())
+              .c_str(),
+          stdout);
     std::fflush(stdout);
   }
   plan::hold_to_memory_limit(run, program);

@@ -19,6 +19,20 @@ TEST_F(Binary, PlansTheMemoryOfARunByCategory) {
   EXPECT_EQ(dry.out, outcome.out);
 }
 
+TEST_F(Binary, AndComparesItWithTheMemoryOfTheMachine) {
+  EXPECT_THAT(tessera(cat("plan memory ", path("run.toml"), " layout.dp=2")).out,
+              AllOf(HasSubstr("all 2 ranks together would hold "), HasSubstr("; this machine has "),
+                    testing::Not(HasSubstr("not enough"))));
+  const auto large = tessera(cat("plan memory ", path("run.toml"),
+                                 " layout.dp=4096 training.global_batch=8192 "
+                                 "model.hidden=8192 model.ffn=32768"));
+  EXPECT_EQ(large.code, 0);
+  EXPECT_THAT(large.out, HasSubstr("of memory, which is not enough for all of them"));
+  const auto json = tessera(cat("plan memory ", path("run.toml"), " layout.dp=2 --json")).out;
+  EXPECT_EQ(field(json, "all_ranks_bytes"), 2 * field(json, "peak_bytes"));
+  EXPECT_GT(field(json, "machine_bytes"), field(json, "all_ranks_bytes"));
+}
+
 TEST_F(Binary, ARunIsPredictedToHoldWhatItHolds) {
   const auto planned = tessera(cat("plan memory ", path("run.toml"), " --json"));
   ASSERT_EQ(planned.code, 0) << planned.out;

@@ -3,12 +3,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "tessera/base/bytes_moved.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/cli/commands.hpp"
 #include "tessera/cli/joined.hpp"
+#include "tessera/cli/run_folder.hpp"
+#include "tessera/cli/warnings.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/step_facts.hpp"
@@ -88,15 +91,26 @@ void check_trace_stays_on_one_host(const Options& options) {
                       ", whose disks and clocks are not one. Leave --trace out, or start all ranks on one."));
 }
 
+// By the process that the user started, or the first of those that another launcher did.
+void tell_warnings(const spec::Run& run) {
+  const auto joined = joined_membership();
+  if (started_by_launcher() || (joined && joined->rank != 0)) return;
+  const int cores = joined ? 0 : static_cast<int>(std::thread::hardware_concurrency());
+  for (const std::string& warning : warnings_of(run, cores))
+    std::fputs(cat("warning: ", warning, "\n").c_str(), stderr);
+}
+
 }  // namespace
 
 int train_command(const Options& options) {
   const spec::Run run = load_run(options);
   check_trace_stays_on_one_host(options);
+  tell_warnings(run);
   if (run.layout.memory_limit_mib > 0 && !started_by_launcher())
     plan::hold_to_memory_limit(run, plan::compile(run));
   const std::string name = std::filesystem::path(options.file).stem().string();
-  const std::string folder = options.out.empty() ? cat("runs/", name) : options.out;
+  const std::string folder =
+      options.out.empty() ? default_run_folder(options.file, options.overrides) : options.out;
   const std::string checkpoints =
       run.checkpoint.folder.empty() ? cat(folder, "/checkpoints") : run.checkpoint.folder;
   const auto body = [&](const Rank& rank) {

@@ -36,7 +36,7 @@ double label_width(const program::Axis& axis) {
 class MeshDrawing {
  public:
   MeshDrawing(const LayoutPicture& picture, std::span<const program::Axis> axes)
-      : picture_(picture), cell_width_(axes.empty() ? 64 : std::max(64.0, label_width(axes.back()))) {}
+      : picture_(picture), cell_width_(std::max(68.0, axes.empty() ? 0 : label_width(axes.back()))) {}
 
   Extent extent(const Block& block) const {
     if (block.axes.empty()) return {cell_width_, kCellHeight};
@@ -89,13 +89,17 @@ class MeshDrawing {
         words.push_back(innermost = cat(picture_.axes[i].name, " ", by.coordinates[i]));
     const mesh::Rank place = picture_.on_first_stage(rank);
     const double middle = x + cell_width_ / 2;
+    std::vector<std::string> kept, counts;
+    for (const auto& group : picture_.groups()) {
+      counts.push_back(count_text(static_cast<double>(picture_.elements(by, group.front()))));
+      kept.push_back(cat(names_of(group), " of ", counts.back(), " elements"));
+    }
     return rank_rect(place, x, y, cell_width_, kCellHeight,
-                     cat("rank ", rank, words.empty() ? "" : ": ", join(words, ", "), "; stores ",
-                         count_text(static_cast<double>(by.elements)), " elements of parameters, ",
-                         bytes_text(static_cast<double>(by.bytes)))) +
+                     cat("rank ", rank, words.empty() ? "" : ": ", join(words, ", "), "; keeps ",
+                         join(kept, "; "))) +
            rank_words(place, middle, y + 15, 13, cell_width_, cat(rank)) +
            rank_words(place, middle, y + 27, 9, cell_width_, innermost) +
-           rank_words(place, middle, y + 38, 9, cell_width_, count_text(static_cast<double>(by.elements)));
+           rank_words(place, middle, y + 38, 9, cell_width_, join(counts, ", "));
   }
 
   const LayoutPicture& picture_;

@@ -70,9 +70,16 @@ HeldParameter held(const Parameter& parameter, const Bucket& bucket, const Table
                     .shape = parameter.whole_shape(num_parts),
                     .placements = placements_text(tables, bucket, parameter)};
   for (std::int64_t part = 0; part < num_parts; ++part) out.parts.push_back(parameter.box({part, num_parts}));
-  for (const auto& [place, ranks] : holders)
+  std::map<std::int64_t, std::vector<mesh::Rank>> by_part;
+  for (const auto& [place, ranks] : holders) {
     if (auto boxes = stored_boxes(parameter, bucket, tables, place); !boxes.empty())
       out.pieces.push_back({std::move(boxes), ranks});
+    by_part[place.part].insert(by_part[place.part].end(), ranks.begin(), ranks.end());
+  }
+  for (auto& [part, ranks] : by_part) {
+    std::ranges::sort(ranks);
+    out.unsliced.push_back({{out.parts[static_cast<std::size_t>(part)]}, std::move(ranks)});
+  }
   return out;
 }
 
@@ -84,9 +91,28 @@ std::int64_t HeldPiece::elements() const {
   return out;
 }
 
-std::int64_t HeldParameter::num_copies() const {
+std::int64_t num_copies(std::span<const HeldPiece> pieces) {
   return std::ssize(
       std::ranges::min_element(pieces, {}, [](const HeldPiece& piece) { return piece.ranks.size(); })->ranks);
+}
+
+std::vector<std::vector<Kept>> LayoutPicture::groups() const {
+  const bool all_alike = std::ranges::all_of(
+      parameters, [](const HeldParameter& parameter) { return parameter.pieces == parameter.unsliced; });
+  std::vector<std::vector<Kept>> out(1);
+  for (const Kept kept : kAllKept) {
+    if (!all_alike && !out.back().empty() && is_sliced(out.back().back(), zero) != is_sliced(kept, zero))
+      out.emplace_back();
+    out.back().push_back(kept);
+  }
+  return out;
+}
+
+std::string names_of(std::span<const Kept> kept) {
+  constexpr const char* kNames[] = {"weights", "gradients", "optimizer state"};
+  std::vector<std::string> names;
+  for (const Kept each : kept) names.emplace_back(kNames[static_cast<int>(each)]);
+  return join(names, ", ");
 }
 
 std::int64_t LayoutPicture::stage_of(mesh::Rank rank) const {
@@ -101,9 +127,9 @@ std::int64_t LayoutPicture::stage_stride() const {
   return out;
 }
 
-LayoutPicture layout_picture(const program::Program& program) {
+LayoutPicture layout_picture(const program::Program& program, int zero) {
   const Tables& tables = program.tables;
-  LayoutPicture out{.axes = tables.axes, .stage_axis = tables.stage_axis};
+  LayoutPicture out{.axes = tables.axes, .stage_axis = tables.stage_axis, .zero = zero};
   const mesh::Mesh mesh = program::mesh_of(tables);
   const auto sets = program::sets_of(tables);
   std::vector<program::Holdings> of_classes;
@@ -121,11 +147,11 @@ LayoutPicture layout_picture(const program::Program& program) {
     for (const Parameter& parameter : bucket.parameters) {
       const HeldParameter& added = out.parameters.emplace_back(held(parameter, bucket, tables, holders));
       for (const HeldPiece& piece : added.pieces)
-        for (const mesh::Rank rank : piece.ranks) {
-          HeldByRank& by = out.ranks[static_cast<std::size_t>(rank)];
-          by.elements += piece.elements();
-          by.bytes += piece.elements() * program::bytes_of(bucket.storage);
-        }
+        for (const mesh::Rank rank : piece.ranks)
+          out.ranks[static_cast<std::size_t>(rank)].sliced += piece.elements();
+      for (const HeldPiece& piece : added.unsliced)
+        for (const mesh::Rank rank : piece.ranks)
+          out.ranks[static_cast<std::size_t>(rank)].unsliced += piece.elements();
     }
   }
   return out;

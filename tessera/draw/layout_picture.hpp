@@ -1,5 +1,5 @@
-// Which rank holds which piece of which parameter? From a program's tables: the mesh, each parameter cut into the pieces
-// that ranks store, and parameters that are cut alike folded into one.
+// Which rank keeps which piece of which parameter from step to step: of its weights, its gradients and its optimizer state,
+// which ZeRO slices one after the other. From a program's tables; parameters that are cut alike are folded into one.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,12 @@
 #include "tessera/program/types.hpp"
 
 namespace tessera::draw {
+
+// What is kept of a parameter, in the order in which ZeRO begins to slice it from the end.
+enum class Kept { weights, gradients, optimizer };
+inline constexpr Kept kAllKept[] = {Kept::weights, Kept::gradients, Kept::optimizer};
+// Whether a stage of ZeRO (0 to 3) slices it.
+inline bool is_sliced(Kept kept, int zero) { return zero > 2 - static_cast<int>(kept); }
 
 // Elements of a parameter that the same ranks store.
 struct HeldPiece {
@@ -26,15 +32,18 @@ struct HeldParameter {
   Shape shape;                      // of the whole
   std::string placements;           // on the axes of more than one rank: "dp_shard R in slices, tp S(0)"
   std::vector<Box> parts;           // as ranks compute with it: one, or those of the ranks it is cut over
-  std::vector<HeldPiece> pieces;    // by their first elements
-  std::int64_t num_copies() const;  // of each piece, at least
+  std::vector<HeldPiece> pieces;    // where it is sliced, by their first elements
+  std::vector<HeldPiece> unsliced;  // where it is not
   bool operator==(const HeldParameter&) const = default;
 };
 
-// What a rank stores of parameters, and on which stage it is.
+// How many ranks hold each piece, at least.
+std::int64_t num_copies(std::span<const HeldPiece> pieces);
+
+// Elements that a rank keeps, and on which stage it is.
 struct HeldByRank {
   std::vector<std::int64_t> coordinates;  // on each axis
-  std::int64_t elements = 0, bytes = 0;
+  std::int64_t sliced = 0, unsliced = 0;
   bool operator==(const HeldByRank&) const = default;
 };
 
@@ -45,6 +54,16 @@ struct LayoutPicture {
   std::int16_t stage_axis = -1;
   std::vector<HeldByRank> ranks;
   std::vector<HeldParameter> parameters;
+  int zero = 0;
+
+  // What lies alike, one group or two: {weights, gradients} and {optimizer} with ZeRO 1.
+  std::vector<std::vector<Kept>> groups() const;
+  const std::vector<HeldPiece>& pieces(const HeldParameter& parameter, Kept kept) const {
+    return is_sliced(kept, zero) ? parameter.pieces : parameter.unsliced;
+  }
+  std::int64_t elements(const HeldByRank& rank, Kept kept) const {
+    return is_sliced(kept, zero) ? rank.sliced : rank.unsliced;
+  }
 
   std::int64_t stage_of(mesh::Rank rank) const;
   // From a rank to its counterpart on the next stage.
@@ -53,8 +72,11 @@ struct LayoutPicture {
   bool operator==(const LayoutPicture&) const = default;
 };
 
-// Without a title.
-LayoutPicture layout_picture(const program::Program& program);
+// "weights, gradients".
+std::string names_of(std::span<const Kept> kept);
+
+// Without a title; `zero` is the layout's.
+LayoutPicture layout_picture(const program::Program& program, int zero);
 
 // Parameters of equal shape and placements whose names differ in a number, and of them those whose pieces lie alike.
 struct FoldedParameter {

@@ -34,9 +34,10 @@ program::Tables cut(program::Tables tables) {
   return tables;
 }
 
-LayoutPicture small_picture() {
-  LayoutPicture out = layout_picture(program::data_parallel(
-      cut(program::example_tables({.num_blocks = 2, .num_micro = 1, .dp = 2, .sharded = true}))));
+LayoutPicture small_picture(int zero = 2) {
+  LayoutPicture out = layout_picture(program::data_parallel(cut(program::example_tables(
+                                         {.num_blocks = 2, .num_micro = 1, .dp = 2, .sharded = true}))),
+                                     zero);
   out.title = "a < b";
   out.notes = {"A note."};
   return out;
@@ -46,13 +47,15 @@ TEST(LayoutPicture, PiecesOfAParameterAreItsElementsOnce) {
   const auto order = program::one_forward_one_backward({2, 1, 2, program::even_costs(2, 1, {1, 1, 1}, 0)});
   for (const LayoutPicture& picture :
        {small_picture(),
-        layout_picture(program::example_pipeline({.dp = 4, .tied = true, .sharded = true}, order, {2, 2}))})
-    for (const HeldParameter& parameter : picture.parameters) {
-      std::vector<Box> boxes;
-      for (const HeldPiece& piece : parameter.pieces)
-        boxes.insert(boxes.end(), piece.boxes.begin(), piece.boxes.end());
-      EXPECT_EQ(tiling_problem(parameter.shape, boxes), std::nullopt) << parameter.name;
-    }
+        layout_picture(program::example_pipeline({.dp = 4, .tied = true, .sharded = true}, order, {2, 2}),
+                       3)})
+    for (const HeldParameter& parameter : picture.parameters)
+      for (const auto* pieces : {&parameter.pieces, &parameter.unsliced}) {
+        std::vector<Box> boxes;
+        for (const HeldPiece& piece : *pieces)
+          boxes.insert(boxes.end(), piece.boxes.begin(), piece.boxes.end());
+        EXPECT_EQ(tiling_problem(parameter.shape, boxes), std::nullopt) << parameter.name;
+      }
 }
 
 TEST(LayoutPicture, APartIsCutOnceMoreIntoSlices) {
@@ -69,13 +72,36 @@ TEST(LayoutPicture, APartIsCutOnceMoreIntoSlices) {
   EXPECT_EQ(embedding.placements, "dp R in slices, tp I");
   EXPECT_THAT(embedding.pieces,
               ElementsAre(HeldPiece{{{{0, 0}, {4, 8}}}, {0, 1}}, HeldPiece{{{{4, 0}, {4, 8}}}, {2, 3}}));
-  EXPECT_EQ(embedding.num_copies(), 2);
-  for (const HeldByRank& rank : picture.ranks) EXPECT_EQ(rank.elements, 5 * 32);
+  EXPECT_EQ(num_copies(embedding.pieces), 2);
+  EXPECT_THAT(block.unsliced,
+              ElementsAre(HeldPiece{{{{0, 0}, {8, 8}}}, {0, 2}}, HeldPiece{{{{8, 0}, {8, 8}}}, {1, 3}}));
+  for (const HeldByRank& rank : picture.ranks) {
+    EXPECT_EQ(rank.sliced, 5 * 32);
+    EXPECT_EQ(rank.unsliced, 2 * 5 * 32);
+  }
+}
+
+// What a rank keeps of its ten tensors of 32 elements with two data-parallel ranks, at each stage of ZeRO.
+TEST(LayoutPicture, StagesOfZeroSliceOptimizerStateThenGradientsThenWeights) {
+  const std::vector<std::vector<std::string>> groups = {{"weights, gradients, optimizer state"},
+                                                        {"weights, gradients", "optimizer state"},
+                                                        {"weights", "gradients, optimizer state"},
+                                                        {"weights, gradients, optimizer state"}};
+  const std::int64_t elements[4][3] = {{320, 320, 320}, {320, 320, 160}, {320, 160, 160}, {160, 160, 160}};
+  for (const int zero : {1, 2, 3}) {
+    const LayoutPicture picture = small_picture(zero);
+    std::vector<std::string> names;
+    for (const auto& group : picture.groups()) names.push_back(names_of(group));
+    EXPECT_EQ(names, groups[static_cast<std::size_t>(zero)]) << zero;
+    for (const Kept kept : kAllKept)
+      EXPECT_EQ(picture.elements(picture.ranks[0], kept), elements[zero][static_cast<int>(kept)]) << zero;
+  }
+  EXPECT_NE(to_svg(small_picture(1)), to_svg(small_picture(3)));
 }
 
 TEST(LayoutPicture, ParametersThatAreCutAlikeFold) {
   const auto order = program::one_forward_one_backward({2, 1, 2, program::even_costs(2, 1, {1, 1, 1}, 0)});
-  const LayoutPicture picture = layout_picture(program::example_pipeline({.dp = 2}, order, {3, 3}));
+  const LayoutPicture picture = layout_picture(program::example_pipeline({.dp = 2}, order, {3, 3}), 0);
   std::vector<std::string> found;
   for (const FoldedParameter& each : folded(picture))
     found.push_back(cat(each.name, " ", each.count, ": ", each.alike.front().which, ", ", each.alike.size()));

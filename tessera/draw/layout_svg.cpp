@@ -61,12 +61,16 @@ class Card {
     for (std::size_t i = 0; i < shown; ++i) {
       const auto& alike = parameter_.alike[i];
       if (parameter_.alike.size() > 1) y = add_words(body, x, y, "quiet", alike.which);
-      y = add_tensor(body, x, y - 4, *alike.first) + kLine;
+      for (const auto& group : picture_.groups()) {
+        const auto& pieces = picture_.pieces(*alike.first, group.front());
+        y = add_words(body, x, y, "quiet", cat(names_of(group), ": ", pieces_text(pieces)));
+        y = add_tensor(body, x, y - 4, *alike.first, pieces) + kLine + 2;
+      }
     }
     if (shown < parameter_.alike.size())
       y = add_words(body, x, y, "quiet",
                     cat("and ", parameter_.alike.size() - shown, " more, cut elsewhere"));
-    return parameter_.alike.size() > 1 ? y : add_words(body, x, y, "quiet", pieces_text(first)) + 6;
+    return y + 6;
   }
 
  private:
@@ -79,26 +83,27 @@ class Card {
     return y;
   }
 
-  static std::string pieces_text(const HeldParameter& parameter) {
-    const auto count = parameter.pieces.size();
-    const std::int64_t copies = parameter.num_copies();
+  static std::string pieces_text(std::span<const HeldPiece> pieces) {
+    const auto count = pieces.size();
+    const std::int64_t copies = num_copies(pieces);
     return cat(count == 1 ? "one piece" : cat(count, " pieces"), ", ",
                copies == 1 ? "one copy" : cat(copies, " copies"), count == 1 ? "" : " of each");
   }
 
-  double add_tensor(std::string& body, double x, double y, const HeldParameter& parameter) const {
+  double add_tensor(std::string& body, double x, double y, const HeldParameter& parameter,
+                    std::span<const HeldPiece> pieces) const {
     const Shape& shape = parameter.shape;
     const bool is_strip = shape.size() < 2;
     const std::int64_t across = shape.empty() ? 1 : is_strip ? shape[0] : shape[1];
     const Frame frame{x, y, pixels(across, largest_, kLeastAcross, kMostAcross),
                       is_strip ? kStrip : pixels(shape[0], largest_, kLeastDown, kMostDown), shape};
     // Further copies lie behind.
-    const std::int64_t behind = std::min<std::int64_t>(parameter.num_copies() - 1, 3);
+    const std::int64_t behind = std::min<std::int64_t>(num_copies(pieces) - 1, 3);
     for (std::int64_t i = behind; i > 0; --i)
       body += cat("<rect class=\"copy\" x=\"", px(x + 3.0 * static_cast<double>(i)), "\" y=\"",
                   px(y + 3.0 * static_cast<double>(i)), "\" width=\"", px(frame.width), "\" height=\"",
                   px(frame.height), "\"/>\n");
-    for (const HeldPiece& piece : parameter.pieces) add_piece(body, frame, parameter, piece);
+    for (const HeldPiece& piece : pieces) add_piece(body, frame, parameter, piece);
     if (parameter.parts.size() > 1)
       for (const Box& part : parameter.parts) {
         const auto at = frame.rect(part);

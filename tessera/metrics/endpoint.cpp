@@ -9,6 +9,7 @@
 
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "tessera/base/error.hpp"
 
@@ -41,7 +42,13 @@ CivetCallbacks callbacks() {
 
 std::unique_ptr<prometheus::Exposer> listen(int port) try {
   const CivetCallbacks hooks = callbacks();
-  return std::make_unique<prometheus::Exposer>(cat("127.0.0.1:", port), /*num_threads=*/1, &hooks);
+  // A connection takes a thread until it has asked or its time is over; a few more may wait, the others are not let in.
+  const std::vector<std::string> options = {"listening_ports",    cat("127.0.0.1:", port),
+                                            "num_threads",        "4",
+                                            "request_timeout_ms", "1000",
+                                            "connection_queue",   "16",
+                                            "listen_backlog",     "16"};
+  return std::make_unique<prometheus::Exposer>(options, &hooks);
 } catch (const CivetException&) {
   throw UserError(cat("--prometheus ", port, ": cannot listen on port ", port,
                       " of 127.0.0.1 (taken, or not allowed). Name another one, or 0 for any that is free."));

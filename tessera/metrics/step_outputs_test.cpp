@@ -1,19 +1,15 @@
 #include "tessera/metrics/step_outputs.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <termios.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
@@ -85,40 +81,6 @@ TEST_F(StepOutputsFolder, ANewRunReplacesTheFilesOfAnEarlierOne) {
   StepOutputs({.folder = path_, .lines = false}).add(kFacts);
   EXPECT_FALSE(std::filesystem::exists(path_ / "tensorboard" / "events.out.tfevents.1.host.1"));
   EXPECT_THAT(file_text((path_ / "metrics.jsonl").string()), testing::StartsWith("{\"step\": 1,"));
-}
-
-std::string page_at(int port) {
-  const int client = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(port))};
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(client, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  const std::string_view request = "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
-  EXPECT_EQ(write(client, request.data(), request.size()), static_cast<ssize_t>(request.size()));
-  std::string page;
-  char buffer[4096];
-  for (ssize_t count; (count = read(client, buffer, sizeof buffer)) > 0;)
-    page.append(buffer, static_cast<std::size_t>(count));
-  close(client);
-  return page;
-}
-
-TEST(Endpoint, ShowsAllNumbersOfOneStep) {
-  Endpoint endpoint(0);
-  std::atomic<bool> over = false;
-  std::thread training([&] {
-    while (!over) endpoint.update(kFacts);
-  });
-  for (int i = 0; i < 100; ++i) {
-    const std::string page = page_at(endpoint.port());
-    const auto number = [&](const std::string& name) {
-      const auto at = page.find(cat("\ntessera_", name, " "));
-      return at == page.npos ? -1 : std::stod(page.substr(at + name.size() + 10));
-    };
-    EXPECT_GE(number("steps_total"), 0) << page;
-    EXPECT_EQ(number("tokens_total"), kFacts.tokens * number("steps_total"));
-  }
-  over = true;
-  training.join();
 }
 
 // As after Ctrl-S.

@@ -1,6 +1,7 @@
 #include "tessera/spec/entries.hpp"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -16,6 +17,20 @@ namespace fs = std::filesystem;
 fs::path identity(const fs::path& path) {
   std::error_code ignored;
   return fs::weakly_canonical(path, ignored);
+}
+
+// Keys of files that are read.
+constexpr std::array<std::string_view, 4> kPaths = {"data.path", "model.weights", "layout.schedule_file",
+                                                    "cluster.key_file"};
+
+// A path is looked for beside the file that names it; where there is none it stays as it is, from the working folder.
+void look_beside(Entry& entry, const std::string& file) {
+  if (std::ranges::count(kPaths, cat(entry.section, ".", entry.name)) == 0) return;
+  const auto* path = entry.value ? std::get_if<std::string>(&*entry.value) : nullptr;
+  if (!path || path->empty() || fs::path(*path).is_absolute()) return;
+  std::error_code ignored;
+  const fs::path beside = (fs::path(file).parent_path() / *path).lexically_normal();
+  if (fs::exists(beside, ignored)) entry.value = beside.string();
 }
 
 // Reads a run file and what it includes, within bounds: files that include others twice each would double without end.
@@ -89,6 +104,8 @@ class Collector {
             cat(entry->where, ": include = ", entry->found, ": wants a file name or a list of them"));
       for (const auto& file : files) collect_include(file, *entry, name);
     }
+    if (may_include_)
+      for (auto entry = own; entry != entries.end(); ++entry) look_beside(*entry, name);
     std::move(own, entries.end(), std::back_inserter(out_));
   }
 

@@ -10,7 +10,7 @@
 
 namespace tessera::spec {
 
-// Throws UserError when a file can't be read, is no TOML, includes itself, or is beyond the bounds of size and number.
+// Paths of files that the run reads are found beside the file that names them, if they are there. Throws UserError when a file can't be read, is no TOML, includes itself, or is beyond the bounds of size and number.
 std::vector<Entry> entries_of_file(const std::filesystem::path& path);
 
 // Of a text that is kept in another file: it may include nothing, so that reading a checkpoint or a program opens no file

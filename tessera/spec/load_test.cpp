@@ -185,6 +185,18 @@ TEST(Load, IncludedFilesAreReadFirstAndRelativeToTheirIncluder) {
   EXPECT_EQ(run.model.vocab, 300);
 }
 
+TEST(Load, FilesAreLookedForBesideTheRunFileFirst) {
+  const Folder folder;
+  folder.write("texts/a.txt", "a");
+  const auto path =
+      folder.write("run.toml", "[data]\npath = \"texts/a.txt\"\n[layout]\nschedule_file = \"gone.csv\"\n");
+  const spec::Run run = load(path);
+  EXPECT_EQ(run.data.path, (folder.path() / "texts/a.txt").string());
+  EXPECT_EQ(run.layout.schedule_file, "gone.csv") << "from the working folder";
+  EXPECT_EQ(load(path, std::vector<std::string>{"data.path=texts/a.txt"}).data.path, "texts/a.txt")
+      << "what is typed is meant from the working folder";
+}
+
 TEST(Load, AFileMayBeIncludedTwiceButNotByItself) {
   const Folder folder;
   folder.write("base.toml", "[model]\nlayers = 3\n");

@@ -108,7 +108,8 @@ void declare_model(std::vector<Key>& keys) {
 
 void declare_data(std::vector<Key>& keys) {
   SectionKeys section(keys, "data", &Run::data);
-  section.add("path", &Data::path, "text file, read as bytes");
+  section.add("path", &Data::path,
+              "text file, read as bytes; looked for beside the run file first, then in the working folder");
   section.add("bytes_as_tokens", &Data::bytes_as_tokens,
               "train on bytes as token ids although model.weights has a tokenizer, which is not used yet");
   section.add("seed", &Data::seed, at_least(0), "decides the order of samples");

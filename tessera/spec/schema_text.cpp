@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tessera/base/text.hpp"
+#include "tessera/base/wrapped.hpp"
 #include "tessera/spec/schema.hpp"
 
 namespace tessera::spec {
@@ -106,11 +107,14 @@ std::string allowed(const Key& key) {
 
 std::string schema_text() {
   const Run defaults;
-  std::vector<std::vector<std::string>> rows = {{"key", "default", "meaning", "allowed"}};
+  constexpr std::size_t kColumn = 42, kWidth = 100;
+  std::string out;
   for (const auto& key : schema()) {
-    rows.push_back({key.full(), value_text(key.get(defaults)), key.about, allowed(key)});
+    std::string left = cat("  ", key.full(), " = ", value_text(key.get(defaults)), "  ");
+    left.resize(std::max(left.size(), kColumn), ' ');
+    out += wrapped(cat(left, key.about, " (", allowed(key), ")"), kWidth) + "\n";
   }
-  return table(rows);
+  return out;
 }
 
 std::string schema_markdown() {
@@ -123,7 +127,9 @@ std::string schema_markdown() {
       "one.\n\n"
       "`include = \"other.toml\"` (or a list of files) at the top reads other files first, relative to the "
       "file\n"
-      "that names them; later values win.\n\n"
+      "that names them; later values win. `data.path`, `model.weights`, `layout.schedule_file` and\n"
+      "`cluster.key_file` are looked for beside the file that names them first, then in the working folder;\n"
+      "on the command line they are meant from the working folder.\n\n"
       "This page is generated from the declaration in `tessera/spec/schema.cpp`; a test compares the two.\n";
   for (const auto& section : sections()) {
     out += cat("\n## [", section.name, "]\n", section.about,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <set>
 
@@ -15,6 +16,7 @@
 #include "tessera/program/context_parallel.hpp"
 #include "tessera/program/ranks.hpp"
 #include "tessera/spec/words.hpp"
+#include "tessera/train/tokens.hpp"
 #include "tessera/train/weights.hpp"
 
 namespace tessera::train {
@@ -89,6 +91,14 @@ Source corpus_source(const spec::Run& run) {
   if (run.model.vocab < 256)
     throw UserError(cat("model.vocab = ", run.model.vocab, " is too small for the bytes of ", run.data.path,
                         "; bytes need 256"));
+  expect_no_tokenizer(run);
+  if (std::error_code error; !std::filesystem::exists(run.data.path, error))
+    throw UserError(cat("data.path = ", run.data.path, ": there is no such file",
+                        std::filesystem::path(run.data.path).is_absolute()
+                            ? ""
+                            : cat(" beside the run file, nor in the working folder ",
+                                  std::filesystem::current_path(error).string()),
+                        ". Name a text file to train on."));
   auto corpus = std::make_shared<data::ByteCorpus>(run.data.path, run.model.sequence, run.data.seed);
   return [corpus](auto samples, auto tokens, auto targets) { corpus->fill(samples, tokens, targets); };
 }

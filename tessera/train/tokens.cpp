@@ -1,0 +1,33 @@
+#include "tessera/train/tokens.hpp"
+
+#include "tessera/base/error.hpp"
+#include "tessera/checkpoint/tokenizer.hpp"
+
+namespace tessera::train {
+
+namespace {
+
+void refuse(const std::string& what, const std::string& file) {
+  throw UserError(
+      cat(what, " has a tokenizer (", file,
+          "), and data.path is read as bytes: each would be taken for the token of that number, which means "
+          "something else to this model. Tokenizers are not used yet; data.bytes_as_tokens=true trains on "
+          "bytes all the same."));
+}
+
+}  // namespace
+
+void expect_no_tokenizer(const spec::Run& run) {
+  if (run.data.bytes_as_tokens || run.model.weights.empty()) return;
+  if (const auto file = checkpoint::tokenizer_in(run.model.weights))
+    refuse(cat("model.weights = ", run.model.weights), *file);
+}
+
+void expect_no_tokenizer(const spec::Run& run, const checkpoint::Manifest& begun_from,
+                         const std::string& path) {
+  if (run.data.bytes_as_tokens) return;
+  if (const auto file = checkpoint::tokenizer_attached(begun_from))
+    refuse(cat("the checkpoint ", path), *file);
+}
+
+}  // namespace tessera::train
