@@ -11,6 +11,7 @@ reference.safetensors  tokens, its logits and all gradients (fp32); and, in fp64
 import math
 import sys
 
+import plain
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
@@ -60,7 +61,7 @@ def world(kind):
 
 
 def frequencies(kind, d):
-    f = THETA ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    f = plain.frequencies(THETA, d)
     if kind != "llama3":
         return f
     context, low, high = (LLAMA3[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"))
@@ -69,30 +70,9 @@ def frequencies(kind, d):
     return (1 - kept) * f / LLAMA3["factor"] + kept * f
 
 
-def rotated(x, kind):  # [b, heads, positions, d], halves against each other
-    angle = torch.outer(torch.arange(SEQUENCE, dtype=torch.float64), frequencies(kind, x.shape[-1]))
-    cos, sin = angle.cos(), angle.sin()
-    a, b = x.chunk(2, -1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
-
-
 def plain_logits(w, ids, kind):
-    norm = lambda x, name: F.rms_norm(x, x.shape[-1:], w[name], NORM_EPSILON) if name in w else x
-    heads = lambda y, n: y.unflatten(-1, (n, -1)).transpose(1, 2)
-    x = F.embedding(ids, w["model.embed_tokens.weight"])
-    for i in range(LAYERS):
-        at = f"model.layers.{i}."
-        h = norm(x, at + "input_layernorm.weight")
-        q, k, v = (heads(F.linear(h, w[f"{at}self_attn.{n}_proj.weight"], w.get(f"{at}self_attn.{n}_proj.bias")), c)
-                   for n, c in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)))
-        q, k = (rotated(norm(t, f"{at}self_attn.{n}_norm.weight"), kind) for n, t in (("q", q), ("k", k)))
-        k, v = (t.repeat_interleave(HEADS // KV_HEADS, 1) for t in (k, v))
-        a = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
-        x = x + F.linear(a, w[at + "self_attn.o_proj.weight"])
-        h = norm(x, at + "post_attention_layernorm.weight")
-        gate, up = (F.linear(h, w[f"{at}mlp.{n}_proj.weight"]) for n in ("gate", "up"))
-        x = x + F.linear(F.silu(gate) * up, w[at + "mlp.down_proj.weight"])
-    return F.linear(norm(x, "model.norm.weight"), w.get("lm_head.weight", w["model.embed_tokens.weight"]))
+    d = w["model.layers.0.self_attn.q_proj.weight"].shape[0] // HEADS
+    return plain.llama_logits(w, ids, LAYERS, HEADS, KV_HEADS, frequencies(kind, d), NORM_EPSILON)
 
 
 def trained(weights, kind):

@@ -1,0 +1,55 @@
+"""Llama and GPT-2 written out in plain PyTorch, in the dtype of their weights: w is a dict by the names of Hugging Face.
+
+`seen` ([samples, positions, positions], True where a query sees a key) takes the place of the causal mask.
+"""
+import torch
+import torch.nn.functional as F
+
+
+def frequencies(theta, d):
+    return theta ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+
+
+def rotated(x, frequency):  # [b, heads, positions, d], halves against each other
+    angle = torch.outer(torch.arange(x.shape[2], dtype=torch.float64), frequency)
+    cos, sin = angle.cos(), angle.sin()
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
+def attended(q, k, v, seen):
+    mask = None if seen is None else seen.unsqueeze(1)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=seen is None).transpose(1, 2).flatten(2)
+
+
+def heads_of(y, n):
+    return y.unflatten(-1, (n, -1)).transpose(1, 2)
+
+
+def llama_logits(w, ids, layers, heads, kv_heads, frequency, norm_epsilon=1e-5, seen=None):
+    norm = lambda x, name: F.rms_norm(x, x.shape[-1:], w[name], norm_epsilon) if name in w else x
+    x = F.embedding(ids, w["model.embed_tokens.weight"])
+    for i in range(layers):
+        at = f"model.layers.{i}."
+        h = norm(x, at + "input_layernorm.weight")
+        q, k, v = (heads_of(F.linear(h, w[f"{at}self_attn.{n}_proj.weight"], w.get(f"{at}self_attn.{n}_proj.bias")), c)
+                   for n, c in (("q", heads), ("k", kv_heads), ("v", kv_heads)))
+        q, k = (rotated(norm(t, f"{at}self_attn.{n}_norm.weight"), frequency) for n, t in (("q", q), ("k", k)))
+        k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
+        x = x + F.linear(attended(q, k, v, seen), w[at + "self_attn.o_proj.weight"])
+        h = norm(x, at + "post_attention_layernorm.weight")
+        gate, up = (F.linear(h, w[f"{at}mlp.{n}_proj.weight"]) for n in ("gate", "up"))
+        x = x + F.linear(F.silu(gate) * up, w[at + "mlp.down_proj.weight"])
+    return F.linear(norm(x, "model.norm.weight"), w.get("lm_head.weight", w["model.embed_tokens.weight"]))
+
+
+def gpt2_logits(w, ids, layers, heads, norm_epsilon=1e-5, seen=None):
+    norm = lambda x, name: F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], norm_epsilon)
+    product = lambda x, name: x @ w[name + ".weight"] + w[name + ".bias"]  # [in, out], as GPT-2 keeps them
+    x = F.embedding(ids, w["transformer.wte.weight"]) + w["transformer.wpe.weight"][: ids.shape[1]]
+    for i in range(layers):
+        at = f"transformer.h.{i}."
+        q, k, v = (heads_of(t, heads) for t in product(norm(x, at + "ln_1"), at + "attn.c_attn").chunk(3, -1))
+        x = x + product(attended(q, k, v, seen), at + "attn.c_proj")
+        x = x + product(F.gelu(product(norm(x, at + "ln_2"), at + "mlp.c_fc"), approximate="tanh"), at + "mlp.c_proj")
+    return F.linear(norm(x, "transformer.ln_f"), w.get("lm_head.weight", w["transformer.wte.weight"]))
