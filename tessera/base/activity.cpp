@@ -44,15 +44,18 @@ double time_of(double age, double now_seconds) { return age >= 0 ? now_seconds -
 bool should_be_short(Doing doing) {
   switch (doing) {
     case Doing::meeting:
+    case Doing::loading:
+    case Doing::resuming:
     case Doing::reading_data:
     case Doing::writing:
+    case Doing::saving:
     case Doing::communicating:
     case Doing::sending:
+    case Doing::closing:
       return true;
     case Doing::starting:
     case Doing::preparing:
     case Doing::computing:
-    case Doing::closing:
     case Doing::finished:
       return false;
   }
@@ -165,6 +168,11 @@ void ActivityLog::beat(double now_seconds, std::int64_t resident_bytes) {
   beat_seconds_.store(now_seconds);
 }
 
+std::optional<std::size_t> ActivityLog::index_of(std::size_t lane) {
+  if (lane == kSavingLane) return kLanes;
+  return lane < kLanes ? std::optional(lane) : std::nullopt;
+}
+
 void ActivityLog::name_lane(std::size_t lane, std::int16_t axes, std::uint8_t direction) {
   if (lane >= kLanes) return;
   lanes_[lane].axes_and_one.store(static_cast<std::int16_t>(axes + 1), kRelaxed);
@@ -182,7 +190,7 @@ ActivityLog::Entry& ActivityLog::newest(std::size_t lane) {
 
 double ActivityLog::waiting_since_seconds() const {
   double earliest = 0;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     const Entry& now = newest(lane);
     earliest = earlier(earliest, now.doing.load(kRelaxed), now.started_seconds.load(kRelaxed),
                        now.ended_seconds.load(kRelaxed));
@@ -192,7 +200,7 @@ double ActivityLog::waiting_since_seconds() const {
 
 double ActivityLog::progress_seconds() const {
   double latest = 0;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     const Entry& now = newest(lane);
     latest = later(latest, now.doing.load(kRelaxed), now.issued_seconds.load(kRelaxed),
                    now.started_seconds.load(kRelaxed), now.ended_seconds.load(kRelaxed));
@@ -202,24 +210,25 @@ double ActivityLog::progress_seconds() const {
 
 void ActivityLog::issue(std::size_t lane, Doing doing, std::int32_t op, std::int64_t step,
                         double now_seconds) {
-  if (lane >= kLanes) return;  // a program of more lanes is watched on its first ones
-  const std::uint64_t count = lanes_[lane].count.load(kRelaxed);
-  Entry& entry = lanes_[lane].ring[count % kRecent];
+  const auto index = index_of(lane);
+  if (!index) return;
+  const std::uint64_t count = lanes_[*index].count.load(kRelaxed);
+  Entry& entry = lanes_[*index].ring[count % kRecent];
   entry.ended_seconds.store(0, kRelaxed);
   entry.started_seconds.store(0, kRelaxed);
   entry.issued_seconds.store(now_seconds, kRelaxed);
   entry.doing.store(doing, kRelaxed);
   entry.op.store(op, kRelaxed);
   entry.step.store(step, kRelaxed);
-  lanes_[lane].count.store(count + 1, std::memory_order_release);
+  lanes_[*index].count.store(count + 1, std::memory_order_release);
 }
 
 void ActivityLog::start(std::size_t lane, double now_seconds) {
-  if (lane < kLanes) newest(lane).started_seconds.store(now_seconds, kRelaxed);
+  if (const auto index = index_of(lane)) newest(*index).started_seconds.store(now_seconds, kRelaxed);
 }
 
 void ActivityLog::end(std::size_t lane, double now_seconds) {
-  if (lane < kLanes) newest(lane).ended_seconds.store(now_seconds, kRelaxed);
+  if (const auto index = index_of(lane)) newest(*index).ended_seconds.store(now_seconds, kRelaxed);
 }
 
 void ActivityLog::fail(std::string_view error, int exit_code) {
@@ -252,15 +261,15 @@ RankState ActivityLog::state() const {
   return state;
 }
 
-During::During(ActivityLog* log, Doing doing, std::int64_t step) : log_(log) {
+During::During(ActivityLog* log, Doing doing, std::int64_t step, std::size_t lane) : log_(log), lane_(lane) {
   if (!log_) return;
   const double now = now_seconds();
-  log_->issue(0, doing, -1, step, now);
-  log_->start(0, now);
+  log_->issue(lane_, doing, -1, step, now);
+  log_->start(lane_, now);
 }
 
 During::~During() {
-  if (log_) log_->end(0, now_seconds());
+  if (log_) log_->end(lane_, now_seconds());
 }
 
 }  // namespace tessera

@@ -15,9 +15,12 @@ namespace tessera {
 enum class Doing : std::uint8_t {
   starting,   // loading, compiling the program
   meeting,    // waiting for all ranks to connect
-  preparing,  // drawing or reading weights, which takes one rank longer than another
+  preparing,  // drawing weights, which takes one rank longer than another
+  loading,    // reading starting weights
+  resuming,   // reading a checkpoint
   reading_data,
   writing,        // metrics of a step
+  saving,         // a checkpoint
   computing,      // an op of its own
   communicating,  // an op that needs others
   sending,        // the step is through but for sends that nobody has received
@@ -76,7 +79,8 @@ std::optional<RankState> parse_rank_state(std::string_view bytes, double now_sec
 class ActivityLog {
  public:
   static constexpr std::size_t kLanes = 12;
-  static constexpr std::size_t kRecent = 16;  // per lane
+  static constexpr std::size_t kSavingLane = static_cast<std::size_t>(-1);  // of the thread that saves
+  static constexpr std::size_t kRecent = 16;                                // per lane
   static constexpr std::size_t kErrorBytes = 2048;
 
   void beat(double now_seconds, std::int64_t resident_bytes);
@@ -113,6 +117,8 @@ class ActivityLog {
     std::array<Entry, kRecent> ring;
   };
 
+  // Of lanes_; nothing: a program of more lanes is watched on its first ones.
+  static std::optional<std::size_t> index_of(std::size_t lane);
   Entry& newest(std::size_t lane);
   const Entry& newest(std::size_t lane) const;
 
@@ -121,19 +127,21 @@ class ActivityLog {
   std::atomic<std::uint32_t> error_bytes_;
   std::atomic<std::int32_t> error_code_;
   std::array<char, kErrorBytes> error_;
-  std::array<Lane, kLanes> lanes_;
+  std::array<Lane, kLanes + 1> lanes_;  // the saving lane last
 };
 
-// Something that is no op, for as long as it lives: on the main lane, which is not inside an op then.
+// Something that is no op, for as long as it lives: on the main lane, which is not inside an op then, or the saving lane. One
+// at a time on a lane.
 class During {
  public:
-  During(ActivityLog* log, Doing doing, std::int64_t step = 0);
+  During(ActivityLog* log, Doing doing, std::int64_t step = 0, std::size_t lane = 0);
   ~During();
   During(const During&) = delete;
   During& operator=(const During&) = delete;
 
  private:
   ActivityLog* log_;
+  std::size_t lane_;
 };
 
 }  // namespace tessera

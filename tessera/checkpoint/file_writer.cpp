@@ -18,6 +18,8 @@ namespace {
 
 // How much the disk is given to do at a time while more is written.
 constexpr std::uint64_t kBehindBytes = 8 << 20;
+// And how much of that may be undone: else all of it would wait in one call at the end, where nobody sees it get on.
+constexpr std::uint64_t kUndoneBytes = 8 * kBehindBytes;
 
 void expect(bool succeeded, const char* call, const std::string& path) {
   if (!succeeded) throw DiskError(cat("cannot ", call, " '", path, "': ", std::strerror(errno)));
@@ -72,6 +74,9 @@ void NewFile::append(std::span<const std::byte> bytes) {
   ::sync_file_range(file_.number(), static_cast<off_t>(behind_), static_cast<off_t>(bytes_ - behind_),
                     SYNC_FILE_RANGE_WRITE);
   behind_ = bytes_;
+  if (behind_ > kUndoneBytes)
+    ::sync_file_range(file_.number(), 0, static_cast<off_t>(behind_ - kUndoneBytes),
+                      SYNC_FILE_RANGE_WAIT_BEFORE);
 }
 
 void NewFile::finish() { sync_and_close(file_, path_); }

@@ -80,6 +80,9 @@ void SaveRequests::answer(const SaveAnswer& answer) const {
 
 SaveAnswer ask_for_save(const std::string& folder, const std::function<bool()>& is_running) {
   check_owner(folder);
+  if (!is_running())
+    throw UserError(cat("no job runs in '", folder,
+                        "'. Name the folder of a run that is under way (--out of tessera train)."));
   const auto before = found(answer_path(folder));
   const std::string path = request_path(folder);
   // One that is there already is somebody's who waits too: both get the same answer.

@@ -30,7 +30,7 @@ class SaveRequests {
 };
 
 // Asks for a save and waits until the job has answered. `is_running` is asked now and then: once it says no, the request is
-// withdrawn. Throws UserError when the folder is not this user's, or the job ended without an answer.
+// withdrawn. Throws UserError when the folder is not this user's, no job runs there, or it ended without an answer.
 SaveAnswer ask_for_save(const std::string& folder, const std::function<bool()>& is_running);
 
 }  // namespace tessera::checkpoint

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "tessera/base/activity.hpp"
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/queued_writer.hpp"
 #include "tessera/cli/connect.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/launch/join_store.hpp"
@@ -29,7 +29,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-void tell(const std::string& message) { std::fputs(message.c_str(), stderr); }
+// To a standard error that may take nothing: then nobody is told, and the end does not wait for it.
+void tell(const std::string& message) {
+  constexpr double kPatienceSeconds = 1;
+  QueuedWriter errors({.descriptor = STDERR_FILENO});
+  errors.write(message);
+  errors.wait(kPatienceSeconds);
+}
 
 // Ends this rank when the job is over for it: operations that wait for peers are broken off, and if that doesn't end
 // the process soon, it is ended.

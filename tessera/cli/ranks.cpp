@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "tessera/base/activity.hpp"
+#include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/queued_writer.hpp"
 #include "tessera/checkpoint/tensor_files.hpp"
 #include "tessera/cli/commands.hpp"
 #include "tessera/cli/connect.hpp"
@@ -22,6 +24,7 @@
 #include "tessera/launch/pulse.hpp"
 #include "tessera/launch/signals.hpp"
 #include "tessera/launch/spawn.hpp"
+#include "tessera/launch/vigil.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/problems.hpp"
@@ -103,6 +106,32 @@ int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
   }
 }
 
+// Watches the ranks of this process, where nobody else does. One that hangs can't be ended by itself, so the process is.
+class OwnWatch {
+ public:
+  OwnWatch(launch::Board& board, int num_ranks, double timeout_seconds, launch::Words words)
+      : vigil_(num_ranks, timeout_seconds, std::move(words), end_process),
+        pulse_(board.log(0), [=, this, &board] {
+          for (int rank = 0; rank < num_ranks; ++rank) {
+            auto state = board.log(rank).state();
+            state.beat_seconds = now_seconds();
+            vigil_.hear(rank, to_bytes(state, now_seconds()));
+          }
+        }) {}
+
+ private:
+  [[noreturn]] static void end_process(const std::string& message) {
+    constexpr double kPatienceSeconds = 1;
+    QueuedWriter errors({.descriptor = STDERR_FILENO});
+    errors.write(message);
+    errors.wait(kPatienceSeconds);
+    _exit(kExitPeerLost);
+  }
+
+  launch::Vigil vigil_;
+  launch::Pulse pulse_;
+};
+
 // Ranks of this process.
 int run_here(const spec::Run& run, const Body& body, Stops stops) {
   const int ranks = static_cast<int>(run.layout.ranks());
@@ -110,7 +139,8 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
   std::optional<launch::StopOnSignals> signals;
   if (stops == Stops::between_steps)
     signals.emplace(board.stop_request(), launch::StopOptions{.grace_seconds = run.cluster.grace_seconds});
-  const launch::Pulse pulse(board.log(0));
+  const OwnWatch watch(board, ranks, run.cluster.timeout_seconds,
+                       words_of([run] { return plan::compile(run); }));
   const auto run_one = [&](const collective::Communicator& communicator) {
     body({communicator, &board.log(communicator.rank()), &board.stop_request(),
           [&board] { return std::vector{board.log(0).resident_bytes()}; },

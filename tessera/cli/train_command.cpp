@@ -7,6 +7,7 @@
 
 #include "tessera/base/bytes_moved.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/queued_writer.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/cli/commands.hpp"
 #include "tessera/cli/joined.hpp"
@@ -44,7 +45,8 @@ std::string moved_text(const BytesMoved& moved) {
   return rows.size() == 1 ? "" : table(rows);
 }
 
-void print_summary(const train::Summary& s, const std::string& folder, bool json) {
+std::string summary_text(const train::Summary& s, const spec::Run& run, const std::string& folder,
+                         bool json) {
   if (json) {
     std::vector<metrics::Record> start_parts;
     for (const auto& lap : s.start.laps())
@@ -67,19 +69,24 @@ void print_summary(const train::Summary& s, const std::string& folder, bool json
                                     {"start_seconds", s.start.total_seconds()},
                                     {"start_parts", start_parts},
                                     {"folder", folder}};
-    std::puts(metrics::json_object(record).c_str());
-    return;
+    return metrics::json_object(record) + "\n";
   }
-  if (s.steps == 0 && s.resumed_after > 0)
-    return static_cast<void>(
-        std::puts(cat("nothing is left to train: ", s.resumed_after, " steps were made and are saved (",
-                      folder, "). A larger training.steps goes on from there, another --out begins anew.")
-                      .c_str()));
-  std::puts(cat("trained ", s.steps, " steps in ", duration_text(s.seconds), ": loss ",
-                fixed(s.first_loss, 4), " -> ", fixed(s.mean_loss_of_last_ten, 4),
-                " (mean of the last ten), ", count_text(s.tokens_per_second), " tokens/s\n",
-                moved_text(s.moved), "metrics in ", folder, "/metrics.jsonl")
-                .c_str());
+  if (s.steps == 0 && s.resumed_after < run.training.steps) return "stopped before a step was made\n";
+  if (s.steps == 0)
+    return cat("nothing is left to train: ", s.resumed_after, " steps were made and are saved (", folder,
+               "). A larger training.steps goes on from there, another --out begins anew.\n");
+  return cat("trained ", s.steps, " steps in ", duration_text(s.seconds), ": loss ", fixed(s.first_loss, 4),
+             " -> ", fixed(s.mean_loss_of_last_ten, 4), " (mean of the last ten), ",
+             count_text(s.tokens_per_second), " tokens/s\n", moved_text(s.moved), "metrics in ", folder,
+             "/metrics.jsonl\n");
+}
+
+// A standard output that takes nothing does not keep a run that has ended.
+void print(const std::string& text, double patience_seconds) {
+  QueuedWriter out({.descriptor = STDOUT_FILENO});
+  out.write(text);
+  if (!out.wait(patience_seconds))
+    std::fputs("warning: standard output takes nothing; the summary is lost\n", stderr);
 }
 
 // Each rank writes its part of a trace beside the others, and their times must come from one clock.
@@ -127,7 +134,8 @@ int train_command(const Options& options) {
                                        .start = start_of(options),
                                        .log = rank.log,
                                        .stop = rank.stop});
-    if (rank.communicator.rank() == 0) print_summary(summary, folder, options.json);
+    if (rank.communicator.rank() == 0)
+      print(summary_text(summary, run, folder, options.json), run.cluster.timeout_seconds / 2);
   };
   return on_ranks(run, options, body, Stops::between_steps);
 }

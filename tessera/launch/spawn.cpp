@@ -11,6 +11,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/process_stat.hpp"
+#include "tessera/base/queued_writer.hpp"
 #include "tessera/launch/board.hpp"
 #include "tessera/launch/child.hpp"
 #include "tessera/launch/key_server.hpp"
@@ -66,14 +67,6 @@ std::vector<std::string> environment_of(int rank, const SpawnOptions& options, c
   return out;
 }
 
-void tell(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = write(descriptor, text.data(), text.size());
-    if (count <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
-}
-
 sigset_t no_signals() {
   sigset_t none;
   sigemptyset(&none);
@@ -90,6 +83,7 @@ class Job {
  public:
   explicit Job(const SpawnOptions& options)
       : options_(options),
+        report_({.descriptor = options.report_descriptor}),
         board_(options.num_ranks),
         stopped_since_seconds_(static_cast<std::size_t>(options.num_ranks)) {}
 
@@ -109,7 +103,8 @@ class Job {
     }
     look_for_failure();
     for (std::size_t rank = 0; rank < children_.size(); ++rank) pass_on_errors(rank, true);
-    tell(options_.report_descriptor, message());
+    report_.write(message());
+    report_.wait(options_.timeout_seconds > 0 ? options_.timeout_seconds / 2 : kPatienceSeconds);
     if (hang_) return kExitPeerLost;
     if (is_interrupted()) return stop().exit_code();
     return first_ ? job_exit_code(first_->ending) : 0;
@@ -206,6 +201,8 @@ class Job {
         first_ && (first_->ending.code != kExitPeerLost || now - scene_.now_seconds > kSecondsForTheCause);
     if (!is_cause_known && !hang_ && !ends_at_once_) return;
     ending_since_seconds_ = now;
+    // At once: what hangs may take long to die.
+    if (hang_) report_.write(hang_text(*hang_, options_.timeout_seconds, hang_note_));
     // Ranks that stop between steps would take SIGTERM for a request.
     for (const auto& child : children_) child.signal(stops_between_steps() ? SIGKILL : SIGTERM);
   }
@@ -231,7 +228,7 @@ class Job {
       ends_at_once_ = true;
     } else if (!is_stop_told_) {
       is_stop_told_ = true;
-      tell(options_.report_descriptor, stopping_text(stop().signal(), options_.grace_seconds));
+      report_.write(stopping_text(stop().signal(), options_.grace_seconds));
     } else if (stop().since_seconds() > 0 &&
                now_seconds() - stop().since_seconds() > options_.grace_seconds) {
       ends_at_once_ = is_grace_over_ = true;
@@ -243,11 +240,11 @@ class Job {
     std::string out;
     for (const auto& line : children_[rank].take_error_lines(last))
       out += cat("[rank ", rank, "] ", line, "\n");
-    tell(options_.report_descriptor, out);
+    report_.write(std::move(out));
   }
 
   std::string message() {
-    if (hang_) return hang_text(*hang_, options_.timeout_seconds, hang_note_);
+    if (hang_) return "";                                     // told when it was noticed
     if (first_ && first_->ending.code == kExitNo) return "";  // the rank itself has told why
     if (first_ && !is_interrupted()) {
       // It may have told its error after the scene was taken.
@@ -259,7 +256,10 @@ class Job {
                          : "";
   }
 
+  static constexpr double kPatienceSeconds = 10;  // for a standard error that takes nothing, at the end
+
   const SpawnOptions& options_;
+  QueuedWriter report_;    // a standard error that takes nothing must not hold up the watch
   SignalMailbox signals_;  // before the server, whose thread must not take the signals
   KeyServer server_;
   Board board_;

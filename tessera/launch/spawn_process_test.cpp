@@ -203,6 +203,22 @@ TEST_F(Spawn, StderrIsPassedOnWhileRanksRunWithTheRankInFront) {
       "[rank 1] a warning\n[rank 1] half a li\ntessera: interrupted by signal 15: all ranks are ended\n");
 }
 
+// Costs a second: that long the launcher waits for the reader at the end.
+TEST_F(Spawn, AStandardErrorThatTakesNothingHoldsNobodyUp) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  auto options =
+      shell(2, "yes a line of a rank | head -c 1000000 >&2; echo done > $SPAWN_TEST_FOLDER/end$TESSERA_RANK");
+  options.report_descriptor = ends[1];
+  options.timeout_seconds = 2;
+  const double start_seconds = now_seconds();
+  EXPECT_EQ(run_local_ranks(options), 0);
+  EXPECT_LT(now_seconds() - start_seconds, 30);
+  wait_for_files({"end0", "end1"});
+  close(ends[0]);
+  close(ends[1]);
+}
+
 // Asks for the end twice: ranks that stop between steps are given time the first time.
 TEST_F(Spawn, RanksThatStopBetweenStepsAreAskedFirst) {
   const pid_t launcher = fork();

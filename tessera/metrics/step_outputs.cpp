@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "tessera/base/queued_writer.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/metrics/display.hpp"
 #include "tessera/metrics/endpoint.hpp"
@@ -17,28 +18,39 @@ namespace tessera::metrics {
 
 namespace {
 
-void print_line(FILE* where, const std::string& line) {
-  std::fputs((line + "\n").c_str(), where);
-  std::fflush(where);
+// Standard output, or standard error where standard output belongs to the JSON object.
+QueuedWriter::Options written_to(const OutputOptions& options) {
+  const auto warn = [options] {
+    const std::string text = cat(
+        "warning: standard ", options.lines ? "output" : "error", " has taken nothing for ",
+        fixed(options.patience_seconds, 1),
+        " s (a pipe that nobody reads? a terminal stopped by Ctrl-S?); training goes on, its lines wait\n");
+    if (options.lines) std::fputs(text.c_str(), stderr);
+  };
+  return {.descriptor = options.lines ? STDOUT_FILENO : STDERR_FILENO,
+          .blocked_after_seconds = options.patience_seconds,
+          .on_blocked = warn};
 }
 
 }  // namespace
 
 struct StepOutputs::Parts {
+  explicit Parts(const OutputOptions& options)
+      : patience_seconds(options.patience_seconds), lines(written_to(options)) {}
+
   bool prints_lines = false;
-  bool is_silent = false;  // standard output belongs to another
+  const double patience_seconds;
+  QueuedWriter lines;
   std::optional<JsonLines> records;
   std::optional<EventFile> events;
   std::optional<Endpoint> endpoint;
   std::optional<Display> display;
 };
 
-StepOutputs::StepOutputs(const OutputOptions& options) : parts_(std::make_unique<Parts>()) {
+StepOutputs::StepOutputs(const OutputOptions& options) : parts_(std::make_unique<Parts>(options)) {
   if (options.prometheus_port) {
     parts_->endpoint.emplace(*options.prometheus_port);
-    // Standard output belongs to the JSON object when no lines are wanted.
-    print_line(options.lines ? stdout : stderr,
-               cat("metrics at http://127.0.0.1:", parts_->endpoint->port(), "/metrics"));
+    parts_->lines.write(cat("metrics at http://127.0.0.1:", parts_->endpoint->port(), "/metrics\n"));
   }
   // What may be refused comes first, what removes an earlier run's numbers last.
   if (!options.folder.empty()) {
@@ -50,21 +62,24 @@ StepOutputs::StepOutputs(const OutputOptions& options) : parts_(std::make_unique
     else
       parts_->events->write_start(options.kept_steps + 1);
   }
-  parts_->is_silent = !options.lines;
   if (!options.lines) return;
   if (is_live_terminal(STDOUT_FILENO)) {
-    std::fflush(stdout);
+    parts_->lines.wait(options.patience_seconds / 2);
     parts_->display.emplace(options.title, STDOUT_FILENO);
   } else {
     parts_->prints_lines = true;
-    print_line(stdout, cat(options.title.about, ", ", options.title.steps, " steps"));
+    parts_->lines.write(cat(options.title.about, ", ", options.title.steps, " steps\n"));
   }
 }
 
-StepOutputs::~StepOutputs() = default;
+// What waits is given half of the time after which a rank counts as hung.
+StepOutputs::~StepOutputs() {
+  if (!parts_->lines.wait(parts_->patience_seconds / 2) && parts_->prints_lines)
+    std::fputs("warning: standard output takes nothing; the last lines of this run are lost\n", stderr);
+}
 
 void StepOutputs::add(const StepFacts& facts) {
-  if (parts_->prints_lines) print_line(stdout, step_line(facts));
+  if (parts_->prints_lines) parts_->lines.write(step_line(facts) + "\n");
   if (parts_->display) parts_->display->update(facts);
   if (parts_->endpoint) parts_->endpoint->update(facts);
   if (parts_->records) parts_->records->write(record_of(facts));
@@ -75,7 +90,7 @@ void StepOutputs::tell(const std::string& text) {
   if (parts_->display)
     parts_->display->tell(text);
   else
-    print_line(parts_->is_silent ? stderr : stdout, text);
+    parts_->lines.write(text + "\n");
 }
 
 }  // namespace tessera::metrics

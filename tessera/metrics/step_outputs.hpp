@@ -16,6 +16,8 @@ struct OutputOptions {
   std::optional<int> prometheus_port;
   std::int64_t kept_steps = 0;  // what an earlier run wrote of these steps stays
   RunTitle title;
+  // A standard output that has taken nothing for so long is told of; it never holds up the run.
+  double patience_seconds = 60;
 };
 
 class StepOutputs {

@@ -67,12 +67,18 @@ std::string doing_text(const Program& program, int rank, const Activity& at, dou
       return cat("waiting to meet the other ranks", lasting);
     case Doing::preparing:
       return cat("making its weights", lasting);
+    case Doing::loading:
+      return cat("reading its starting weights (model.weights)", lasting);
+    case Doing::resuming:
+      return cat("reading the checkpoint that it goes on from", lasting);
     case Doing::reading_data:
       return cat("reading the data", of_step, lasting);
     case Doing::writing:
-      return cat("writing metrics or the trace", of_step, lasting);
+      return cat("writing metrics", of_step, lasting);
+    case Doing::saving:
+      return cat("saving the checkpoint", of_step, lasting);
     case Doing::closing:
-      return cat("closing its files", lasting);
+      return cat("writing the trace and closing its files", lasting);
     case Doing::finished:
       return cat("finished", lasting);
     case Doing::sending:

@@ -119,11 +119,13 @@ class Search {
       }
   }
 
+  // Those that are at something else, before the first step or between two.
   std::vector<Late> not_met() const {
     std::vector<Late> late;
-    for (int rank = 0; rank < num_ranks() && late.size() < kMostLate; ++rank)
-      if (!state(rank).now() || state(rank).now()->doing == Doing::starting)
-        late.push_back({rank, -1, Why::not_met});
+    for (int rank = 0; rank < num_ranks() && late.size() < kMostLate; ++rank) {
+      const Activity* at = state(rank).now();
+      if (!at || at->doing != Doing::meeting || !at->under_way()) late.push_back({rank, -1, Why::not_met});
+    }
     return late;
   }
 
@@ -285,8 +287,8 @@ class Search {
     int longest = -1;
     double since = 0;
     for (int rank = 0; rank < num_ranks(); ++rank) {
-      const Activity* at = state(rank).now();
-      const double from = at ? at->issued_seconds : 0;
+      const Activity at = state(rank).busiest();
+      const double from = at.issued_seconds;
       if (!is_finished(rank) && (longest < 0 || from < since)) longest = rank, since = from;
     }
     if (longest < 0) return std::nullopt;

@@ -150,7 +150,10 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
               const LoopOptions& options) {
   Laps start_laps = options.start;
   start_laps.end("joining");
-  Session session(run, communicator, corpus_source(run), {}, options.log, &start_laps);
+  std::optional<During> opening(std::in_place, options.log, Doing::reading_data);
+  Source source = corpus_source(run);
+  opening.reset();
+  Session session(run, communicator, std::move(source), {}, options.log, &start_laps);
   const auto& tables = session.program().tables;
   const auto ranks = static_cast<double>(communicator.size());
   const std::string checkpoints = options.checkpoints;
@@ -161,6 +164,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                                .saves = run.checkpoint.saves(),
                                .rank = communicator.rank()});
   // Before the outputs, which remove what an earlier run left: what may be refused comes first.
+  std::optional<During> making(std::in_place, options.log, Doing::writing);
   Tracer tracer(session.program(), communicator.rank(), options.trace);
   std::optional<metrics::StepOutputs> outputs;
   if (communicator.rank() == 0)
@@ -168,7 +172,9 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                                            .lines = options.lines,
                                            .prometheus_port = options.prometheus_port,
                                            .kept_steps = resumed.step,
-                                           .title = title_of(run, session, options)});
+                                           .title = title_of(run, session, options),
+                                           .patience_seconds = run.cluster.timeout_seconds});
+  making.reset();
   const auto tell = [&](const std::string& text) {
     if (outputs) outputs->tell(text);
   };
@@ -178,6 +184,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                .rank = communicator.rank(),
                .num_ranks = communicator.size(),
                .log = options.log,
+               .timeout_seconds = run.cluster.timeout_seconds,
                .saved_step = resumed.step,
                .run_folder = options.folder,
                .tell = tell});
@@ -201,11 +208,13 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     const double seconds = now_seconds() - start;
     if (options.log) options.log->held(report.at_peak.total());
     if (step == first) start_laps.end("first step");
-    const During writing(options.log, Doing::writing, step);
     tally.add(report, seconds);
     tracer.add(step, report.times);
     const auto told = facts.of(step, report, session.learning_rate(), seconds, tally);
-    if (outputs) outputs->add(told);
+    if (outputs) {
+      const During writing(options.log, Doing::writing, step);
+      outputs->add(told);
+    }
     peak_bytes = std::max(peak_bytes, told.peak_bytes_of_most());
     // On all ranks at once, as they compute at once; after the first step, so that it comes no later.
     if (step == first && run.cluster.peak_tflops == 0)
@@ -219,9 +228,11 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   summary.start = start_laps;
   summary.resumed_after = resumed.step;
   summary.peak_bytes = peak_bytes;
-  const During closing(options.log, Doing::closing);
-  outputs.reset();
-  tracer.write([&] { session.meet(); }, communicator.size());
+  {
+    const During closing(options.log, Doing::closing);
+    outputs.reset();
+  }
+  tracer.write([&] { session.meet(); }, communicator.size(), options.log);
   return summary;
 }
 

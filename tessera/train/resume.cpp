@@ -25,7 +25,10 @@ Attempt attempt(Session& session, const std::string& path) {
     return session.sum(complaint.empty() ? 0 : 1) == 0;
   };
   std::optional<Checkpoint> opened;
-  std::string complaint = complaint_of([&] { opened.emplace(path); });
+  std::string complaint = complaint_of([&] {
+    const During reading(session.log(), Doing::resuming);
+    opened.emplace(path);
+  });
   if (!agreed(complaint)) return {false, complaint};
   check_fits(session, *opened);
   complaint = complaint_of([&] { restore(session, *opened); });
@@ -48,7 +51,11 @@ Resumed picked(Session& session, const std::string& path) {
 // The newest of a folder that all ranks can read; rank 0 says which there are.
 Resumed newest(Session& session, const std::string& folder, int rank) {
   Resumed out;
-  const auto found = rank == 0 ? checkpoint::step_folders(folder) : std::vector<checkpoint::StepFolder>();
+  std::vector<checkpoint::StepFolder> found;
+  if (rank == 0) {
+    const During reading(session.log(), Doing::resuming);
+    found = checkpoint::step_folders(folder);
+  }
   for (std::size_t i = 0;; ++i) {
     const double mine = rank != 0 ? 0 : i < found.size() ? static_cast<double>(found[i].step) : -1;
     const auto step = static_cast<std::int64_t>(session.sum(mine));

@@ -17,6 +17,7 @@ using program::Parameter;
 using tensor::Tensor;
 
 constexpr std::int64_t kReadElements = 4 << 20;  // read at a time
+constexpr std::size_t kWriteBytes = 16 << 20;    // written at a time
 
 // The start of the row of a parameter in which the element lies: pieces cut there are whole rows.
 std::int64_t row_start(const program::Bucket& bucket, std::int64_t element) {
@@ -95,11 +96,12 @@ bool goes_on(const Session& session, const Checkpoint& from) {
 
 // `part` of the parameter is what the bucket holds.
 void read_into(const Kept& kept, const Parameter& parameter, const Slice& part, Checkpoint& from,
-               std::vector<std::byte>& buffer) {
+               std::vector<std::byte>& buffer, ActivityLog* log) {
   const std::string name = kept.prefix + parameter.name;
   const auto dtype = stored_dtype(from.tensor(name).dtype, cat(name, " in ", from.folder()));
   const Range wanted = within(parameter, {kept.first, kept.first + kept.flat.numel()});
   for (std::int64_t first = wanted.first; first < wanted.end; first += kReadElements) {
+    const During reading(log, Doing::resuming);
     const std::int64_t count = std::min(kReadElements, wanted.end - first);
     buffer.resize(static_cast<std::size_t>(count) * c10::elementSize(dtype));
     auto rest = std::span(buffer);
@@ -133,17 +135,37 @@ void Snapshot::take(Session& session) {
   });
 }
 
-void Snapshot::write(const std::string& folder, std::int64_t rank, checkpoint::Manifest& part) const {
-  checkpoint::write_pieces(folder, rank, pieces_, part);
+namespace {
+
+void append(checkpoint::ShardWriter& writer, std::span<const std::byte> bytes,
+            const std::function<void()>& began) {
+  do {
+    began();
+    const auto some = bytes.first(std::min(bytes.size(), kWriteBytes));
+    writer.append(some);
+    bytes = bytes.subspan(some.size());
+  } while (!bytes.empty());
 }
 
-void write_state(Session& session, const std::string& folder, std::int64_t rank, checkpoint::Manifest& part) {
+}  // namespace
+
+void Snapshot::write(const std::string& folder, std::int64_t rank, checkpoint::Manifest& part,
+                     const std::function<void()>& began) const {
+  checkpoint::ShardWriter writer(folder, rank, pieces_);
+  for (const HeldPiece& piece : pieces_) append(writer, piece.bytes, began);
+  began();
+  writer.finish(part);
+}
+
+void write_state(Session& session, const std::string& folder, std::int64_t rank, checkpoint::Manifest& part,
+                 const std::function<void()>& began) {
   std::vector<HeldPiece> pieces;
   for_each_piece(session, [&](const HeldPiece& piece, const Tensor&) { pieces.push_back(piece); });
   checkpoint::ShardWriter writer(folder, rank, pieces);
   for_each_piece(session, [&](const HeldPiece&, const Tensor& elements) {
-    writer.append(bytes_of(elements.cpu().contiguous()));
+    append(writer, bytes_of(elements.cpu().contiguous()), began);
   });
+  began();
   writer.finish(part);
 }
 
@@ -189,7 +211,8 @@ void restore(Session& session, Checkpoint& from) {
     const auto kept = session.kept(bucket);
     for (const Kept& part : kept) {
       if (!from.has(part.prefix + parameters.front().name)) continue;
-      for (const Parameter& parameter : parameters) read_into(part, parameter, bucket.part(), from, buffer);
+      for (const Parameter& parameter : parameters)
+        read_into(part, parameter, bucket.part(), from, buffer, session.log());
     }
     session.put_back(bucket, kept);
   }

@@ -17,7 +17,10 @@ namespace tessera::train {
 class Snapshot {
  public:
   void take(Session& session);
-  void write(const std::string& folder, std::int64_t rank, checkpoint::Manifest& part) const;
+  // `began` is called before each part of it, so that somebody can see it get on.
+  void write(
+      const std::string& folder, std::int64_t rank, checkpoint::Manifest& part,
+      const std::function<void()>& began = [] {}) const;
 
  private:
   std::vector<checkpoint::HeldPiece> pieces_;
@@ -25,7 +28,9 @@ class Snapshot {
 };
 
 // The same without a copy, one bucket after the other: the session must stand still.
-void write_state(Session& session, const std::string& folder, std::int64_t rank, checkpoint::Manifest& part);
+void write_state(
+    Session& session, const std::string& folder, std::int64_t rank, checkpoint::Manifest& part,
+    const std::function<void()>& began = [] {});
 
 // What a checkpoint must have for this session; throws UserError that says what differs. Not a question of damage.
 void check_fits(const Session& session, const checkpoint::Checkpoint& from);

@@ -1,8 +1,8 @@
 #include "tessera/train/saver.hpp"
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/complaint.hpp"
@@ -17,7 +17,6 @@ namespace tessera::train {
 namespace {
 
 constexpr int kMaxAttempts = 3;
-constexpr std::chrono::milliseconds kPollPause{5};
 // Sums carry both numbers: how many ranks are done, and, in units of this, on how many it failed.
 constexpr double kFailed = 1 << 24;
 
@@ -84,12 +83,15 @@ void Saver::save(std::int64_t step) {
     if (is_asked_for_) answer({step, checkpoint::step_folder(options_.folder, step).path});
     return;
   }
-  const During saving(options_.log, Doing::writing, step);
   step_ = step;
   attempts_ = 0;
   begin_seconds_ = now_seconds();
   progress_ = session_.progress();
-  if (copies_) snapshot_.take(session_);
+  is_told_stuck_ = false;
+  if (copies_) {
+    const During copying(options_.log, Doing::saving, step);
+    snapshot_.take(session_);
+  }
   begin();
 }
 
@@ -98,7 +100,10 @@ void Saver::begin() {
   ++attempts_;
   phase_ = Phase::writing;
   std::string complaint;
-  if (options_.rank == 0) complaint = complaint_of([&] { checkpoint::begin_save(options_.folder, step_); });
+  if (options_.rank == 0) {
+    const During saving(options_.log, Doing::saving, step_);
+    complaint = complaint_of([&] { checkpoint::begin_save(options_.folder, step_); });
+  }
   // Nobody writes before the folder is there.
   if (session_.sum(complaint.empty() ? 0 : 1) > 0) {
     complaint_ = complaint;
@@ -109,9 +114,10 @@ void Saver::begin() {
     checkpoint::Manifest part{
         .written_by = kVersion, .progress = progress_, .config = config_, .program_hash = program_hash_};
     if (copies_)
-      snapshot_.write(folder, options_.rank, part);
+      snapshot_.write(folder, options_.rank, part, began_);
     else
-      write_state(session_, folder, options_.rank, part);
+      write_state(session_, folder, options_.rank, part, began_);
+    began_();
     checkpoint::write_part(folder, options_.rank, part);
   });
   if (!copies_) wait();
@@ -121,7 +127,14 @@ void Saver::start(std::function<void()> work) {
   complaint_.clear();
   done_ = false;
   thread_ = std::thread([this, work = std::move(work)] {
+    std::optional<During> saving;
+    began_ = [&] {
+      saving.reset();
+      saving.emplace(options_.log, Doing::saving, step_, ActivityLog::kSavingLane);
+    };
+    began_();
     complaint_ = complaint_of(work);
+    saving.reset();
     done_ = true;
   });
 }
@@ -133,9 +146,28 @@ bool Saver::is_here_done() {
   return true;
 }
 
-// All ranks call it together. Short, whatever the disk does: a rank that waits for another is seen to be alive.
+// The next steps go on meanwhile; only when the next save is due does a disk that hangs hold up the run.
+void Saver::tell_if_stuck() {
+  if (is_told_stuck_ || !options_.log) return;
+  const auto state = options_.log->state();
+  for (const LaneState& lane : state.lanes) {
+    const Activity& at = lane.recent.back();
+    const double seconds = now_seconds() - at.started_seconds;
+    if (at.doing != Doing::saving || !at.under_way() || seconds < options_.timeout_seconds) continue;
+    is_told_stuck_ = true;
+    const std::string text =
+        cat("warning: the disk has taken nothing of the checkpoint of step ", step_, " for ",
+            fixed(seconds, 1), " s; training goes on until the next save is due");
+    if (options_.rank == 0)
+      tell(text);
+    else
+      std::fputs((text + "\n").c_str(), stderr);
+  }
+}
+
+// All ranks call it together.
 void Saver::poll() {
-  const During asking(options_.log, Doing::writing, step_);
+  if (!done_) tell_if_stuck();
   const bool done = is_here_done();
   const double sum = session_.sum((done ? 1 : 0) + (done && !complaint_.empty() ? kFailed : 0));
   const double num_failed = std::floor(sum / kFailed);
@@ -144,8 +176,12 @@ void Saver::poll() {
 
 void Saver::wait() {
   while (phase_ != Phase::idle) {
+    if (thread_.joinable()) {
+      // Waits for the lane of the thread, which shows whether it gets on.
+      if (options_.log) options_.log->issue(0, Doing::saving, -1, step_, now_seconds());
+      thread_.join();
+    }
     poll();
-    if (phase_ != Phase::idle) std::this_thread::sleep_for(kPollPause);
   }
 }
 

@@ -20,8 +20,9 @@ struct SaverOptions {
   std::string folder;  // of the run's checkpoints
   int rank = 0, num_ranks = 1;
   ActivityLog* log = nullptr;
-  std::int64_t saved_step = 0;                   // where the run goes on from
-  std::string run_folder = "";                   // where people ask for a save; empty: nowhere
+  double timeout_seconds = 60;  // a disk that takes nothing for so long beside the steps is told of
+  std::int64_t saved_step = 0;  // where the run goes on from
+  std::string run_folder = "";  // where people ask for a save; empty: nowhere
   std::function<void(const std::string&)> tell;  // rank 0: a line for the user
 };
 
@@ -51,6 +52,7 @@ class Saver {
   void wait();
   void start(std::function<void()> work);
   bool is_here_done();
+  void tell_if_stuck();
   void end_phase(bool failed);
   void tell(const std::string& text) const;
   void answer(const checkpoint::SaveAnswer& answer);
@@ -66,13 +68,15 @@ class Saver {
   std::int64_t saved_step_;
   bool has_saved_ = false;     // and not only gone on from there
   bool is_asked_for_ = false;  // this save
+  bool is_told_stuck_ = false;
   int attempts_ = 0;
   double begin_seconds_ = 0;
   Snapshot snapshot_;
   checkpoint::Progress progress_;              // of the copy
   std::string complaint_, removal_complaint_;  // of the work; read when it is done
   std::atomic<bool> done_ = false;
-  std::thread thread_;  // does the work
+  std::function<void()> began_;  // of the thread: shows that it gets on
+  std::thread thread_;           // does the work
 };
 
 }  // namespace tessera::train

@@ -133,12 +133,12 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       share_(make_share()),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       loss_scale_(run) {
-  const During preparing(log, Doing::preparing);
   const auto& tables = program_.tables;
   const auto& sequence =
       program_.classes[tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()))];
   const program::Holdings held = program::holdings(sequence, tables);
   make_buckets(sequence, held);
+  const During preparing(log, Doing::preparing);
   model_ = model::make(run_, tables, {held.units, buckets_, share_});
   executor_ = std::make_unique<engine::Executor>(
       engine::Parts{program_, communicator.rank(), step_groups_, model_, buckets_, optimizers_, depot_,
@@ -168,7 +168,10 @@ parallel::Share Session::make_share() const {
 void Session::make_buckets(const program::Sequence& sequence, const program::Holdings& held) {
   const auto outside = outside_at_start(sequence);
   std::optional<WeightsFile> weights;
-  if (!run_.model.weights.empty()) weights.emplace(run_.model, program_.tables);
+  if (!run_.model.weights.empty()) {
+    const During loading(log_, Doing::loading);
+    weights.emplace(run_.model, program_.tables);
+  }
   const auto& tables = program_.tables.buckets;
   const auto slice_along = [&](std::int16_t set) {
     return set < 0 ? Slice() : Slice{group(set).rank(), group(set).size()};
@@ -176,10 +179,13 @@ void Session::make_buckets(const program::Sequence& sequence, const program::Hol
   buckets_.reserve(tables.size());  // the optimizers point at them
   for (std::uint32_t item = 0; item < tables.size(); ++item) {
     if (!held.buckets[item]) continue;
+    std::optional<During> preparing(std::in_place, log_, Doing::preparing);
     auto& bucket =
         buckets_.emplace_back(tables[item], run_.training.seed, slice_along(tables[item].sharded_over),
                               device_, slice_along(tables[item].cut_over));
-    if (weights) weights->fill(bucket);
+    preparing.reset();
+    if (weights) weights->fill(bucket, log_);
+    preparing.emplace(log_, Doing::preparing);
     auto& optimizer = optimizers_.emplace_back(run_.training, bucket);
     const program::Cell shard{program::CellKind::shard, item}, state{program::CellKind::state, item};
     if (outside.contains(shard)) {
@@ -276,10 +282,12 @@ std::string Session::schedule() const {
 }
 
 void Session::meet() const {
+  const During meeting(log_, Doing::meeting, steps_);
   for (const std::size_t set : spanning_sets(program_.tables)) groups_[set].barrier();
 }
 
 std::vector<double> Session::sums(std::vector<double> values) const {
+  const During meeting(log_, Doing::meeting, steps_);
   const tensor::Tensor mine = tensor::view_of(values.data(), {std::ssize(values)}, at::kDouble);
   tensor::Tensor cells = mine.to(device_);
   for (const std::size_t set : spanning_sets(program_.tables)) groups_[set].all_reduce_sum(cells);

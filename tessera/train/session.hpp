@@ -71,6 +71,8 @@ class Session {
   engine::StepReport step();
 
   const program::Program& program() const { return program_; }
+  // Where this rank writes what it is doing; may be nothing.
+  ActivityLog* log() const { return log_; }
   // Its order of micro-batches in words: the one asked for, and what became of it.
   std::string schedule() const;
   at::Device device() const { return device_; }

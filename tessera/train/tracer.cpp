@@ -36,11 +36,15 @@ void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
   }
 }
 
-void Tracer::write(const std::function<void()>& meet, std::int64_t num_ranks) {
+void Tracer::write(const std::function<void()>& meet, std::int64_t num_ranks, ActivityLog* log) {
   if (path_.empty()) return;
-  if (rank_ != 0) metrics::write_trace(part(rank_), events_);
+  if (rank_ != 0) {
+    const During closing(log, Doing::closing);
+    metrics::write_trace(part(rank_), events_);
+  }
   meet();
   if (rank_ != 0) return;
+  const During closing(log, Doing::closing);
   for (std::int64_t rank = 1; rank < num_ranks; ++rank) {
     const auto more = metrics::read_trace(part(rank));
     events_.insert(events_.end(), more.begin(), more.end());

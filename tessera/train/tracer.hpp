@@ -21,7 +21,7 @@ class Tracer {
 
   void add(std::int64_t step, const std::vector<engine::OpTime>& times);
   // One file for all ranks: each writes its part beside it, rank 0 joins them once all have met.
-  void write(const std::function<void()>& meet, std::int64_t num_ranks);
+  void write(const std::function<void()>& meet, std::int64_t num_ranks, ActivityLog* log = nullptr);
 
  private:
   std::string part(std::int64_t rank) const;

@@ -38,9 +38,11 @@ WeightsFile::WeightsFile(const spec::Model& model, const program::Tables& tables
   checkpoint::check_fits(*file_, wanted);
 }
 
-void WeightsFile::fill(shard::FlatBucket& bucket) const {
-  for (const auto& parameter : bucket.table().parameters)
+void WeightsFile::fill(shard::FlatBucket& bucket, ActivityLog* log) const {
+  for (const auto& parameter : bucket.table().parameters) {
+    const During loading(log, Doing::loading);
     bucket.fill(parameter, value_in(*file_, parameter, bucket.part()));
+  }
 }
 
 }  // namespace tessera::train

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "tessera/base/activity.hpp"
 #include "tessera/program/tables.hpp"
 #include "tessera/shard/flat_bucket.hpp"
 #include "tessera/spec/spec.hpp"
@@ -21,8 +22,8 @@ class WeightsFile {
   // Of model.weights. Throws UserError naming what is missing, surplus or has another shape.
   WeightsFile(const spec::Model& model, const program::Tables& tables);
   ~WeightsFile();
-  // Copies what this rank's slice of the bucket holds.
-  void fill(shard::FlatBucket& bucket) const;
+  // Copies what this rank's slice of the bucket holds; each parameter is told to the log, if there is one.
+  void fill(shard::FlatBucket& bucket, ActivityLog* log = nullptr) const;
 
  private:
   std::unique_ptr<checkpoint::TensorFiles> file_;

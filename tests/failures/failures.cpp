@@ -24,10 +24,10 @@
 #include "tessera/base/file_text.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/launch/board.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/types.hpp"
 #include "tessera/spec/load.hpp"
+#include "tests/failures/board_of.hpp"
 
 namespace {
 
@@ -91,16 +91,6 @@ std::map<int, pid_t> ranks_of(pid_t parent, const std::string& variable) {
     }
   }
   return out;
-}
-
-std::unique_ptr<launch::Board> board_of(pid_t launcher) {
-  for (const auto& entry : fs::directory_iterator(cat("/proc/", launcher, "/fd"))) {
-    std::error_code gone;
-    if (fs::read_symlink(entry.path(), gone).string().find("tessera-board") == std::string::npos) continue;
-    Descriptor descriptor(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
-    if (descriptor) return std::make_unique<launch::Board>(std::move(descriptor), kRanks);
-  }
-  return nullptr;
 }
 
 bool is_in(Phase phase, const RankState& state, const program::Sequence& sequence) {
@@ -179,7 +169,7 @@ Result try_tessera(const Try& t, const std::string& binary, const program::Seque
     CHECK(waitpid(launcher, nullptr, WNOHANG) == 0, "the job ended before it began: ", file_text(errors));
     std::this_thread::sleep_for(1ms);
   }
-  const auto board = board_of(launcher);
+  const auto board = board_of(launcher, kRanks);
   CHECK(board != nullptr, "the launcher has no board");
   std::this_thread::sleep_for(std::chrono::duration<double>(t.delay_seconds));
   if (t.phase != Phase::rendezvous)

@@ -5,7 +5,8 @@
 //   TESSERA_FAULT_WHERE    only in processes with this NAME=VALUE in their environment, such as TESSERA_RANK=1
 //   TESSERA_FAULT_AT       which call goes wrong, from 1 (default: none)
 //   TESSERA_FAULT_DOES     how: enospc, eio (that call alone fails), full (it and every later call that takes space fail),
-//                          short (half is written, and the next write fails with ENOSPC), kill-before, kill-after
+//                          short (half is written, and the next write fails with ENOSPC), kill-before, kill-after, hang
+//                          (that call never returns; opening to read counts too)
 //   TESSERA_FAULT_REPORT   append a line per counted call to this file: rank, number, call, path
 // System calls are made directly, so nothing below calls itself. What goes round libc (io_uring, written maps) isn't seen.
 #include <dlfcn.h>
@@ -29,7 +30,7 @@
 
 namespace {
 
-enum class Does { nothing, enospc, eio, full, cut, kill_before, kill_after };
+enum class Does { nothing, enospc, eio, full, cut, kill_before, kill_after, hang };
 enum class Call { write, space, plain };  // `space`: may need room on the disk
 
 struct Plan {
@@ -50,6 +51,7 @@ Does does_of(std::string_view word) {
   if (word == "short") return Does::cut;
   if (word == "kill-before") return Does::kill_before;
   if (word == "kill-after") return Does::kill_after;
+  if (word == "hang") return Does::hang;
   return Does::nothing;
 }
 
@@ -155,6 +157,7 @@ struct Fate {
     if (does == Does::full && kind != Call::plain) error = ENOSPC;
     if (!is_it) return;
     if (does == Does::kill_before) die();
+    while (does == Does::hang) pause();
     if (does == Does::enospc) error = ENOSPC;
     if (does == Does::eio) error = EIO;
     dies_after = does == Does::kill_after;
@@ -174,7 +177,8 @@ struct Fate {
 };
 
 int created(const char* call, int at, const char* path, int flags, mode_t mode) {
-  if ((flags & O_CREAT) == 0) return static_cast<int>(syscall(SYS_openat, at, path, flags, mode));
+  if ((flags & O_CREAT) == 0 && plan().does != Does::hang)
+    return static_cast<int>(syscall(SYS_openat, at, path, flags, mode));
   return static_cast<int>(Fate(call, Call::space, at, path).make(SYS_openat, at, path, flags, mode));
 }
 
@@ -249,7 +253,7 @@ int creat(const char* path, mode_t mode) {
 }
 FILE* fopen(const char* path, const char* mode) {
   static const auto real = reinterpret_cast<FILE* (*)(const char*, const char*)>(dlsym(RTLD_NEXT, "fopen"));
-  if (mode[0] == 'r') return real(path, mode);
+  if (mode[0] == 'r' && plan().does != Does::hang) return real(path, mode);
   const Fate fate("open", Call::space, AT_FDCWD, path);
   if (fate.error != 0) return errno = fate.error, nullptr;
   FILE* file = real(path, mode);

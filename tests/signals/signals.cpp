@@ -21,7 +21,7 @@ namespace {
 using namespace tessera;
 using namespace tessera::crashes;
 
-constexpr double kGraceSeconds = 30;
+constexpr double kGraceSeconds = 30, kStartSeconds = 300;
 constexpr int kSignals[] = {SIGTERM, SIGHUP, SIGUSR1, SIGINT};
 enum class By { local, torchrun, mpirun, srun };
 
@@ -120,7 +120,7 @@ Result run_trial(const Trial& trial, const std::string& binary, const fs::path& 
   const pid_t job = start(job_of(trial.by, binary, out), log);
   const double begun = now_seconds();
   while (steps_told(out) < 3) {
-    CHECK(waitpid(job, nullptr, WNOHANG) == 0 && now_seconds() - begun < kPatienceSeconds,
+    CHECK(waitpid(job, nullptr, WNOHANG) == 0 && now_seconds() - begun < kStartSeconds,
           "the job did not train: ", file_text(log));
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
@@ -206,9 +206,11 @@ int main(int argc, char** argv) {
   std::vector<std::vector<std::string>> rows{{"sent to", "signal", "trials", "steps finished", "steps lost",
                                               "median s", "slowest s", "exit codes", "wrong"}};
   int wrong = 0;
-  for (int i = 2; i + 1 < argc; i += 2)
+  for (int i = 2; i + 1 < argc; i += 2) {
     wrong += run_column(argv[i], std::stoull(argv[i + 1]), argv[1], folder, rows);
-  std::printf("%s", table(rows).c_str());
+    std::printf("%s\n", table(rows).c_str());
+    std::fflush(stdout);
+  }
   fs::remove_all(folder);
   return wrong == 0 ? 0 : 1;
 }
