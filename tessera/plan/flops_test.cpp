@@ -36,19 +36,18 @@ TEST(Flops, KeysThatRanksComputeAlikeAreHardwareFlopsAlone) {
   EXPECT_DOUBLE_EQ(flops(run).hardware, alone.model + 3 * once);
 }
 
-// 3 s: some 300 programs.
+// 2 s.
 TEST(Flops, OfTheModelDoNotDependOnTheLayout) {
-  int layouts_seen = 0, with_repeats = 0;
-  for (const std::int64_t kv_heads : {1, 2}) {
-    for (const auto& run : spread(layouts(small_run(kv_heads), {.most_ranks = 8}), 150, 1)) {
+  int with_repeats = 0, uneven = 0;
+  for (const std::int64_t kv_heads : {1, 2})
+    for (const auto& run : layouts(small_run(kv_heads), {.most_ranks = 4})) {
       const double expected = flops_on_one_device(run).model;
       EXPECT_NEAR(flops(run).model, expected, 1e-12 * expected) << layout_text(run);
-      ++layouts_seen;
       with_repeats += run.tp_rep() > 1 ? 1 : 0;
+      uneven += run.training.global_batch % (run.layout.dp() * run.layout.micro_batch) != 0 ? 1 : 0;
     }
-  }
-  EXPECT_EQ(layouts_seen, 300);
-  EXPECT_GT(with_repeats, 50);
+  EXPECT_GT(with_repeats, 20);
+  EXPECT_GT(uneven, 20);
 }
 
 }  // namespace
