@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/replace_file.hpp"
+#include "tessera/base/replace_file.hpp"
 #include "tessera/checkpoint/safetensors_header.hpp"
 
 namespace tessera::checkpoint {

@@ -13,7 +13,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/file_text.hpp"
-#include "tessera/checkpoint/replace_file.hpp"
+#include "tessera/base/replace_file.hpp"
 
 namespace tessera::checkpoint {
 

@@ -10,11 +10,12 @@ namespace {
 
 constexpr double kGap = std::numeric_limits<double>::quiet_NaN();
 
-double mean_of_finite(std::span<const double> values) {
-  double sum = 0, count = 0;
-  for (const double value : values)
-    if (std::isfinite(value)) sum += value, count += 1;
-  return count > 0 ? sum / count : kGap;
+// One that is not finite must not be averaged away.
+double mean_or_gap(std::span<const double> values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  const double mean = sum / static_cast<double>(values.size());
+  return std::isfinite(mean) ? mean : kGap;
 }
 
 std::vector<double> fitted(std::span<const double> values, std::size_t width) {
@@ -23,7 +24,7 @@ std::vector<double> fitted(std::span<const double> values, std::size_t width) {
   for (std::size_t x = 0; x < width && n > 0; ++x) {
     if (n >= width) {
       const std::size_t begin = x * n / width, end = (x + 1) * n / width;
-      out.push_back(mean_of_finite(values.subspan(begin, end - begin)));
+      out.push_back(mean_or_gap(values.subspan(begin, end - begin)));
     } else {
       const double at = width < 2 ? 0 : static_cast<double>(x * (n - 1)) / static_cast<double>(width - 1);
       const auto left = static_cast<std::size_t>(at), right = std::min(left + 1, n - 1);

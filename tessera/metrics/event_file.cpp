@@ -1,14 +1,17 @@
 #include "tessera/metrics/event_file.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <climits>
 #include <filesystem>
 
 #include "tessera/base/error.hpp"
 #include "tessera/metrics/event.pb.h"
+#include "tessera/metrics/out_file.hpp"
 
 namespace tessera::metrics {
 
@@ -51,20 +54,31 @@ std::string record_of_event(event_format::Event& event) {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
-void refuse_if(const std::error_code& error, const std::string& folder) {
-  if (error)
-    throw UserError(
-        cat("cannot write to '", folder, "': ", error.message(), ". Name another folder with --out."));
-}
-
 std::string fresh_path(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  refuse_if(error, folder);
   std::array<char, HOST_NAME_MAX + 1> host{};
   gethostname(host.data(), HOST_NAME_MAX);
   const auto second = static_cast<std::int64_t>(wall_seconds());
   return (std::filesystem::path(folder) / cat(kPrefix, second, ".", host.data(), ".", getpid())).string();
+}
+
+constexpr char kOption[] = "--out";
+
+// The file with the record that all of them begin with.
+int begun(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw WriteError("write to", folder.string(), error.value(), kOption);
+  event_format::Event event;
+  event.set_file_version("brain.Event:2");
+  const std::string record = record_of_event(event);
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) throw WriteError("open", path, errno, kOption);
+  const ssize_t written = ::write(file, record.data(), record.size());
+  if (written == std::ssize(record)) return file;
+  const int reason = written < 0 ? errno : ENOSPC;
+  ::close(file);
+  throw WriteError("write to", path, reason, kOption);
 }
 
 }  // namespace
@@ -74,31 +88,24 @@ std::string framed(const std::string& message) {
   return length + little_endian(masked_crc(length), 4) + message + little_endian(masked_crc(message), 4);
 }
 
-EventFile::EventFile(const std::string& folder) : path_(fresh_path(folder)), file_(path_, "--out") {
-  event_format::Event event;
-  event.set_file_version("brain.Event:2");
-  file_.write(record_of_event(event));
-}
+EventFile::EventFile(const std::string& folder)
+    : path_(fresh_path(folder)),
+      file_({.path = path_, .option = kOption, .open = [path = path_] { return begun(path); }}) {}
 
-void EventFile::remove_others() const {
+bool EventFile::has_others() const {
   const std::filesystem::path own(path_);
-  std::vector<std::filesystem::path> others;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(own.parent_path(), error))
-    if (entry.path() != own && entry.path().filename().string().starts_with(kPrefix))
-      others.push_back(entry.path());
-  refuse_if(error, own.parent_path().string());
-  for (const auto& other : others) {
-    std::filesystem::remove(other, error);
-    refuse_if(error, own.parent_path().string());
-  }
+  for (auto entry = std::filesystem::directory_iterator(own.parent_path(), error);
+       !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
+    if (entry->path() != own && entry->path().filename().string().starts_with(kPrefix)) return true;
+  return false;
 }
 
 void EventFile::write_start(std::int64_t step) {
   event_format::Event event;
   event.set_step(step);
   event.mutable_session_log()->set_status(1);
-  file_.write(record_of_event(event));
+  file_.add(step, record_of_event(event));
 }
 
 void EventFile::write(const StepFacts& facts) {
@@ -115,7 +122,7 @@ void EventFile::write(const StepFacts& facts) {
     add(cat("moved/", part.axes, "/", part.kind, "_bytes"), static_cast<double>(part.bytes));
     add(cat("moved/", part.axes, "/", part.kind, "_calls"), static_cast<double>(part.calls));
   }
-  file_.write(record_of_event(event));
+  file_.add(facts.step, record_of_event(event));
 }
 
 }  // namespace tessera::metrics

@@ -151,6 +151,8 @@ TEST(Curve, WhatIsNotFiniteIsAGapAndNothingAtAllIsEmpty) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(draw_curve(std::vector<double>{1, nan, 2}, 3, 2, false).rows,
             (std::vector<std::string>{"  *", "*  "}));
+  EXPECT_EQ(draw_curve(std::vector<double>{1, 1, nan, 2, 2, 2}, 3, 2, false).rows[0], "  *")
+      << "also among others that are averaged with it";
   EXPECT_EQ(draw_curve({}, 3, 1, false).rows, (std::vector<std::string>{"   "}));
   EXPECT_EQ(draw_curve(std::vector<double>{nan, nan}, 2, 1, true).rows, (std::vector<std::string>{"  "}));
 }

@@ -1,4 +1,5 @@
-// Where do the numbers of each step go? A file of JSON lines, one flat record per line.
+// The numbers of each step as a file of JSON lines, one flat record per line. A run that goes on keeps what an earlier one
+// wrote of the steps before; nothing of it is ever lost (Note [History]).
 #pragma once
 
 #include <cstdint>
@@ -6,21 +7,26 @@
 #include <string>
 
 #include "tessera/metrics/field.hpp"
-#include "tessera/metrics/out_file.hpp"
+#include "tessera/metrics/record_file.hpp"
 
 namespace tessera::metrics {
 
 class JsonLines {
  public:
-  // Begins with the lines that are there of the first `kept_steps` steps. Throws UserError when the file can't be opened.
+  // Begins with the lines that are there of the first `kept_steps` steps. Throws UserError when the file can't be written for
+  // a reason that doesn't pass.
   explicit JsonLines(const std::string& path, std::int64_t kept_steps = 0);
-  // One line, visible to readers when this returns. Throws UserError when the disk refuses.
-  void write(std::span<const Field> record) { file_.write(json_object(record) + '\n'); }
+
+  void write(std::int64_t step, std::span<const Field> record) {
+    file_.add(step, json_object(record) + '\n');
+  }
+  RecordFile& file() { return file_; }
 
  private:
-  JsonLines(const std::string& path, const std::string& begin);
-
-  OutFile file_;
+  RecordFile file_;
 };
+
+// Where lines go that a run which begins earlier does not keep: "metrics.superseded.jsonl" beside "metrics.jsonl".
+std::string superseded_path(const std::string& path);
 
 }  // namespace tessera::metrics

@@ -45,6 +45,13 @@ struct StepOutputs::Parts {
   std::optional<EventFile> events;
   std::optional<Endpoint> endpoint;
   std::optional<Display> display;
+
+  std::vector<RecordFile*> files() {
+    std::vector<RecordFile*> out;
+    if (records) out.push_back(&records->file());
+    if (events) out.push_back(&events->file());
+    return out;
+  }
 };
 
 StepOutputs::StepOutputs(const OutputOptions& options) : parts_(std::make_unique<Parts>(options)) {
@@ -52,14 +59,12 @@ StepOutputs::StepOutputs(const OutputOptions& options) : parts_(std::make_unique
     parts_->endpoint.emplace(*options.prometheus_port);
     parts_->lines.write(cat("metrics at http://127.0.0.1:", parts_->endpoint->port(), "/metrics\n"));
   }
-  // What may be refused comes first, what removes an earlier run's numbers last.
+  // What may be refused comes first, what changes an earlier run's numbers last.
   if (!options.folder.empty()) {
     const std::filesystem::path folder(options.folder);
     parts_->events.emplace((folder / "tensorboard").string());
     parts_->records.emplace((folder / "metrics.jsonl").string(), options.kept_steps);
-    if (options.kept_steps == 0)
-      parts_->events->remove_others();
-    else
+    if (options.kept_steps > 0 || parts_->events->has_others())
       parts_->events->write_start(options.kept_steps + 1);
   }
   if (!options.lines) return;
@@ -82,8 +87,24 @@ void StepOutputs::add(const StepFacts& facts) {
   if (parts_->prints_lines) parts_->lines.write(step_line(facts) + "\n");
   if (parts_->display) parts_->display->update(facts);
   if (parts_->endpoint) parts_->endpoint->update(facts);
-  if (parts_->records) parts_->records->write(record_of(facts));
+  if (parts_->records) parts_->records->write(facts.step, record_of(facts));
   if (parts_->events) parts_->events->write(facts);
+  tell_news();
+}
+
+std::vector<std::string> StepOutputs::finish() {
+  std::vector<std::string> out;
+  for (RecordFile* file : parts_->files()) {
+    file->finish();
+    if (const std::string lack = file->incomplete(); !lack.empty()) out.push_back(lack);
+  }
+  tell_news();
+  return out;
+}
+
+void StepOutputs::tell_news() {
+  for (RecordFile* file : parts_->files())
+    for (const std::string& line : file->take_news()) tell(line);
 }
 
 void StepOutputs::tell(const std::string& text) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tessera/metrics/frame.hpp"
 
@@ -22,14 +23,20 @@ struct OutputOptions {
 
 class StepOutputs {
  public:
-  // Throws UserError when something can't be written or listened on; an earlier run's files are then still there.
+  // Throws UserError when something can't be written, for a reason that doesn't pass, or listened on; an earlier run's files
+  // are then as they were.
   explicit StepOutputs(const OutputOptions& options);
   ~StepOutputs();
+  // Files that the disk refuses are told of, and tried again at the next step.
   void add(const StepFacts& facts);
+  // The last that is written. Returns what the files lack, a sentence for each that is incomplete.
+  std::vector<std::string> finish();
   // A line for whoever watches.
   void tell(const std::string& text);
 
  private:
+  void tell_news();
+
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };

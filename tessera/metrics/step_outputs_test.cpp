@@ -74,13 +74,14 @@ TEST_F(StepOutputsFolder, ARefusedStartLeavesTheFilesOfAnEarlierRun) {
   EXPECT_EQ(contents(), before);
 }
 
-TEST_F(StepOutputsFolder, ANewRunReplacesTheFilesOfAnEarlierOne) {
+TEST_F(StepOutputsFolder, ANewRunTakesThePlaceOfAnEarlierOneAndLosesNothingOfIt) {
   std::filesystem::create_directories(path_ / "tensorboard");
   std::ofstream(path_ / "tensorboard" / "events.out.tfevents.1.host.1") << "earlier";
-  std::ofstream(path_ / "metrics.jsonl") << "earlier";
+  std::ofstream(path_ / "metrics.jsonl") << "{\"step\": 7}\n";
   StepOutputs({.folder = path_, .lines = false}).add(kFacts);
-  EXPECT_FALSE(std::filesystem::exists(path_ / "tensorboard" / "events.out.tfevents.1.host.1"));
+  EXPECT_TRUE(std::filesystem::exists(path_ / "tensorboard" / "events.out.tfevents.1.host.1"));
   EXPECT_THAT(file_text((path_ / "metrics.jsonl").string()), testing::StartsWith("{\"step\": 1,"));
+  EXPECT_EQ(file_text((path_ / "metrics.superseded.jsonl").string()), "{\"step\": 7}\n");
 }
 
 // As after Ctrl-S.

@@ -28,7 +28,8 @@
 #include "tessera/launch/peers.hpp"
 #include "tessera/launch/pulse.hpp"
 #include "tessera/launch/spawn.hpp"
-#include "tessera/metrics/json_lines.hpp"
+#include "tessera/metrics/field.hpp"
+#include "tessera/metrics/out_file.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/stuck.hpp"
 #include "tessera/program/text.hpp"
@@ -187,7 +188,7 @@ int run_rank(const Hang& hang) {
       random(samples, tokens, targets);
     };
     train::Session session(run, communicator, source, {.program = &program}, &log);
-    metrics::JsonLines records(environment("HANG_FOLDER") + cat("/metrics.", rank));
+    metrics::OutFile records(environment("HANG_FOLDER") + cat("/metrics.", rank), "HANG_FOLDER");
     sleep_seconds = hang.kind == Kind::slow ? 2 * kTimeoutSeconds + 2 : 3600;
     signal(SIGUSR1, sleep_in_handler);
     if (is_guilty && hang.kind >= Kind::stopped && hang.kind <= Kind::asleep)
@@ -198,7 +199,7 @@ int run_rank(const Hang& hang) {
       // Enough to fill a pipe that nobody reads.
       const bool many = is_guilty && hang.kind == Kind::disk_stall && step >= hang.step;
       for (int i = 0; i < (many ? 4000 : 1); ++i)
-        records.write(metrics::Record{{"step", step}, {"loss", report.loss}});
+        records.write(metrics::json_object(metrics::Record{{"step", step}, {"loss", report.loss}}) + "\n");
     }
     return 0;
   } catch (...) {

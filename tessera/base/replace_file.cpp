@@ -1,4 +1,4 @@
-#include "tessera/checkpoint/replace_file.hpp"
+#include "tessera/base/replace_file.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 #include "tessera/base/error.hpp"
 
-namespace tessera::checkpoint {
+namespace tessera {
 
 namespace {
 
@@ -27,19 +27,23 @@ int written(int file, std::span<const std::byte> bytes) {
 
 }  // namespace
 
-void replace_file(const std::string& path, std::span<const std::span<const std::byte>> parts) {
-  const std::string beside = cat(path, ".tmp", ::getpid());
+int try_replace_file(const std::string& path, std::span<const std::span<const std::byte>> parts) {
+  const std::string beside = cat(path, kBesideSuffix, ::getpid());
   const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) throw UserError(cat("cannot write file '", beside, "': ", std::strerror(errno)));
+  if (file < 0) return errno;
   int error = 0;
   for (const auto& part : parts)
     if (error == 0) error = written(file, part);
   if (error == 0 && ::fsync(file) != 0) error = errno;
   if (::close(file) != 0 && error == 0) error = errno;
   if (error == 0 && std::rename(beside.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return;
-  ::unlink(beside.c_str());
-  throw UserError(cat("cannot write file '", path, "': ", std::strerror(error)));
+  if (error != 0) ::unlink(beside.c_str());
+  return error;
 }
 
-}  // namespace tessera::checkpoint
+void replace_file(const std::string& path, std::span<const std::span<const std::byte>> parts) {
+  if (const int error = try_replace_file(path, parts); error != 0)
+    throw UserError(cat("cannot write file '", path, "': ", std::strerror(error)));
+}
+
+}  // namespace tessera
