@@ -108,7 +108,8 @@ void make_checkpoint(const std::string& folder, std::int64_t gib) {
   constexpr std::int64_t kTensors = 48;
   const std::int64_t rows = (gib << 30) / kTensors / 4 / kColumns;
   const Shape shape = {rows, kColumns};
-  checkpoint::begin_save(folder, 1);
+  const checkpoint::Save save{folder, 1, checkpoint::new_save_id()};
+  checkpoint::begin_save(save);
   for (std::int64_t rank = 0; rank < kRanks; ++rank) {
     const std::int64_t all = rows * kColumns, first = all * rank / kRanks, end = all * (rank + 1) / kRanks;
     std::vector<checkpoint::HeldPiece> held;
@@ -120,14 +121,14 @@ void make_checkpoint(const std::string& folder, std::int64_t gib) {
         held.push_back({cat(kind, "model.layers.", tensor / 3, ".weight"), "F32", shape, box, {}});
     }
     checkpoint::Manifest part{.written_by = "checkpoint_speed"};
-    checkpoint::ShardWriter writer(checkpoint::saving_path(folder, 1), rank, held);
+    checkpoint::ShardWriter writer(checkpoint::saving_path(save), rank, held);
     for (std::size_t i = 0; i < held.size(); ++i)
       writer.append(random_bytes(static_cast<std::size_t>(held[i].box.elements() * 4),
                                  static_cast<std::uint64_t>(rank) * 1000 + i));
     writer.finish(part);
-    checkpoint::write_part(checkpoint::saving_path(folder, 1), rank, part);
+    checkpoint::write_part(checkpoint::saving_path(save), rank, part);
   }
-  checkpoint::commit_save(folder, 1, kRanks);
+  checkpoint::commit_save(save, kRanks);
 }
 
 // The number after a word in /proc/<pid>/status, in KiB.

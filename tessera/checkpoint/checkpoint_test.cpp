@@ -27,7 +27,8 @@ class Checkpoints : public ::testing::Test {
   void save(std::int64_t step, float first) {
     std::vector<float> matrix(6400), vector(7, static_cast<float>(step));
     std::iota(matrix.begin(), matrix.end(), first);
-    begin_save(folder_, step);
+    const Save save{folder_, step, new_save_id()};
+    begin_save(save);
     for (std::int64_t rank = 0; rank < 4; ++rank) {
       std::vector<HeldPiece> held;
       std::int64_t at = 1577 * rank;
@@ -37,10 +38,10 @@ class Checkpoints : public ::testing::Test {
       }
       if (rank == 3) held.push_back({"vector", "F32", {7}, whole_box({7}), bytes(vector, 0, 7)});
       Manifest part{.written_by = "test", .progress = {.step = step}};
-      write_pieces(saving_path(folder_, step), rank, held, part);
-      write_part(saving_path(folder_, step), rank, part);
+      write_pieces(saving_path(save), rank, held, part);
+      write_part(saving_path(save), rank, part);
     }
-    commit_save(folder_, step, 4);
+    commit_save(save, 4);
   }
 
   static std::span<const std::byte> bytes(const std::vector<float>& values, std::int64_t first,
@@ -105,10 +106,61 @@ TEST_F(Checkpoints, NewerOnesThanTheLastSavedDoNotPushItOut) {
 }
 
 TEST_F(Checkpoints, WhatASaveThatNeverEndedLeftIsNoCheckpointAndIsRemoved) {
-  begin_save(folder_, 7);
+  const Save never_ended{folder_, 7, 5};
+  begin_save(never_ended);
+  std::filesystem::create_directory(folder_ + "/step-00000006.removing-0123456789abcdef");
+  std::filesystem::create_directory(folder_ + "/step-00000005.saving");  // as earlier versions named it
+  std::filesystem::create_directory(folder_ + "/notes.saving");
   EXPECT_THAT(step_folders(folder_), IsEmpty());
   save(8, 0);
-  EXPECT_FALSE(std::filesystem::exists(saving_path(folder_, 7)));
+  EXPECT_TRUE(std::filesystem::exists(saving_path(never_ended))) << "another job may be saving there";
+  remove_unfinished(folder_);
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    names.insert(entry.path().filename());
+  EXPECT_EQ(names, (std::set<std::string>{"step-00000008", "notes.saving"}));
+}
+
+TEST_F(Checkpoints, TwoJobsThatSaveOneStepDoNotMixTheirFiles) {
+  const std::vector<float> ones(8, 1), twos(8, 2);
+  const Save first{folder_, 5, 1}, second{folder_, 5, 2};
+  begin_save(first);
+  begin_save(second);
+  for (const auto& [save, values] : {std::pair(first, ones), std::pair(second, twos)}) {
+    Manifest part{.progress = {.step = 5}};
+    const HeldPiece held{"a", "F32", {8}, whole_box({8}), bytes(values, 0, 8)};
+    write_pieces(saving_path(save), 0, std::span(&held, 1), part);
+    write_part(saving_path(save), 0, part);
+  }
+  commit_save(first, 1);
+  commit_save(second, 1);
+  Checkpoint saved(step_folder(folder_, 5).path);
+  EXPECT_THAT(saved.problems(), IsEmpty());
+  EXPECT_EQ(read(saved, "a", whole_box({8})), twos);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "the first was replaced";
+}
+
+TEST_F(Checkpoints, ASaveWhoseFilesAreGoneOrAnothersIsNotCommitted) {
+  const std::vector<float> ones(8, 1), twos(8, 2);
+  const auto write = [&](const Save& save, const std::vector<float>& values) {
+    begin_save(save);
+    Manifest part{.progress = {.step = 5}};
+    const HeldPiece held{"a", "F32", {8}, whole_box({8}), bytes(values, 0, 8)};
+    write_pieces(saving_path(save), 0, std::span(&held, 1), part);
+    write_part(saving_path(save), 0, part);
+    return saving_path(save) + "/rank-00000.safetensors";
+  };
+  const Save gone{folder_, 5, 1}, cut{folder_, 6, 2}, mixed{folder_, 7, 3}, other{folder_, 8, 4};
+  std::filesystem::remove(write(gone, ones));
+  EXPECT_THAT(complaint_of([&] { commit_save(gone, 1); }),
+              HasSubstr("rank-00000.safetensors': No such file"));
+  std::filesystem::resize_file(write(cut, ones), 10);
+  EXPECT_THAT(complaint_of([&] { commit_save(cut, 1); }), HasSubstr("has 10 bytes"));
+  const std::string from = write(other, twos), to = write(mixed, ones);
+  for (const char* suffix : {"", ".hashes"}) std::filesystem::rename(from + suffix, to + suffix);
+  EXPECT_THAT(complaint_of([&] { commit_save(mixed, 1); }),
+              HasSubstr("its hash is not that of the manifest"));
+  EXPECT_THAT(step_folders(folder_), IsEmpty());
 }
 
 TEST_F(Checkpoints, AMissingOrShortFileAndAChangedByteAreNamed) {
@@ -132,13 +184,14 @@ TEST_F(Checkpoints, AMissingOrShortFileAndAChangedByteAreNamed) {
 
 TEST_F(Checkpoints, AllDamageIsNamedChunkByChunk) {
   const std::vector<float> values(5 * kChunkBytes / sizeof(float));
-  begin_save(folder_, 1);
+  const Save save{folder_, 1, 5};
+  begin_save(save);
   Manifest part;
   const Shape shape = {std::ssize(values)};
   const HeldPiece held{"a", "F32", shape, whole_box(shape), std::as_bytes(std::span(values))};
-  write_pieces(saving_path(folder_, 1), 0, std::span(&held, 1), part);
-  write_part(saving_path(folder_, 1), 0, part);
-  commit_save(folder_, 1, 1);
+  write_pieces(saving_path(save), 0, std::span(&held, 1), part);
+  write_part(saving_path(save), 0, part);
+  commit_save(save, 1);
   const std::string path = step_folder(folder_, 1).path;
   for (const std::streamoff chunk : {0, 2, 3}) {
     std::fstream damage(path + "/rank-00000.safetensors", std::ios::in | std::ios::out | std::ios::binary);
@@ -183,9 +236,10 @@ TEST_F(Checkpoints, AFolderThatDoesNotOpenHasItsProblemsListed) {
 }
 
 TEST_F(Checkpoints, ARankWithoutPiecesWritesNoFile) {
-  begin_save(folder_, 1);
+  const Save save{folder_, 1, 5};
+  begin_save(save);
   Manifest part;
-  write_pieces(saving_path(folder_, 1), 0, std::span<const HeldPiece>(), part);
+  write_pieces(saving_path(save), 0, std::span<const HeldPiece>(), part);
   EXPECT_THAT(part.files, IsEmpty());
 }
 

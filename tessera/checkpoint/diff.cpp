@@ -54,8 +54,13 @@ std::vector<KeyDifference> differences(const std::map<std::string, std::string>&
 }
 
 std::map<std::string, std::string> state_of(const Progress& p) {
-  return {{"step", cat(p.step)}, {"updates", cat(p.updates)},       {"next_sample", cat(p.next_sample)},
-          {"seed", cat(p.seed)}, {"loss_scale", cat(p.loss_scale)}, {"good_steps", cat(p.good_steps)}};
+  return {{"step", cat(p.step)},
+          {"updates", cat(p.updates)},
+          {"next_sample", cat(p.next_sample)},
+          {"seed", cat(p.seed)},
+          {"loss_scale", cat(p.loss_scale)},
+          {"good_steps", cat(p.good_steps)},
+          {"reset_after", cat(p.reset_after)}};
 }
 
 std::map<std::string, std::string> config_of(const Checkpoint& checkpoint) {

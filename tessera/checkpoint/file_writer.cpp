@@ -114,9 +114,16 @@ void sync_folder(const std::string& path) {
 }
 
 void replace_folder(const std::string& from, const std::string& to) {
-  const bool exists = ::access(to.c_str(), F_OK) == 0;
-  expect(::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), exists ? RENAME_EXCHANGE : 0) == 0,
-         "rename folder", from);
+  // Another job may make or remove `to` between the question and the rename.
+  constexpr int kAttempts = 10;
+  for (int attempt = 1;; ++attempt) {
+    const bool exists = ::access(to.c_str(), F_OK) == 0;
+    const bool renamed =
+        ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), exists ? RENAME_EXCHANGE : 0) == 0;
+    const bool was_overtaken = !renamed && (exists ? errno == ENOENT : errno == ENOTEMPTY || errno == EEXIST);
+    if (was_overtaken && attempt < kAttempts) continue;
+    return expect(renamed, "rename folder", from);
+  }
 }
 
 }  // namespace tessera::checkpoint

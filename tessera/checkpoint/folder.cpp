@@ -6,8 +6,10 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <random>
 
 #include "tessera/base/file_text.hpp"
+#include "tessera/checkpoint/chunked_file.hpp"
 #include "tessera/checkpoint/names.hpp"
 
 namespace tessera::checkpoint {
@@ -17,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Not kSaving: a run that saves beside it removes those.
-constexpr std::string_view kPrefix = "step-", kSaving = ".saving", kWriting = ".writing";
+constexpr std::string_view kPrefix = "step-", kSaving = ".saving", kRemoving = ".removing",
+                           kWriting = ".writing";
 constexpr std::size_t kDigits = 8;
 
 std::string part_name(std::int64_t rank) { return cat("part-", padded(rank, 5), ".json"); }
@@ -53,11 +56,25 @@ void remove_file(const std::string& path) {
   if (error) throw DiskError(cat("cannot remove '", path, "': ", error.message()));
 }
 
-// The manifest goes first: what is half removed is no checkpoint any more.
+// Under another name first: what is removed is what was found, even if another job puts something into its place, or commits
+// it. Then the manifest: what is half removed is no checkpoint any more.
 void remove_checkpoint(const std::string& path) {
-  remove_file(cat(path, "/", kManifestName));
-  sync_folder(path);
-  remove_all(path);
+  const std::string taken = cat(path, kRemoving, "-", hash_text(new_save_id()));
+  std::error_code error;
+  fs::rename(path, taken, error);
+  if (error == std::errc::no_such_file_or_directory) return;  // another job was faster
+  if (error) throw DiskError(cat("cannot rename '", path, "' to remove it: ", error.message()));
+  remove_file(cat(taken, "/", kManifestName));
+  sync_folder(taken);
+  remove_all(taken);
+}
+
+// Whether this is a name that a save or a removal gives until it ends.
+bool is_unfinished(const std::string& name) {
+  const auto end = name.find('.');
+  if (end == name.npos || !step_of(name.substr(0, end))) return false;
+  const auto rest = std::string_view(name).substr(end);
+  return rest.starts_with(kSaving) || rest.starts_with(kRemoving);
 }
 
 // All files of `written` are on the disk before it bears the name.
@@ -102,20 +119,22 @@ bool is_checkpoint(const std::string& folder) {
   return fs::exists(cat(folder, "/", kManifestName), error);
 }
 
-std::string saving_path(const std::string& folder, std::int64_t step) {
-  return cat(step_folder(folder, step).path, kSaving);
+std::uint64_t new_save_id() {
+  constexpr std::uint64_t kExact = std::uint64_t{1} << 53;
+  std::random_device device;
+  const std::uint64_t bits = std::uint64_t{device()} << 32 | device();
+  return 1 + bits % (kExact - 1);
 }
 
-void begin_save(const std::string& folder, std::int64_t step) {
+std::string saving_path(const Save& save) {
+  return cat(step_folder(save.folder, save.step).path, kSaving, "-", hash_text(save.id));
+}
+
+void begin_save(const Save& save) {
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw DiskError(cat("cannot make folder '", folder, "': ", error.message()));
-  std::vector<std::string> left;
-  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::directory_iterator();
-       entry.increment(error))
-    if (entry->path().extension() == kSaving) left.push_back(entry->path().string());
-  for (const std::string& path : left) remove_all(path);
-  make_folder(saving_path(folder, step));
+  fs::create_directories(save.folder, error);
+  if (error) throw DiskError(cat("cannot make folder '", save.folder, "': ", error.message()));
+  make_folder(saving_path(save));
 }
 
 void write_part(const std::string& saving_path, std::int64_t rank, const Manifest& part) {
@@ -123,20 +142,32 @@ void write_part(const std::string& saving_path, std::int64_t rank, const Manifes
   write_new_file(cat(saving_path, "/", part_name(rank)), std::as_bytes(std::span(text)));
 }
 
-void commit_save(const std::string& folder, std::int64_t step, std::int64_t num_ranks) {
-  const std::string saving = saving_path(folder, step);
+void commit_save(const Save& save, std::int64_t num_ranks) {
+  const std::string saving = saving_path(save);
   std::vector<Manifest> parts;
   for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
     const std::string path = cat(saving, "/", part_name(rank));
     parts.push_back(parse_part(file_text(path), path));
   }
-  write_manifest(saving, merged(parts));
+  const Manifest manifest = merged(parts);
+  write_manifest(saving, manifest);
   for (std::int64_t rank = 0; rank < num_ranks; ++rank) remove_file(cat(saving, "/", part_name(rank)));
-  rename_whole(saving, step_folder(folder, step).path);
+  for (const File& file : manifest.files)
+    ChunkedFile(saving, file);  // opens what was written, and nothing else
+  rename_whole(saving, step_folder(save.folder, save.step).path);
   if (exists(saving)) remove_checkpoint(saving);  // the one that was replaced
 }
 
-void abandon_save(const std::string& folder, std::int64_t step) { remove_all(saving_path(folder, step)); }
+void abandon_save(const Save& save) { remove_all(saving_path(save)); }
+
+void remove_unfinished(const std::string& folder) {
+  std::vector<std::string> left;
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error))
+    if (is_unfinished(entry->path().filename().string())) left.push_back(entry->path().string());
+  for (const std::string& path : left) remove_checkpoint(path);
+}
 
 NewFolder::NewFolder(const std::string& target)
     : target_(target.substr(0, target.find_last_not_of('/') + 1)), path_(cat(target_, kWriting)) {

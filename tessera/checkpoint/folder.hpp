@@ -1,5 +1,5 @@
 // Where do the checkpoints of a run lie, which is the newest, and how does one come to be? `step-00000120` is whole,
-// always: it is written as `step-00000120.saving` and renamed when all of it is on the disk.
+// always: it is written as `step-00000120.saving-<id>` and renamed when all of it is on the disk.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,29 @@ StepFolder step_folder(const std::string& folder, std::int64_t step);
 // Whether this is a checkpoint itself: it has a manifest, whole or damaged.
 bool is_checkpoint(const std::string& folder);
 
-// Saving of one step. Throw DiskError. First on one rank, which makes the place for all and removes what a save that
-// never ended left there; then each rank writes its part; then the first commits.
-void begin_save(const std::string& folder, std::int64_t step);
+// One attempt at saving a step. Its id is its own: jobs that save the same step into one folder write to different places.
+struct Save {
+  std::string folder;
+  std::int64_t step = 0;
+  std::uint64_t id = 0;
+};
+// Drawn by the system; above 0, and exact as a double, so that ranks can agree on it by a sum.
+std::uint64_t new_save_id();
+
+// Saving of one step. Throw DiskError. First on one rank, which makes the place for all; then each rank writes its part; then
+// the first commits.
+void begin_save(const Save& save);
 // Where the parts of it are written.
-std::string saving_path(const std::string& folder, std::int64_t step);
+std::string saving_path(const Save& save);
 // The last that a rank writes: what its files hold.
 void write_part(const std::string& saving_path, std::int64_t rank, const Manifest& part);
-// Joins the parts of all ranks and makes the checkpoint one, in the place of any of the same step.
-void commit_save(const std::string& folder, std::int64_t step, std::int64_t num_ranks);
+// Joins the parts of all ranks, checks that each file they name is there and is the one that was written, and makes the
+// checkpoint one, in the place of any of the same step. Throws UserError when a file is another.
+void commit_save(const Save& save, std::int64_t num_ranks);
 // After a save that failed.
-void abandon_save(const std::string& folder, std::int64_t step);
+void abandon_save(const Save& save);
+// Removes what saves and removals that never ended left: for a job that has the folder to itself.
+void remove_unfinished(const std::string& folder);
 
 // A checkpoint that is no step of a run (rewritten, imported) comes to be in the same way. Throws DiskError, and
 // UserError when `target` exists.

@@ -114,6 +114,8 @@ struct Reader {
     const Json& scale = at(json, "loss_scale");
     expect(scale.is_number() && scale.get<double>() >= 0, "'loss_scale' is not a number of at least 0");
     out.loss_scale = scale.get<double>();
+    if (json.contains("reset_after")) out.reset_after = number_at<std::int64_t>(json, "reset_after");
+    expect(out.reset_after <= out.updates, "'reset_after' is more than 'updates'");
     return out;
   }
 
@@ -181,6 +183,8 @@ struct Reader {
                  .progress = progress(at(json, "progress")),
                  .config = this->text(json, "config"),
                  .program_hash = this->text(json, "program_hash")};
+    if (const auto data = json.find("data"); data != json.end())
+      out.data = DataIdentity{number_at<std::uint64_t>(*data, "bytes"), hash(*data, "hash")};
     for (const Json& tensor : list(json, "tensors")) add_tensor(tensor, out);
     std::set<std::string> names;
     for (const Json& file : list(json, "files")) {
@@ -217,12 +221,19 @@ std::uint64_t bytes_of(const Piece& piece, const Tensor& tensor) {
 
 std::string to_text(const Manifest& manifest) {
   const Progress& p = manifest.progress;
-  const Json progress = {{"step", p.step}, {"updates", p.updates},       {"next_sample", p.next_sample},
-                         {"seed", p.seed}, {"loss_scale", p.loss_scale}, {"good_steps", p.good_steps}};
+  Json progress = {{"step", p.step}, {"updates", p.updates},       {"next_sample", p.next_sample},
+                   {"seed", p.seed}, {"loss_scale", p.loss_scale}, {"good_steps", p.good_steps}};
+  // Left out where they say nothing, as in what earlier versions wrote.
+  if (p.reset_after > 0) progress["reset_after"] = p.reset_after;
+  const std::string data =
+      !manifest.data
+          ? ""
+          : cat(",\n\"data\":",
+                Json{{"bytes", manifest.data->bytes}, {"hash", hash_text(manifest.data->hash)}}.dump());
   std::string rest = cat("\",\n\"format\":\"", kFormat, "\",\n\"version\":", kFormatVersion,
                          ",\n\"written_by\":", Json(manifest.written_by).dump(),
                          ",\n\"progress\":", progress.dump(), ",\n\"config\":", Json(manifest.config).dump(),
-                         ",\n\"program_hash\":", Json(manifest.program_hash).dump());
+                         ",\n\"program_hash\":", Json(manifest.program_hash).dump(), data);
   rest += lines("tensors", manifest.tensors, [](const auto& item) {
     return Json{{"name", item.first}, {"dtype", item.second.dtype}, {"shape", item.second.shape}};
   });

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ struct Progress {
   std::uint64_t seed = 0;         // of weights and dropout
   double loss_scale = 0;          // 0: the run has none
   std::int64_t good_steps = 0;    // updates since the scale last changed
+  std::int64_t reset_after = 0;   // updates that were made when the optimizer last began with an empty state
   bool operator==(const Progress&) const = default;
 };
 
@@ -42,11 +44,18 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
+// Which file a run was trained on: its size, and the hash of blocks spread over it.
+struct DataIdentity {
+  std::uint64_t bytes = 0, hash = 0;
+  bool operator==(const DataIdentity&) const = default;
+};
+
 struct Manifest {
   std::string written_by;  // version of Tessera
   Progress progress;
   std::string config;        // the run file with all defaults; empty: an import
   std::string program_hash;  // of the program's text
+  std::optional<DataIdentity> data = std::nullopt;
   std::map<std::string, Tensor> tensors;
   std::vector<File> files;  // those that hold no piece are attached: files of an import
   std::vector<Piece> pieces;

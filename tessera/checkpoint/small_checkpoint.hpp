@@ -48,7 +48,8 @@ inline std::vector<std::byte> small_bytes(const std::string& name, const Tensor&
 
 inline void save_small(const std::string& folder, std::int64_t step, std::int64_t num_ranks,
                        const std::string& config = "[model]\nlayers = 2\n") {
-  begin_save(folder, step);
+  const Save save{folder, step, new_save_id()};
+  begin_save(save);
   std::map<std::string, std::vector<std::byte>> bytes;
   for (const auto& [name, tensor] : small_tensors()) bytes[name] = small_bytes(name, tensor);
   for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
@@ -69,10 +70,10 @@ inline void save_small(const std::string& folder, std::int64_t step, std::int64_
     Manifest part{.written_by = "test",
                   .progress = {.step = step, .updates = step, .next_sample = 24, .seed = 7},
                   .config = config};
-    write_pieces(saving_path(folder, step), rank, held, part);
-    write_part(saving_path(folder, step), rank, part);
+    write_pieces(saving_path(save), rank, held, part);
+    write_part(saving_path(save), rank, part);
   }
-  commit_save(folder, step, num_ranks);
+  commit_save(save, num_ranks);
 }
 
 inline std::vector<std::byte> read_whole(Checkpoint& from, const std::string& name) {

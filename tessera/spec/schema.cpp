@@ -142,6 +142,8 @@ void declare_training(std::vector<Key>& keys) {
               "fp16: factor of the first step's loss, a power of two; halved when a gradient is not finite");
   section.add("loss_scale_growth_steps", &Training::loss_scale_growth_steps, at_least(1),
               "fp16: updates in a row after which the factor doubles");
+  section.add("stop_after_skipped", &Training::stop_after_skipped, at_least(0),
+              "steps in a row whose gradients are not finite after which the run saves and stops; 0: never");
 }
 
 void declare_checkpoint(std::vector<Key>& keys) {

@@ -80,6 +80,7 @@ struct Training {
   double clip_norm = 1.0;                       // 0: no clipping
   double loss_scale_start = 65536;              // fp16: factor of the loss in the first backward
   std::int64_t loss_scale_growth_steps = 2000;  // fp16: doubled after so many updates in a row
+  std::int64_t stop_after_skipped = 20;         // steps in a row that were not taken; 0: never
   bool operator==(const Training&) const = default;
 };
 

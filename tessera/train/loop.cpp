@@ -1,9 +1,11 @@
 #include "tessera/train/loop.hpp"
 
 #include "tessera/base/clock.hpp"
+#include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/resident.hpp"
 #include "tessera/base/statistics.hpp"
+#include "tessera/checkpoint/folder.hpp"
 #include "tessera/metrics/intervals.hpp"
 #include "tessera/metrics/step_outputs.hpp"
 #include "tessera/plan/describe.hpp"
@@ -100,6 +102,37 @@ class Tally {
   double counted_seconds_ = 0;  // sum of step_seconds_
 };
 
+// Whether steps are taken any more.
+class SkippedSteps {
+ public:
+  explicit SkippedSteps(std::int64_t most) : most_(most) {}
+
+  void add(std::int64_t step, const engine::StepReport& report) {
+    in_a_row_ = report.taken ? 0 : in_a_row_ + 1;
+    last_step_ = step;
+    last_ = cat("loss ", report.loss, ", gradient norm ", report.gradient_norm,
+                report.loss_scale == 1 ? "" : cat(", loss scale ", report.loss_scale));
+  }
+  bool are_too_many() const { return most_ > 0 && in_a_row_ >= most_; }
+  // `saved` is where they are, if they are anywhere.
+  UserError error(const std::string& saved) const {
+    const std::int64_t first = last_step_ - in_a_row_ + 1;
+    return UserError(cat(
+        "steps ", first, " to ", last_step_,
+        " were not taken, as their gradients were not finite (the last: ", last_, "); the run stops after ",
+        most_, " such steps in a row (training.stop_after_skipped). ",
+        saved.empty() ? "Nothing was saved. "
+                      : cat("The weights are those before step ", first, ", saved in ", saved, ". "),
+        "Lower training.learning_rate, lengthen training.warmup_steps or set training.clip_norm, and go on "
+        "from a "
+        "checkpoint of a time when the loss still fell (--from); fp16 may need layout.precision = bf16."));
+  }
+
+ private:
+  std::int64_t most_, in_a_row_ = 0, last_step_ = 0;
+  std::string last_;
+};
+
 // What a rank knows of a step when it has ended.
 class FactsOfSteps {
  public:
@@ -157,12 +190,15 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   const auto& tables = session.program().tables;
   const auto ranks = static_cast<double>(communicator.size());
   const std::string checkpoints = options.checkpoints;
+  const auto data = identity_of(run.data.path);
   Resumed resumed;
   if (!checkpoints.empty())
     resumed = resume(session, {.folder = checkpoints,
                                .from = options.from,
                                .saves = run.checkpoint.saves(),
-                               .rank = communicator.rank()});
+                               .rank = communicator.rank(),
+                               .data = data,
+                               .accepted = options.accepted});
   // Before the outputs, which remove what an earlier run left: what may be refused comes first.
   std::optional<During> making(std::in_place, options.log, Doing::writing);
   Tracer tracer(session.program(), communicator.rank(), options.trace);
@@ -187,17 +223,27 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                .timeout_seconds = run.cluster.timeout_seconds,
                .saved_step = resumed.step,
                .run_folder = options.folder,
+               .data = data,
                .tell = tell});
   FactsOfSteps facts(run, session.program(), communicator.rank(), options);
   facts.set_peak(run.cluster.peak_tflops * 1e12 * ranks);
 
   Tally tally;
+  SkippedSteps skipped(run.training.stop_after_skipped);
   std::int64_t peak_bytes = 0;
+  std::string trouble;    // why this rank can't make the next step
+  bool must_end = false;  // as a rank can't
   const double begin = now_seconds();
   const std::int64_t first = resumed.step + 1;
   for (std::int64_t step = first; step <= run.training.steps; ++step) {
+    const double reading = now_seconds();
+    trouble = complaint_of([&] { session.read_next(); });
+    const double reading_seconds = now_seconds() - reading;
     const Wishes wishes = agreed(session, {.stop_signal = options.stop ? options.stop->signal() : 0,
-                                           .save = saver.wants_to_save(step - 1)});
+                                           .save = saver.wants_to_save(step - 1),
+                                           .end = !trouble.empty()});
+    must_end = wishes.end;
+    if (must_end) break;
     if (wishes.save) saver.save(step - 1);
     if (wishes.stop_signal != 0) {
       if (options.stop) options.stop->take_over(wishes.stop_signal, now_seconds());
@@ -205,10 +251,11 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     }
     const double start = now_seconds();
     const auto report = session.step();
-    const double seconds = now_seconds() - start;
+    const double seconds = reading_seconds + now_seconds() - start;
     if (options.log) options.log->held(report.at_peak.total());
     if (step == first) start_laps.end("first step");
     tally.add(report, seconds);
+    skipped.add(step, report);
     tracer.add(step, report.times);
     const auto told = facts.of(step, report, session.learning_rate(), seconds, tally);
     if (outputs) {
@@ -222,6 +269,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                      tensor::measured_flops_per_second(shard::to_torch(tables.buckets.front().compute),
                                                        kPeakSeconds, session.device()));
     saver.after_step(step);
+    if (skipped.are_too_many()) break;
   }
   saver.finish(session.progress().step);
   auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
@@ -230,9 +278,22 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   summary.peak_bytes = peak_bytes;
   {
     const During closing(options.log, Doing::closing);
+    if (outputs) summary.incomplete = outputs->finish();
+  }
+  for (const std::string& lack : tracer.write([&] { session.meet(); }, communicator.size(), options.log)) {
+    tell("warning: " + lack);
+    summary.incomplete.push_back(lack);
+  }
+  {
+    const During closing(options.log, Doing::closing);
     outputs.reset();
   }
-  tracer.write([&] { session.meet(); }, communicator.size(), options.log);
+  const bool is_saved = saver.saved_step() == session.progress().step && saver.saved_step() > 0;
+  const std::string saved = is_saved ? checkpoint::step_folder(checkpoints, saver.saved_step()).path : "";
+  if (skipped.are_too_many()) throw skipped.error(saved);
+  const std::string rest = is_saved ? cat(" The run is saved in ", saved, ".") : " Nothing was saved.";
+  if (!trouble.empty()) throw UserError(trouble + rest);
+  if (must_end) throw PeerLost(cat("another rank could not read its next samples.", rest));
   return summary;
 }
 

@@ -13,6 +13,7 @@
 #include "tessera/base/stop_request.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/spec/spec.hpp"
+#include "tessera/train/fits.hpp"
 
 namespace tessera::train {
 
@@ -22,6 +23,7 @@ struct LoopOptions {
   std::string trace;             // file of the trace; empty: none
   std::string checkpoints = "";  // where they are saved and found; empty: nowhere
   std::string from = "";         // train/resume.hpp
+  Accepted accepted = {};        // likewise
   bool lines = true;             // rank 0 tells of the steps on standard output: a display, or a line a step
   std::optional<int> prometheus_port = std::nullopt;  // rank 0 answers monitors there
   // Resident bytes of all ranks, asked on rank 0 after each step; empty: those of this process.
@@ -41,7 +43,8 @@ struct Summary {
   double step_seconds = 0;       // median likewise
   double seconds = 0;
   std::int64_t steps_not_taken = 0;
-  BytesMoved moved;             // by this rank in the last step
+  std::vector<std::string> incomplete;  // of the outputs: what a disk refused to the end, a sentence each
+  BytesMoved moved;                     // by this rank in the last step
   std::int64_t peak_bytes = 0;  // the most that tensors of a rank held, of the ranks that this one can see
   Laps start = Laps(0);         // to the end of the first step, as this rank saw it
 };

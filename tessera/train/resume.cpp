@@ -6,6 +6,7 @@
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/folder.hpp"
+#include "tessera/train/agreement.hpp"
 #include "tessera/train/saved.hpp"
 
 namespace tessera::train {
@@ -18,11 +19,12 @@ using checkpoint::Checkpoint;
 struct Attempt {
   bool taken = false;
   std::string complaint;
+  std::vector<std::string> notes = {};
 };
 
-Attempt attempt(Session& session, const std::string& path) {
+Attempt attempt(Session& session, const std::string& path, const ResumeOptions& options) {
   const auto agreed = [&](const std::string& complaint) {
-    return session.sum(complaint.empty() ? 0 : 1) == 0;
+    return num_ranks_where(session, !complaint.empty()) == 0;
   };
   std::optional<Checkpoint> opened;
   std::string complaint = complaint_of([&] {
@@ -30,26 +32,40 @@ Attempt attempt(Session& session, const std::string& path) {
     opened.emplace(path);
   });
   if (!agreed(complaint)) return {false, complaint};
-  check_fits(session, *opened);
+  const auto notes = check_fits(session, *opened, options.data, options.accepted);
   complaint = complaint_of([&] { restore(session, *opened); });
-  return {agreed(complaint), complaint};
+  return {agreed(complaint), complaint, notes};
 }
 
 std::string why(const Attempt& failed) {
   return failed.complaint.empty() ? "another rank found it damaged" : failed.complaint;
 }
 
-Resumed picked(Session& session, const std::string& path) {
-  const Attempt tried = attempt(session, path);
-  if (!tried.taken) throw UserError(cat("--from ", path, ": ", why(tried)));
-  const std::int64_t step = session.progress().step;
-  return {step,
-          {step == 0 ? cat("beginning with the weights of ", path)
-                     : cat("going on after step ", step, " from ", path)}};
+// What is told of the checkpoint that was taken.
+void tell(const Attempt& taken, const std::string& path, std::int64_t step, Resumed& out) {
+  out.step = step;
+  out.notes.push_back(step == 0 ? cat("beginning with the weights of ", path)
+                                : cat("going on after step ", step, " from ", path));
+  out.notes.insert(out.notes.end(), taken.notes.begin(), taken.notes.end());
+}
+
+Resumed picked(Session& session, const ResumeOptions& options) {
+  const Attempt tried = attempt(session, options.from, options);
+  if (!tried.taken) throw UserError(cat("--from ", options.from, ": ", why(tried)));
+  Resumed out;
+  tell(tried, options.from, session.progress().step, out);
+  return out;
+}
+
+// A run would begin at its first step beside what an earlier one has made since, and write over it.
+UserError weights_alone(const std::string& path) {
+  return UserError(cat(path, " holds weights alone, and a run can only begin with them. Begin with --from ",
+                       path, " and another --out."));
 }
 
 // The newest of a folder that all ranks can read; rank 0 says which there are.
-Resumed newest(Session& session, const std::string& folder, int rank) {
+Resumed newest(Session& session, const std::string& folder, const ResumeOptions& options) {
+  const int rank = options.rank;
   Resumed out;
   std::vector<checkpoint::StepFolder> found;
   if (rank == 0) {
@@ -57,19 +73,18 @@ Resumed newest(Session& session, const std::string& folder, int rank) {
     found = checkpoint::step_folders(folder);
   }
   for (std::size_t i = 0;; ++i) {
-    const double mine = rank != 0 ? 0 : i < found.size() ? static_cast<double>(found[i].step) : -1;
-    const auto step = static_cast<std::int64_t>(session.sum(mine));
+    const auto step = number_of_first(session, rank, i < found.size() ? found[i].step : -1);
     if (step < 0) break;
     const std::string path = checkpoint::step_folder(folder, step).path;
-    const Attempt tried = attempt(session, path);
+    const Attempt tried = attempt(session, path, options);
     if (tried.taken) {
-      out.step = session.progress().step;
-      out.notes.push_back(cat("going on after step ", out.step, " from ", path));
+      tell(tried, path, session.progress().step, out);
+      if (options.from.empty() && out.step < step) throw weights_alone(path);
       return out;
     }
     out.notes.push_back(cat("warning: ", path, " is not used: ", why(tried)));
     // What the first rank did not read, those say who did.
-    const bool first_knows = session.sum(rank == 0 && !tried.complaint.empty() ? 1 : 0) > 0;
+    const bool first_knows = num_ranks_where(session, rank == 0 && !tried.complaint.empty()) > 0;
     if (!first_knows && !tried.complaint.empty())
       std::fputs(cat("rank ", rank, ": ", tried.complaint, "\n").c_str(), stderr);
   }
@@ -83,7 +98,7 @@ Resumed newest(Session& session, const std::string& folder, int rank) {
 void expect_none_newer(const Session& session, const ResumeOptions& options) {
   const auto found = checkpoint::step_folders(options.folder);
   const bool newer = options.saves && !found.empty() && found.front().step > session.progress().step;
-  if (session.sum(options.rank == 0 && newer ? 1 : 0) > 0)
+  if (num_ranks_where(session, options.rank == 0 && newer) > 0)
     throw UserError(
         cat("--from ", options.from, ": ", options.folder,
             " holds checkpoints of later steps, and this run would save between them. Give the run "
@@ -93,10 +108,10 @@ void expect_none_newer(const Session& session, const ResumeOptions& options) {
 }  // namespace
 
 Resumed resume(Session& session, const ResumeOptions& options) {
-  if (options.from.empty()) return newest(session, options.folder, options.rank);
+  if (options.from.empty()) return newest(session, options.folder, options);
   const Resumed out = options.from == "none"                    ? Resumed()
-                      : checkpoint::is_checkpoint(options.from) ? picked(session, options.from)
-                                                                : newest(session, options.from, options.rank);
+                      : checkpoint::is_checkpoint(options.from) ? picked(session, options)
+                                                                : newest(session, options.from, options);
   if (out.notes.empty() && options.from != "none")
     throw UserError(cat("--from ", options.from,
                         ": there is no checkpoint (a folder with manifest.json, or with folders step-...)"));

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/train/session.hpp"
+#include "tessera/train/fits.hpp"
 
 namespace tessera::train {
 
@@ -13,6 +13,8 @@ struct ResumeOptions {
   std::string from;    // a checkpoint, or a folder of them; "none": begin anew; empty: the newest of `folder`
   bool saves = false;  // the run writes checkpoints into `folder`
   int rank = 0;
+  std::optional<checkpoint::DataIdentity> data = std::nullopt;  // that the run reads
+  Accepted accepted = {};
 };
 
 struct Resumed {
@@ -21,7 +23,7 @@ struct Resumed {
 };
 
 // All ranks call it; the session then stands where the checkpoint was written. Throws UserError when none can be used and
-// one was asked for or is there, or when it belongs to another model.
+// one was asked for or is there, or when it does not fit (fits.hpp).
 Resumed resume(Session& session, const ResumeOptions& options);
 
 }  // namespace tessera::train

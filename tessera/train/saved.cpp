@@ -1,10 +1,10 @@
 #include "tessera/train/saved.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/names.hpp"
+#include "tessera/train/fits.hpp"
 #include "tessera/train/stored_dtype.hpp"
 
 namespace tessera::train {
@@ -83,17 +83,6 @@ std::span<const std::byte> bytes_of(const Tensor& contiguous) {
   return {static_cast<const std::byte*>(contiguous.const_data_ptr()), contiguous.nbytes()};
 }
 
-bool has_state(const Checkpoint& from) {
-  const auto& tensors = from.manifest().tensors;
-  return std::ranges::any_of(tensors,
-                             [](const auto& item) { return checkpoint::is_optimizer_state(item.first); });
-}
-
-// Whether training goes on where it was saved; weights alone are where a run begins.
-bool goes_on(const Session& session, const Checkpoint& from) {
-  return session.state_prefixes().empty() ? from.manifest().progress.step > 0 : has_state(from);
-}
-
 // `part` of the parameter is what the bucket holds.
 void read_into(const Kept& kept, const Parameter& parameter, const Slice& part, Checkpoint& from,
                std::vector<std::byte>& buffer, ActivityLog* log) {
@@ -169,38 +158,6 @@ void write_state(Session& session, const std::string& folder, std::int64_t rank,
   writer.finish(part);
 }
 
-void check_fits(const Session& session, const Checkpoint& from) {
-  const auto& saved = from.manifest().tensors;
-  const auto complain = [&](const std::string& what) {
-    throw UserError(cat("checkpoint '", from.folder(), "' ", what,
-                        ". Make [model] and training.optimizer match it (tessera checkpoint inspect ",
-                        from.folder(), "), or start anew with --from none and another --out."));
-  };
-  const auto seed = from.manifest().progress.seed, wanted = session.progress().seed;
-  if (goes_on(session, from) && seed != wanted)
-    throw UserError(cat("training.seed = ", wanted, ", but checkpoint '", from.folder(),
-                        "' was trained with ", seed,
-                        ", and weights, dropout and order go on from it. Write training.seed = ", seed, "."));
-  const auto prefixes = has_state(from) ? session.state_prefixes() : std::vector<std::string>();
-  std::set<std::string> known;
-  for (const auto& bucket : session.program().tables.buckets)
-    for (const Parameter& parameter : bucket.parameters) {
-      const auto found = saved.find(parameter.name);
-      if (found == saved.end()) complain(cat("has no ", parameter.name, ", which the model of this run has"));
-      const auto shape = parameter.whole_shape(session.program().tables.size_of(bucket.cut_over));
-      if (found->second.shape != shape)
-        complain(cat("has ", parameter.name, " as ", shape_text(found->second.shape),
-                     ", the model of this run as ", shape_text(shape)));
-      known.insert(parameter.name);
-      for (const std::string& prefix : prefixes)
-        if (!saved.contains(prefix + parameter.name))
-          complain(cat("has no ", prefix, parameter.name, ", which training.optimizer of this run needs"));
-    }
-  for (const auto& [name, tensor] : saved)
-    if (checkpoint::is_parameter(name) && !known.contains(name))
-      complain(cat("has ", name, ", which the model of this run has not"));
-}
-
 void restore(Session& session, Checkpoint& from) {
   std::vector<std::byte> buffer;
   for (auto& bucket : session.buckets()) {
@@ -216,7 +173,10 @@ void restore(Session& session, Checkpoint& from) {
     }
     session.put_back(bucket, kept);
   }
-  if (goes_on(session, from)) session.go_on_from(from.manifest().progress);
+  if (!goes_on(from.manifest())) return;
+  auto progress = from.manifest().progress;
+  if (!has_same_optimizer(session, from.manifest())) progress.reset_after = progress.updates;
+  session.go_on_from(progress);
 }
 
 }  // namespace tessera::train

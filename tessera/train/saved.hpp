@@ -32,10 +32,8 @@ void write_state(
     Session& session, const std::string& folder, std::int64_t rank, checkpoint::Manifest& part,
     const std::function<void()>& began = [] {});
 
-// What a checkpoint must have for this session; throws UserError that says what differs. Not a question of damage.
-void check_fits(const Session& session, const checkpoint::Checkpoint& from);
-
-// Weights, optimizer state and progress of the checkpoint become the session's. Throws UserError when something of it is
+// Weights, optimizer state and progress of a checkpoint that fits (fits.hpp) become the session's; the state of another
+// optimizer is left. Throws UserError when something of it is
 // damaged: what the session holds is then good for nothing but another restore.
 void restore(Session& session, checkpoint::Checkpoint& from);
 

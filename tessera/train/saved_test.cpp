@@ -100,11 +100,12 @@ TEST_F(Saved, ASnapshotIsNotTouchedWhenParametersChangeAtOnce) {
         before.push_back(kept.flat.clone());
         tensor::Tensor(kept.flat).fill_(7);
       }
-    checkpoint::begin_save(folder_, 1);
+    const checkpoint::Save save{folder_, 1, 5};
+    checkpoint::begin_save(save);
     checkpoint::Manifest part{.progress = session.progress()};
-    snapshot.write(checkpoint::saving_path(folder_, 1), 0, part);
-    checkpoint::write_part(checkpoint::saving_path(folder_, 1), 0, part);
-    checkpoint::commit_save(folder_, 1, 1);
+    snapshot.write(checkpoint::saving_path(save), 0, part);
+    checkpoint::write_part(checkpoint::saving_path(save), 0, part);
+    checkpoint::commit_save(save, 1);
     checkpoint::Checkpoint saved(checkpoint::step_folder(folder_, 1).path);
     restore(session, saved);
     auto expected = before.begin();

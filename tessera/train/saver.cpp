@@ -8,9 +8,9 @@
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/version.hpp"
-#include "tessera/checkpoint/folder.hpp"
 #include "tessera/program/text.hpp"
 #include "tessera/spec/load.hpp"
+#include "tessera/train/agreement.hpp"
 
 namespace tessera::train {
 
@@ -38,6 +38,9 @@ Saver::Saver(const spec::Run& run, Session& session, SaverOptions options)
   if (options_.folder.empty()) rule_ = {.every = 0, .every_minutes = 0};
   config_ = spec::to_text(run);
   program_hash_ = hash_of_text(program::to_text(session.program()));
+  if (options_.rank != 0 || options_.folder.empty()) return;
+  const std::string complaint = complaint_of([&] { checkpoint::remove_unfinished(options_.folder); });
+  if (!complaint.empty()) tell(cat("warning: what an earlier save left stays: ", complaint));
 }
 
 Saver::~Saver() {
@@ -99,20 +102,27 @@ void Saver::save(std::int64_t step) {
 void Saver::begin() {
   ++attempts_;
   phase_ = Phase::writing;
+  save_ = {options_.folder, step_, checkpoint::new_save_id()};
   std::string complaint;
   if (options_.rank == 0) {
     const During saving(options_.log, Doing::saving, step_);
-    complaint = complaint_of([&] { checkpoint::begin_save(options_.folder, step_); });
+    complaint = complaint_of([&] { checkpoint::begin_save(save_); });
   }
-  // Nobody writes before the folder is there.
-  if (session_.sum(complaint.empty() ? 0 : 1) > 0) {
+  // Nobody writes before the folder is there: the others hear its id, or 0.
+  const std::int64_t id =
+      number_of_first(session_, options_.rank, complaint.empty() ? static_cast<std::int64_t>(save_.id) : 0);
+  save_.id = static_cast<std::uint64_t>(id);
+  if (id == 0) {
     complaint_ = complaint;
     return end_phase(true);
   }
   start([this] {
-    const std::string folder = checkpoint::saving_path(options_.folder, step_);
-    checkpoint::Manifest part{
-        .written_by = kVersion, .progress = progress_, .config = config_, .program_hash = program_hash_};
+    const std::string folder = checkpoint::saving_path(save_);
+    checkpoint::Manifest part{.written_by = kVersion,
+                              .progress = progress_,
+                              .config = config_,
+                              .program_hash = program_hash_,
+                              .data = options_.data};
     if (copies_)
       snapshot_.write(folder, options_.rank, part, began_);
     else
@@ -195,9 +205,9 @@ void Saver::end_phase(bool failed) {
       std::fputs(cat("checkpoint of step ", step_, ": ", complaint_, "\n").c_str(), stderr);
     complaint_.clear();
     phase_ = Phase::idle;
+    if (options_.rank == 0 && save_.id != 0)
+      complaint_of([&] { checkpoint::abandon_save(save_); });  // what stays, the next run removes
     if (again) return begin();
-    if (options_.rank == 0)
-      complaint_of([&] { checkpoint::abandon_save(options_.folder, step_); });  // it may not be there at all
     if (is_asked_for_) answer({0, cat("the checkpoint of step ", step_, " could not be saved")});
     return;
   }
@@ -205,7 +215,7 @@ void Saver::end_phase(bool failed) {
     phase_ = Phase::committing;
     if (options_.rank != 0) return;
     return start([this] {
-      checkpoint::commit_save(options_.folder, step_, options_.num_ranks);
+      checkpoint::commit_save(save_, options_.num_ranks);
       removal_complaint_ = complaint_of([&] {
         checkpoint::remove_old(options_.folder, {.last = rule_.keep_last, .every = rule_.keep_every}, step_);
       });

@@ -1,5 +1,5 @@
-// How does a run save itself while it goes on? By steps, by time, when asked, and after its last step. A copy of the state is written by a thread of its own, beside the next
-// steps; the ranks agree between steps on how far they are, and the first of them commits.
+// Saves a run while it goes on: by steps, by time, when asked, and after its last step. A copy of the state is written by a
+// thread of its own, beside the next steps; the ranks agree between steps on how far they are, and the first of them commits.
 //
 // A save that fails warns and is tried again from the same copy; it never ends the training. At most one is under way:
 // a step at which the next is due waits for it.
@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "tessera/checkpoint/folder.hpp"
 #include "tessera/checkpoint/save_request.hpp"
 #include "tessera/train/saved.hpp"
 
@@ -21,9 +22,10 @@ struct SaverOptions {
   int rank = 0, num_ranks = 1;
   ActivityLog* log = nullptr;
   double timeout_seconds = 60;  // a disk that takes nothing for so long beside the steps is told of
-  std::int64_t saved_step = 0;  // where the run goes on from
-  std::string run_folder = "";  // where people ask for a save; empty: nowhere
-  std::function<void(const std::string&)> tell;  // rank 0: a line for the user
+  std::int64_t saved_step = 0;                                  // where the run goes on from
+  std::string run_folder = "";                                  // where people ask for a save; empty: nowhere
+  std::optional<checkpoint::DataIdentity> data = std::nullopt;  // that the run reads
+  std::function<void(const std::string&)> tell;                 // rank 0: a line for the user
 };
 
 class Saver {
@@ -42,6 +44,8 @@ class Saver {
   void save(std::int64_t step);
   // The last step is saved, if anything is; returns when nothing is under way.
   void finish(std::int64_t step);
+  // The newest that is saved, or where the run goes on from.
+  std::int64_t saved_step() const { return saved_step_; }
   // Whether this rank's thread is at work.
   bool is_writing() const { return thread_.joinable() && !done_; }
 
@@ -65,6 +69,7 @@ class Saver {
   checkpoint::SaveRequests requests_;
   Phase phase_ = Phase::idle;
   std::int64_t step_ = 0;  // that is being saved, or was last
+  checkpoint::Save save_;  // the attempt at it
   std::int64_t saved_step_;
   bool has_saved_ = false;     // and not only gone on from there
   bool is_asked_for_ = false;  // this save

@@ -19,14 +19,16 @@ class SavingRuns : public ::testing::Test {
   ~SavingRuns() override { std::filesystem::remove_all(folder_); }
 
   // Losses of `steps` more steps from the newest checkpoint if there is one, or from `from`; the last is saved.
-  std::vector<double> go_on(spec::Run run, int steps, const std::string& from = "") const {
+  std::vector<double> go_on(spec::Run run, int steps, const std::string& from = "",
+                            const Accepted& accepted = {}) const {
     run.checkpoint.every = 1000;
     std::vector<double> out;
     collective::run_ranks(
         static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
           const int rank = communicator.rank();
           Session session(run, communicator, random_source(run.model));
-          const Resumed resumed = resume(session, {.folder = folder_, .from = from, .rank = rank});
+          const Resumed resumed =
+              resume(session, {.folder = folder_, .from = from, .rank = rank, .accepted = accepted});
           Saver saver(run, session,
                       {.folder = folder_,
                        .rank = rank,

@@ -232,7 +232,7 @@ tensor::Tensor Session::end_documents(std::span<const std::int64_t> tokens,
 }
 
 engine::StepInput Session::next_input() {
-  const During reading(log_, Doing::reading_data, ++steps_);
+  const During reading(log_, Doing::reading_data, steps_ + 1);
   engine::StepInput input;
   input.loss_scale = loss_scale_.value();
   const std::int64_t sequence = run_.model.sequence;
@@ -253,7 +253,6 @@ engine::StepInput Session::next_input() {
     batch.targets_T = batch.targets_T.to(device_);
     input.micro_batches.push_back(std::move(batch));
   }
-  cursor_ += static_cast<std::uint64_t>(run_.training.global_batch);
   return input;
 }
 
@@ -309,14 +308,14 @@ tensor::Tensor Session::shard_of(const shard::FlatBucket& bucket) {
   return executor_->residence().shard_between_steps(bucket);
 }
 
-std::vector<std::string> Session::state_prefixes() const {
-  switch (run_.training.optimizer) {
+std::vector<std::string> state_prefixes(const spec::Training& training) {
+  switch (training.optimizer) {
     case spec::Optimizer::adamw:
       return {"optimizer.exp_avg.", "optimizer.exp_avg_sq."};
     case spec::Optimizer::sgd:
       break;
   }
-  if (run_.training.momentum == 0) return {};
+  if (training.momentum == 0) return {};
   return {"optimizer.momentum."};
 }
 
@@ -331,7 +330,7 @@ std::vector<Kept> Session::kept(const shard::FlatBucket& bucket) {
                 program::replica_of(table, program_.tables, rank_, cut_along)};
   };
   std::vector<Kept> out = {held("", shard_of(bucket), true)};
-  const auto prefixes = state_prefixes();
+  const auto prefixes = state_prefixes(run_.training);
   const auto state = executor_->residence().state_between_steps(bucket);
   for (std::size_t part = 0; part < state.size(); ++part)
     out.push_back(held(prefixes.at(part).c_str(), state[part], true));
@@ -352,12 +351,15 @@ checkpoint::Progress Session::progress() const {
           .next_sample = cursor_,
           .seed = run_.training.seed,
           .loss_scale = loss_scale_.is_dynamic() ? loss_scale_.value() : 0,
-          .good_steps = loss_scale_.good_steps()};
+          .good_steps = loss_scale_.good_steps(),
+          .reset_after = reset_after_};
 }
 
 void Session::go_on_from(const checkpoint::Progress& progress) {
+  next_.reset();
   steps_ = progress.step;
   updates_ = progress.updates;
+  reset_after_ = progress.reset_after;
   cursor_ = progress.next_sample;
   if (progress.loss_scale > 0) loss_scale_.restore(progress.loss_scale, progress.good_steps);
 }
@@ -369,11 +371,19 @@ tensor::Tensor Session::whole_of(const shard::FlatBucket& bucket, const tensor::
   return whole;
 }
 
+void Session::read_next() {
+  if (!next_) next_ = next_input();
+}
+
 engine::StepReport Session::step() {
-  engine::StepInput input = next_input();
+  read_next();
+  engine::StepInput input = std::move(*next_);
+  next_.reset();
+  ++steps_;
+  cursor_ += static_cast<std::uint64_t>(run_.training.global_batch);
   learning_rate_ = optim::learning_rate(run_.training, updates_);
   input.learning_rate = learning_rate_;
-  input.count = updates_ + 1;
+  input.count = updates_ - reset_after_ + 1;
   auto report = executor_->step(input);
   if (report.taken) ++updates_;
   loss_scale_.update(report.taken);

@@ -58,6 +58,9 @@ struct Kept {
   Slice holder;            // of the ranks that hold the same elements, this one
 };
 
+// What the names of the optimizer's tensors begin with, in the order of its state.
+std::vector<std::string> state_prefixes(const spec::Training& training);
+
 class Session {
  public:
   // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights. What the rank is
@@ -69,7 +72,11 @@ class Session {
 
   // One step on the next global batch. A step that isn't taken moves the sample cursor, not the update count.
   engine::StepReport step();
+  // Reads that batch ahead of its step: what can't be read is then known while the run can still be saved. Throws what the
+  // source throws.
+  void read_next();
 
+  const spec::Run& run() const { return run_; }
   const program::Program& program() const { return program_; }
   // Where this rank writes what it is doing; may be nothing.
   ActivityLog* log() const { return log_; }
@@ -81,8 +88,6 @@ class Session {
   std::span<const optim::BucketOptimizer> optimizers() const { return optimizers_; }
   // Master values of a bucket's slice, wherever they lie.
   tensor::Tensor shard_of(const shard::FlatBucket& bucket);
-  // What the names of the optimizer's tensors begin with, in the order of its state.
-  std::vector<std::string> state_prefixes() const;
   // What a checkpoint holds of a bucket.
   std::vector<Kept> kept(const shard::FlatBucket& bucket);
   // Takes over what was written into these.
@@ -130,9 +135,10 @@ class Session {
   std::vector<optim::BucketOptimizer> optimizers_;
   model::Model model_;
   std::unique_ptr<engine::Executor> executor_;
+  std::optional<engine::StepInput> next_;  // that was read ahead
   std::int64_t data_rank_ = 0;
   std::uint64_t cursor_ = 0;
-  std::int64_t steps_ = 0, updates_ = 0;
+  std::int64_t steps_ = 0, updates_ = 0, reset_after_ = 0;
   double learning_rate_ = 0;
   optim::LossScale loss_scale_;
 };

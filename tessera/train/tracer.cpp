@@ -1,8 +1,11 @@
 #include "tessera/train/tracer.hpp"
 
+#include <cstdio>
 #include <filesystem>
 
+#include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/metrics/out_file.hpp"
 #include "tessera/program/ranks.hpp"
 #include "tessera/program/text.hpp"
 #include "tessera/simulate/profile.hpp"
@@ -15,7 +18,12 @@ Tracer::Tracer(const program::Program& program, std::int64_t rank, const std::st
       sequence_(program.classes.at(program.tables.class_of_rank.at(static_cast<std::size_t>(rank)))),
       sets_(program::sets_of(program.tables)),
       rank_(rank) {
-  if (!path_.empty()) metrics::write_trace(part(rank_), events_);
+  if (path_.empty()) return;
+  try {
+    metrics::write_trace(part(rank_), events_);
+  } catch (const metrics::WriteError& error) {
+    if (!error.passes()) throw;  // it is tried again when there is something to write
+  }
 }
 
 void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
@@ -36,21 +44,44 @@ void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
   }
 }
 
-void Tracer::write(const std::function<void()>& meet, std::int64_t num_ranks, ActivityLog* log) {
-  if (path_.empty()) return;
+std::string Tracer::complaint_of_writing(const std::string& path) const {
+  constexpr int kAttempts = 3;
+  std::string complaint;
+  for (int i = 0; i < kAttempts; ++i) {
+    complaint = complaint_of([&] { metrics::write_trace(path, events_); });
+    if (complaint.empty()) break;
+  }
+  return complaint;
+}
+
+std::vector<std::string> Tracer::write(const std::function<void()>& meet, std::int64_t num_ranks,
+                                      ActivityLog* log) {
+  if (path_.empty()) return {};
+  std::error_code ignored;
   if (rank_ != 0) {
     const During closing(log, Doing::closing);
-    metrics::write_trace(part(rank_), events_);
+    const std::string complaint = complaint_of_writing(part(rank_));
+    if (!complaint.empty()) {
+      std::fputs(cat("trace of rank ", rank_, ": ", complaint, "\n").c_str(), stderr);
+      std::filesystem::remove(part(rank_), ignored);  // rank 0 sees that it is missing
+    }
   }
   meet();
-  if (rank_ != 0) return;
+  if (rank_ != 0) return {};
   const During closing(log, Doing::closing);
+  std::vector<std::string> missing;
   for (std::int64_t rank = 1; rank < num_ranks; ++rank) {
-    const auto more = metrics::read_trace(part(rank));
-    events_.insert(events_.end(), more.begin(), more.end());
-    std::filesystem::remove(part(rank));
+    const std::string complaint = complaint_of([&] {
+      const auto more = metrics::read_trace(part(rank));
+      events_.insert(events_.end(), more.begin(), more.end());
+    });
+    if (!complaint.empty())
+      missing.push_back(cat("'", path_, "' is incomplete: it lacks rank ", rank, " (", complaint, ")"));
+    std::filesystem::remove(part(rank), ignored);
   }
-  metrics::write_trace(path_, events_);
+  const std::string complaint = complaint_of_writing(path_);
+  if (!complaint.empty()) missing.push_back(cat("there is no trace: ", complaint));
+  return missing;
 }
 
 std::string Tracer::calls_text(std::span<const engine::OpCalls> calls) const {

@@ -21,7 +21,11 @@ using namespace tessera;
 namespace fs = std::filesystem;
 
 std::string word(long result) {
-  return result >= 0 ? cat(result) : errno == ENOSPC ? "ENOSPC" : errno == EIO ? "EIO" : "other";
+  return result >= 0       ? cat(result)
+         : errno == ENOSPC ? "ENOSPC"
+         : errno == EIO    ? "EIO"
+         : errno == EFBIG  ? "EFBIG"
+                           : "other";
 }
 
 // The calls, in this order: 1 mkdir, 2 open, 3 write, 4 pwrite, 5 write, 6 fsync, 7 close, 8 rename, 9 fsync of the folder,
@@ -60,6 +64,7 @@ const Case kCases[] = {
     {"enospc", 1, "ENOSPC other other other other other other other 0 other "},
     {"enospc", 2, "0 ENOSPC other other other other other other 0 other "},
     {"enospc", 3, "0 0 ENOSPC 4 2 0 0 0 0 0 "},
+    {"efbig", 5, "0 0 8 4 EFBIG 0 0 0 0 0 "},
     {"eio", 6, "0 0 8 4 2 EIO 0 0 0 0 "},
     {"eio", 7, "0 0 8 4 2 0 EIO 0 0 0 "},
     {"eio", 8, "0 0 8 4 2 0 0 EIO 0 other "},

@@ -4,9 +4,10 @@
 //   TESSERA_FAULT_FROM     begin to count at the first call on a path that holds this text (default: at once)
 //   TESSERA_FAULT_WHERE    only in processes with this NAME=VALUE in their environment, such as TESSERA_RANK=1
 //   TESSERA_FAULT_AT       which call goes wrong, from 1 (default: none)
-//   TESSERA_FAULT_DOES     how: enospc, eio (that call alone fails), full (it and every later call that takes space fail),
+//   TESSERA_FAULT_DOES     how: enospc, eio, efbig (that call alone fails), full (it and every later call that takes space fail),
 //                          short (half is written, and the next write fails with ENOSPC), kill-before, kill-after, hang
 //                          (that call never returns; opening to read counts too)
+//   TESSERA_FAULT_LOCKS    what a process hears that asks for a lock on an open file: granted, or none (there are no locks)
 //   TESSERA_FAULT_REPORT   append a line per counted call to this file: rank, number, call, path
 // System calls are made directly, so nothing below calls itself. What goes round libc (io_uring, written maps) isn't seen.
 #include <dlfcn.h>
@@ -30,7 +31,7 @@
 
 namespace {
 
-enum class Does { nothing, enospc, eio, full, cut, kill_before, kill_after, hang };
+enum class Does { nothing, enospc, eio, efbig, full, cut, kill_before, kill_after, hang };
 enum class Call { write, space, plain };  // `space`: may need room on the disk
 
 struct Plan {
@@ -47,6 +48,7 @@ std::string_view setting(const char* name) {
 Does does_of(std::string_view word) {
   if (word == "enospc") return Does::enospc;
   if (word == "eio") return Does::eio;
+  if (word == "efbig") return Does::efbig;
   if (word == "full") return Does::full;
   if (word == "short") return Does::cut;
   if (word == "kill-before") return Does::kill_before;
@@ -160,6 +162,7 @@ struct Fate {
     while (does == Does::hang) pause();
     if (does == Does::enospc) error = ENOSPC;
     if (does == Does::eio) error = EIO;
+    if (does == Does::efbig) error = EFBIG;
     dies_after = does == Does::kill_after;
     cut = does == Does::cut && kind == Call::write;
     cut_before = cut;
@@ -231,6 +234,18 @@ int close(int file) {
   if (fate.error != 0) errno = fate.error;
   return fate.error != 0 ? -1 : static_cast<int>(result);
 }
+
+int fcntl(int file, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  const std::string_view locks = setting("TESSERA_FAULT_LOCKS");
+  if (command == F_OFD_SETLK && locks == "granted") return 0;
+  if (command == F_OFD_SETLK && locks == "none") return errno = ENOLCK, -1;
+  return static_cast<int>(syscall(SYS_fcntl, file, command, argument));
+}
+int fcntl64(int, int, ...) __attribute__((alias("fcntl")));
 
 int open(const char* path, int flags, ...) {
   va_list arguments;

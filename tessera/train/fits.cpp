@@ -1,0 +1,203 @@
+#include "tessera/train/fits.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "tessera/base/error.hpp"
+#include "tessera/base/random_access_file.hpp"
+#include "tessera/checkpoint/names.hpp"
+#include "tessera/spec/load.hpp"
+#include "tessera/spec/schema.hpp"
+#include "tessera/spec/words.hpp"
+
+namespace tessera::train {
+
+namespace {
+
+using checkpoint::Checkpoint;
+using checkpoint::Manifest;
+using program::Parameter;
+
+// The run that wrote it; nothing of an import.
+std::optional<spec::Run> run_of(const Manifest& saved) {
+  if (saved.config.empty()) return std::nullopt;
+  return spec::parse(saved.config, "the checkpoint's run file");
+}
+
+bool has_state(const Manifest& saved) {
+  return std::ranges::any_of(saved.tensors,
+                             [](const auto& item) { return checkpoint::is_optimizer_state(item.first); });
+}
+
+// Keys that mean nothing in this model have one value, so that models compare equal which compute the same.
+spec::Run in_one_form(spec::Run run) {
+  spec::Model& model = run.model;
+  const spec::Model plain;
+  model.head_dim = model.head_size();
+  if (model.family == spec::Family::gpt2) {
+    model.kv_heads = model.heads;
+    model.rope_theta = plain.rope_theta;
+    model.rope_scaling_factor = plain.rope_scaling_factor;
+    model.sliding_window = plain.sliding_window;
+    model.qkv_bias = plain.qkv_bias;
+    model.qk_norm = plain.qk_norm;
+  }
+  if (model.rope_scaling_factor == 1) {
+    model.rope_low_frequency_factor = plain.rope_low_frequency_factor;
+    model.rope_high_frequency_factor = plain.rope_high_frequency_factor;
+    model.rope_original_context = plain.rope_original_context;
+  }
+  return run;
+}
+
+// All of [model] but how weights and samples come about.
+bool defines_model(const spec::Key& key) {
+  static const std::set<std::string> others = {"sequence", "init_std", "dropout", "weights"};
+  return key.section == "model" && !others.contains(key.name);
+}
+
+// Which samples a step is made of. The file itself is compared apart.
+bool defines_data(const spec::Key& key) {
+  static const std::set<std::string> others = {"training.global_batch", "model.sequence"};
+  return (key.section == "data" && key.name != "path") || others.contains(key.full());
+}
+
+// "model.heads = 8, the checkpoint has 4" of each that differs.
+std::vector<std::string> differences(const spec::Run& run, const spec::Run& saved,
+                                     bool (*counts)(const spec::Key&)) {
+  const spec::Run a = in_one_form(run), b = in_one_form(saved);
+  std::vector<std::string> out;
+  for (const spec::Key& key : spec::schema())
+    if (counts(key) && key.get(a) != key.get(b))
+      out.push_back(cat(key.full(), " = ", spec::value_text(key.get(a)), ", the checkpoint has ",
+                        spec::value_text(key.get(b))));
+  return out;
+}
+
+// Checkpoints of earlier versions have no identity of their data; then the names are all there is to compare.
+std::optional<std::string> file_difference(const std::string& path, const std::string& saved_path,
+                                           const std::optional<checkpoint::DataIdentity>& data,
+                                           const std::optional<checkpoint::DataIdentity>& saved) {
+  if (!data) return std::nullopt;
+  const auto words = [](const std::string& name, const checkpoint::DataIdentity& of) {
+    return cat("\"", name, "\" (", of.bytes, " bytes, hash ", checkpoint::hash_text(of.hash), ")");
+  };
+  if (saved && *data == *saved) return std::nullopt;
+  if (saved)
+    return cat("data.path = ", words(path, *data), ", the checkpoint has ", words(saved_path, *saved));
+  std::error_code ignored;
+  if (path == saved_path || std::filesystem::equivalent(path, saved_path, ignored)) return std::nullopt;
+  return cat("data.path = \"", path, "\", the checkpoint has \"", saved_path, "\"");
+}
+
+std::string optimizer_words(const spec::Training& training) {
+  const std::string name = spec::word(training.optimizer);
+  return training.optimizer == spec::Optimizer::sgd ? cat(name, " with momentum ", training.momentum) : name;
+}
+
+constexpr char kBeginAnew[] = "or begin anew with --from none and another --out";
+
+std::string listed(const std::vector<std::string>& lines) { return cat("\n  ", join(lines, "\n  "), "\n"); }
+
+// Names and shapes of all tensors.
+void check_tensors(const Session& session, const Checkpoint& from, const std::vector<std::string>& prefixes) {
+  const auto& saved = from.manifest().tensors;
+  const auto complain = [&](const std::string& what) {
+    throw UserError(cat("checkpoint '", from.folder(), "' ", what,
+                        ". Make [model] and training.optimizer match it (tessera checkpoint inspect ",
+                        from.folder(), "), ", kBeginAnew, "."));
+  };
+  std::set<std::string> known;
+  for (const auto& bucket : session.program().tables.buckets)
+    for (const Parameter& parameter : bucket.parameters) {
+      const auto found = saved.find(parameter.name);
+      if (found == saved.end()) complain(cat("has no ", parameter.name, ", which the model of this run has"));
+      const auto shape = parameter.whole_shape(session.program().tables.size_of(bucket.cut_over));
+      if (found->second.shape != shape)
+        complain(cat("has ", parameter.name, " as ", shape_text(found->second.shape),
+                     ", the model of this run as ", shape_text(shape)));
+      known.insert(parameter.name);
+      for (const std::string& prefix : prefixes)
+        if (!saved.contains(prefix + parameter.name))
+          complain(cat("has no ", prefix, parameter.name, ", which training.optimizer of this run needs"));
+    }
+  for (const auto& [name, tensor] : saved)
+    if (checkpoint::is_parameter(name) && !known.contains(name))
+      complain(cat("has ", name, ", which the model of this run has not"));
+}
+
+}  // namespace
+
+std::optional<checkpoint::DataIdentity> identity_of(const std::string& path) {
+  // Enough to tell files apart that differ in more than a few places, and read in a moment from any disk.
+  constexpr std::size_t kBlocks = 64, kBlockBytes = 4096;
+  const RandomAccessFile file(path);
+  std::vector<std::byte> sample(std::min<std::uint64_t>(file.bytes(), kBlocks * kBlockBytes));
+  if (sample.size() < kBlocks * kBlockBytes)
+    file.read(0, sample);
+  else
+    for (std::size_t i = 0; i < kBlocks; ++i)
+      file.read((file.bytes() - kBlockBytes) * i / (kBlocks - 1),
+                std::span(sample).subspan(i * kBlockBytes, kBlockBytes));
+  return checkpoint::DataIdentity{file.bytes(), checkpoint::hash_of(sample)};
+}
+
+bool goes_on(const Manifest& saved) {
+  if (has_state(saved)) return true;
+  const auto run = run_of(saved);
+  return run && state_prefixes(run->training).empty() && saved.progress.step > 0;
+}
+
+bool has_same_optimizer(const Session& session, const Manifest& saved) {
+  std::set<std::string> kinds, wanted;
+  for (const auto& [name, tensor] : saved.tensors)
+    if (checkpoint::is_optimizer_state(name)) kinds.insert(checkpoint::kind_of(name) + ".");
+  for (const std::string& prefix : state_prefixes(session.run().training)) wanted.insert(prefix);
+  return kinds == wanted;
+}
+
+std::vector<std::string> check_fits(const Session& session, const Checkpoint& from,
+                                    const std::optional<checkpoint::DataIdentity>& data,
+                                    const Accepted& accepted) {
+  const Manifest& saved = from.manifest();
+  const spec::Run& run = session.run();
+  const auto saved_run = run_of(saved);
+  const std::string name = cat("checkpoint '", from.folder(), "'");
+  if (saved_run)
+    if (const auto other = differences(run, *saved_run, defines_model); !other.empty())
+      throw UserError(cat(name, " holds another model than this run trains:", listed(other),
+                          "Write these keys as the checkpoint has them, ", kBeginAnew, "."));
+  const bool is_going_on = goes_on(saved), is_same_optimizer = has_same_optimizer(session, saved);
+  check_tensors(session, from,
+                is_going_on && is_same_optimizer ? state_prefixes(run.training) : std::vector<std::string>());
+  if (!is_going_on) return {};
+  std::vector<std::string> notes;
+  if (saved.progress.seed != run.training.seed)
+    throw UserError(cat(
+        "training.seed = ", run.training.seed, ", but ", name, " was trained with ", saved.progress.seed,
+        ", and weights, dropout and order go on from it. Write training.seed = ", saved.progress.seed, "."));
+  if (!is_same_optimizer && !accepted.reset_optimizer)
+    throw UserError(
+        cat("training.optimizer is ", optimizer_words(run.training), ", but ", name, " holds the state of ",
+            saved_run ? optimizer_words(saved_run->training) : "another",
+            ". Write the optimizer as it was, or pass --reset-optimizer: weights and step go on, and the "
+            "optimizer begins with an empty state."));
+  if (!is_same_optimizer)
+    notes.push_back(cat("--reset-optimizer: ", optimizer_words(run.training),
+                        " begins with an empty state in the place of ",
+                        saved_run ? optimizer_words(saved_run->training) : "another optimizer"));
+  if (!saved_run) return notes;
+  auto other = differences(run, *saved_run, defines_data);
+  if (const auto file = file_difference(run.data.path, saved_run->data.path, data, saved.data))
+    other.push_back(*file);
+  if (!other.empty() && !accepted.changed_data)
+    throw UserError(cat(
+        name, " was trained on other samples than this run would read:", listed(other),
+        "Write these keys as the checkpoint has them, or pass --accept-changed-data to go on with the new "
+        "ones."));
+  for (const std::string& line : other) notes.push_back("--accept-changed-data: " + line);
+  return notes;
+}
+
+}  // namespace tessera::train
