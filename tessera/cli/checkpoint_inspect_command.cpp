@@ -118,6 +118,7 @@ metrics::Record to_record(const Checkpoint& checkpoint) {
           {"seed", cat(p.seed)},
           {"loss_scale", p.loss_scale},
           {"good_steps", p.good_steps},
+          {"reset_after", p.reset_after},
           {"program_hash", manifest.program_hash},
           {"config", manifest.config},
           {"ranks", checkpoint::num_ranks(manifest)},

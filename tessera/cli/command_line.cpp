@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 
@@ -228,6 +229,11 @@ int dispatch(int argc, char** argv) {
           "go on from this checkpoint, or the newest in this folder (default: the newest of the run, if "
           "there is one); none: begin anew")
       ->type_name("FOLDER");
+  train->add_flag("--reset-optimizer", options.reset_optimizer,
+                  "go on from a checkpoint of another optimizer, whose state is dropped");
+  train->add_flag(
+      "--accept-changed-data", options.accept_changed_data,
+      "go on with another data file, order, batch or sequence than the checkpoint was trained with");
   train->add_option("--trace", options.trace, "write a Chrome/Perfetto trace to this file");
   auto* verify = add_verify(app, options);
   auto* simulate =
@@ -279,6 +285,8 @@ int dispatch(int argc, char** argv) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  // A file size limit (ulimit -f) makes writes fail, as a full disk does, instead of ending the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return dispatch(argc, argv);
   } catch (...) {

@@ -75,6 +75,71 @@ TEST_F(Resuming, TensorBoardSeesOneRun) {
   EXPECT_THAT(read.out, HasSubstr("of 5 steps agree"));
 }
 
+// The content of a data file is what counts; the words of both flags are told.
+TEST_F(Resuming, ChangedDataAndOptimizersAreRefusedUnlessTheUserSaysSo) {
+  std::filesystem::copy("corpus/kjv.txt", path("data.txt"));
+  const std::string steps = cat("training.steps=6 data.path=", path("data.txt"), " ");
+  trained("training.steps=3");
+  EXPECT_EQ(train(steps).code, 0) << "the same file under another name";
+  std::filesystem::remove_all(path("out/checkpoints/step-00000006"));
+  shell(cat("echo more >> ", path("data.txt")));
+  const Outcome refused = train(steps + "data.seed=4");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.out, HasSubstr("data.seed = 4, the checkpoint has 1"));
+  EXPECT_THAT(refused.out, HasSubstr(cat("data.path = \"", path("data.txt"), "\" (")));
+  const Outcome accepted = train(steps + "data.seed=4 --accept-changed-data");
+  EXPECT_EQ(accepted.code, 0) << accepted.out;
+  EXPECT_THAT(accepted.out, HasSubstr("--accept-changed-data: data.seed = 4, the checkpoint has 1"));
+
+  begin_anew();
+  const auto before = trained("training.steps=6 checkpoint.keep_last=0");
+  const Outcome other = train("training.steps=9 training.optimizer=sgd --procs 2");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.out, HasSubstr("holds the state of adamw"));
+  EXPECT_EQ(losses(), before) << "a refused start changes nothing";
+  const Outcome reset = train("training.steps=9 training.optimizer=sgd --reset-optimizer --procs 2");
+  EXPECT_EQ(reset.code, 0) << reset.out;
+  EXPECT_THAT(reset.out, HasSubstr("going on after step 6"));
+  EXPECT_EQ(train("training.steps=12").code, 2) << "back to adamw";
+  EXPECT_EQ(losses().size(), 9u);
+}
+
+TEST_F(Resuming, ARunWhoseDataIsCutOffIsSavedBeforeItEnds) {
+  shell(cat("head -c 100000 corpus/kjv.txt > ", path("data.txt")));
+  const std::string log = path("log");
+  const Outcome outcome = shell(
+      cat("( until grep -q ' 20/100000 ' ", log, "; do sleep 0.05; done; truncate -s 10 ", path("data.txt"),
+          " ) & : > ", log, "; ", binary(), " train ", path("run.toml"), " --out ", path("out"),
+          " --procs 2 cluster.peak_tflops=1 training.steps=100000 checkpoint.every=100000 data.path=",
+          path("data.txt"), " > ", log, " 2>&1; code=$?; tail -5 ", log, "; exit $code"));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.out, HasSubstr("the file ends there"));
+  EXPECT_THAT(outcome.out, HasSubstr("The run is saved in " + path("out/checkpoints/step-")));
+  const auto steps = losses().size();
+  EXPECT_GE(steps, 20u);
+  const std::string name = cat(steps);
+  EXPECT_TRUE(
+      std::filesystem::exists(path("out/checkpoints/step-") + std::string(8 - name.size(), '0') + name))
+      << "of the last finished step";
+}
+
+TEST_F(Resuming, ARunWhoseStepsAreNotTakenAnyMoreIsSavedAndStops) {
+  const Outcome outcome = train(
+      "training.steps=40 training.warmup_steps=0 training.learning_rate=1e30 "
+      "training.stop_after_skipped=5 checkpoint.every=1000 --procs 2");
+  EXPECT_EQ(outcome.code, 2) << outcome.out;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("steps 2 to 6 were not taken, as their gradients were not finite (the last: loss "));
+  EXPECT_THAT(outcome.out, HasSubstr("stops after 5 such steps in a row (training.stop_after_skipped)"));
+  EXPECT_THAT(outcome.out, HasSubstr("saved in " + path("out/checkpoints/step-00000006")));
+  EXPECT_TRUE(std::filesystem::exists(path("out/checkpoints/step-00000006/manifest.json")));
+  EXPECT_EQ(losses().size(), 6u);
+  begin_anew();
+  const Outcome never = train(
+      "training.steps=12 training.warmup_steps=0 training.learning_rate=1e30 training.stop_after_skipped=0");
+  EXPECT_EQ(never.code, 0) << never.out;
+}
+
 TEST_F(Resuming, OldCheckpointsGoAndThoseToKeepStay) {
   trained("training.steps=9 checkpoint.every=1 checkpoint.keep_last=2 checkpoint.keep_every=4");
   std::set<std::string> names;

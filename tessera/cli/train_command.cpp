@@ -3,12 +3,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <thread>
 
 #include "tessera/base/bytes_moved.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/queued_writer.hpp"
 #include "tessera/base/text.hpp"
+#include "tessera/checkpoint/folder_lock.hpp"
 #include "tessera/cli/commands.hpp"
 #include "tessera/cli/joined.hpp"
 #include "tessera/cli/run_folder.hpp"
@@ -62,6 +64,7 @@ std::string summary_text(const train::Summary& s, const spec::Run& run, const st
                                     {"step_seconds", s.step_seconds},
                                     {"seconds", s.seconds},
                                     {"steps_not_taken", s.steps_not_taken},
+                                    {"incomplete", s.incomplete},
                                     {"peak_bytes", s.peak_bytes},
                                     {"moved", metrics::records_of(s.moved.along)},
                                     {"offloaded_bytes", s.moved.offloaded},
@@ -120,13 +123,28 @@ int train_command(const Options& options) {
       options.out.empty() ? default_run_folder(options.file, options.overrides) : options.out;
   const std::string checkpoints =
       run.checkpoint.folder.empty() ? cat(folder, "/checkpoints") : run.checkpoint.folder;
+  std::vector<checkpoint::NamedFolder> folders = {{folder, "--out"}};
+  if (run.checkpoint.saves() || !run.checkpoint.folder.empty())
+    folders.push_back({checkpoints, run.checkpoint.folder.empty() ? "--out" : "checkpoint.folder"});
+  // Held by whoever lives longest: the launcher of local ranks, else the first rank, which tells the others when it is refused.
+  std::vector<std::unique_ptr<checkpoint::FolderLock>> locks;
+  const auto lock = [&] {
+    locks = checkpoint::lock_folders(folders);
+    for (const auto& each : locks)
+      if (!each->warning().empty()) std::fputs(cat("warning: ", each->warning(), "\n").c_str(), stderr);
+  };
+  const bool is_joined = joined_membership().has_value();
+  if (!is_joined && !started_by_launcher()) lock();
   const auto body = [&](const Rank& rank) {
+    if (is_joined && rank.communicator.rank() == 0) lock();
     const auto summary = train::train(run, rank.communicator,
                                       {.name = name,
                                        .folder = folder,
                                        .trace = options.trace,
                                        .checkpoints = checkpoints,
                                        .from = options.from,
+                                       .accepted = {.changed_data = options.accept_changed_data,
+                                                    .reset_optimizer = options.reset_optimizer},
                                        .lines = !options.json,
                                        .prometheus_port = options.prometheus_port,
                                        .resident_bytes = rank.resident_bytes,

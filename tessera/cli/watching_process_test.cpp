@@ -154,11 +154,26 @@ TEST_F(Watching, TheEndpointAnswersGetOnLoopbackAndNothingElse) {
   EXPECT_EQ(asked.code, 0) << asked.out;
 }
 
-TEST_F(Watching, AFullDiskEndsTheJobWithOneError) {
+TEST_F(Watching, ATraceThatADiskRefusesIsToldOfAndEndsNothing) {
   const auto outcome = shell(cat(train(3), " --procs 2 --trace /dev/full"));
-  EXPECT_EQ(outcome.code, 2) << outcome.out;
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
   EXPECT_THAT(outcome.out,
-              HasSubstr("cannot write to '/dev/full': No space left on device. Free space there"));
+              HasSubstr("warning: there is no trace: cannot write to '/dev/full': No space left"));
+  EXPECT_THAT(outcome.out, HasSubstr("trained 3 steps"));
+  EXPECT_EQ(shell(cat(train(3), " --trace /no/such/folder/trace.json")).code, 2) << "that does not pass";
+}
+
+// The limit is on every file that the process writes: metrics.jsonl and the event file stand still at it.
+TEST_F(Watching, AFileSizeLimitEndsNothing) {
+  const auto outcome = shell(cat("ulimit -f 16; ", train(60), " --json"));
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("metrics.jsonl': File too large. Training goes on"));
+  EXPECT_THAT(outcome.out, HasSubstr("metrics.jsonl' is incomplete: it lacks steps "));
+  EXPECT_EQ(field(outcome.out, "steps"), 60);
+  const auto kept = fields({"step"});
+  ASSERT_FALSE(kept.empty());
+  EXPECT_LT(kept.size(), 60u);
+  EXPECT_EQ(kept.back()[0], static_cast<double>(kept.size())) << "whole lines, none left out";
 }
 
 }  // namespace

@@ -185,12 +185,12 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   start_laps.end("joining");
   std::optional<During> opening(std::in_place, options.log, Doing::reading_data);
   Source source = corpus_source(run);
+  const auto data = identity_of(run.data.path);
   opening.reset();
   Session session(run, communicator, std::move(source), {}, options.log, &start_laps);
   const auto& tables = session.program().tables;
   const auto ranks = static_cast<double>(communicator.size());
   const std::string checkpoints = options.checkpoints;
-  const auto data = identity_of(run.data.path);
   Resumed resumed;
   if (!checkpoints.empty())
     resumed = resume(session, {.folder = checkpoints,

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "tessera/base/complaint.hpp"
 #include "tessera/checkpoint/folder.hpp"
 #include "tessera/train/saving_runs.hpp"
@@ -148,17 +150,27 @@ TEST_F(Saved, WhatDoesNotFitIsRefusedWithWhatToDo) {
   };
   spec::Run run = run_of(1, 1, 1, 0);
   EXPECT_EQ(complaint(run), "");
-  run.model.ffn = 56;
-  EXPECT_THAT(complaint(run), HasSubstr("as 48 x 32, the model of this run as 56 x 32"));
-  run = run_of(1, 1, 1, 0);
-  run.model.layers = 3;
-  EXPECT_THAT(complaint(run), HasSubstr("has no model.layers.2."));
-  run.model.layers = 1;
-  EXPECT_THAT(complaint(run), HasSubstr("which the model of this run has not"));
-  run = run_of(1, 1, 1, 0);
   run.training.optimizer = spec::Optimizer::sgd;
   run.training.momentum = 0.5;
-  EXPECT_THAT(complaint(run), HasSubstr("has no optimizer.momentum."));
+  EXPECT_THAT(complaint(run), HasSubstr("holds the state of adamw"));
+  // Without the run file that a checkpoint holds, as in an import, its tensors tell.
+  const std::string path = checkpoint::step_folder(folder_, 1).path;
+  for (const bool has_run_file : {true, false}) {
+    auto manifest = checkpoint::Checkpoint(path).manifest();
+    if (!has_run_file) manifest.config.clear();
+    std::ofstream(path + "/manifest.json") << checkpoint::to_text(manifest);
+    run = run_of(1, 1, 1, 0);
+    run.model.ffn = 56;
+    EXPECT_THAT(complaint(run), HasSubstr(has_run_file ? "model.ffn = 56, the checkpoint has 48"
+                                                       : "as 48 x 32, the model of this run as 56 x 32"));
+    run = run_of(1, 1, 1, 0);
+    run.model.layers = 3;
+    EXPECT_THAT(complaint(run), HasSubstr(has_run_file ? "model.layers = 3, the checkpoint has 2"
+                                                       : "has no model.layers.2."));
+    run.model.layers = 1;
+    EXPECT_THAT(complaint(run), HasSubstr(has_run_file ? "model.layers = 1, the checkpoint has 2"
+                                                       : "which the model of this run has not"));
+  }
   run = run_of(1, 1, 1, 0);
   run.training.seed = 5;
   EXPECT_THAT(complaint(run), HasSubstr("Write training.seed = 1"));

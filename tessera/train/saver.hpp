@@ -22,8 +22,8 @@ struct SaverOptions {
   int rank = 0, num_ranks = 1;
   ActivityLog* log = nullptr;
   double timeout_seconds = 60;  // a disk that takes nothing for so long beside the steps is told of
-  std::int64_t saved_step = 0;                                  // where the run goes on from
-  std::string run_folder = "";                                  // where people ask for a save; empty: nowhere
+  std::int64_t saved_step = 0;  // where the run goes on from
+  std::string run_folder = "";  // where people ask for a save; empty: nowhere
   std::optional<checkpoint::DataIdentity> data = std::nullopt;  // that the run reads
   std::function<void(const std::string&)> tell;                 // rank 0: a line for the user
 };

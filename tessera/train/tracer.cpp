@@ -55,7 +55,7 @@ std::string Tracer::complaint_of_writing(const std::string& path) const {
 }
 
 std::vector<std::string> Tracer::write(const std::function<void()>& meet, std::int64_t num_ranks,
-                                      ActivityLog* log) {
+                                       ActivityLog* log) {
   if (path_.empty()) return {};
   std::error_code ignored;
   if (rank_ != 0) {
