@@ -1,6 +1,6 @@
 // Does any layout go on from what any other saved? A trains six steps without a break and saves the third beside the
 // next steps; B goes on from it. In fp64 B's losses are A's within 1e-10; every fifth pair has equal layouts, in fp32,
-// and the same bits. Ranks are threads.
+// bf16 or fp16, and the same bits. Ranks are threads.
 //   build/release/tests/pairs [COUNT [SEED]]         100 pairs by default, and a summary as Markdown
 #include <unistd.h>
 
@@ -52,6 +52,7 @@ spec::Run common_run(Dice& dice) {
   }
   run.model.tied_embeddings = dice.below(2) == 0;
   run.model.dropout = dice.below(3) == 0 ? 0.1 : 0;
+  if (dice.below(3) == 0) run.data.document_end = "\n";  // one token in 36
   run.training.global_batch = dice.one_of<std::int64_t>({16, 19, 24});
   run.training.warmup_steps = 2;
   run.training.optimizer = dice.below(4) == 0 ? spec::Optimizer::sgd : spec::Optimizer::adamw;
@@ -80,6 +81,7 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
     layout.cp_heads = 1 + dice.below(layout.cp);
     layout.tp = 1 + dice.below(4);
     layout.sequence_parallel = dice.below(2) == 0;
+    layout.opened = layout.tp > 1 && dice.below(2) == 0;
     layout.zero = dice.below(4);
     layout.schedule =
         dice.one_of({Schedule::gpipe, Schedule::f1b1, Schedule::interleaved, Schedule::zb_h1, Schedule::zb_v,
@@ -87,7 +89,8 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
     layout.micro_batch = 1 + dice.below(2);
     layout.reduce_every = dice.below(3);
     layout.recompute = dice.one_of({spec::Recompute::none, spec::Recompute::full});
-    if (dice.below(4) == 0) layout.offload = "optimizer, parameters";
+    layout.offload =
+        dice.one_of({"", "", "", "optimizer, parameters", "optimizer, parameters, values", "values"});
     run.checkpoint.background = dice.below(4) != 0;
     const bool other_mathematics = is_delayed(layout) != is_delayed(common.layout);
     if (layout.ranks() <= 8 && !other_mathematics && spec::problems(run).empty()) return run;
@@ -97,8 +100,8 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
 std::string to_text(const spec::Layout& layout) {
   return cat(spec::word(layout.schedule), " pp ", layout.pp, " dp ", layout.dp_replicate, "x",
              layout.dp_shard, " cp ", layout.cp_ring(), "x", layout.cp_heads, " tp ", layout.tp,
-             layout.cuts_stream() ? " sequence" : "", " zero ", layout.zero,
-             layout.offload.empty() ? "" : " offload",
+             layout.cuts_stream() ? " sequence" : "", " zero ", layout.zero, layout.opened ? " opened" : "",
+             layout.offload.empty() ? "" : cat(" offload ", layout.offload),
              layout.recompute == spec::Recompute::full ? " recompute" : "", " micro_batch ",
              layout.micro_batch);
 }
@@ -130,7 +133,7 @@ std::vector<double> train_on(const spec::Run& run, const std::string& folder, st
 
 struct Pair {
   spec::Run a, b;
-  bool is_equal = false;  // layouts, in fp32
+  bool is_equal = false;  // layouts, in fp32, bf16 or fp16
 };
 
 Pair drawn(std::uint64_t number, std::uint64_t seed) {
@@ -139,7 +142,8 @@ Pair drawn(std::uint64_t number, std::uint64_t seed) {
   if (dice.below(9) == 0) common.layout.schedule = spec::Schedule::pipedream_2bw;
   Pair pair{with_layout(common, dice), with_layout(common, dice), number % 5 == 4};
   if (!pair.is_equal) return pair;
-  pair.a.layout.precision = spec::Precision::fp32;
+  pair.a.layout.precision =
+      dice.one_of({spec::Precision::fp32, spec::Precision::bf16, spec::Precision::fp16});
   pair.b = pair.a;
   return pair;
 }
@@ -174,10 +178,14 @@ int run(std::uint64_t count, std::uint64_t seed) {
       std::printf("NOT EQUAL: pair %zu, seed %zu, error %.1e\n  A %s\n  B %s\n", i, seed, error,
                   to_text(pair.a.layout).c_str(), to_text(pair.b.layout).c_str());
     ++seen[spec::word(pair.a.training.optimizer)];
+    ++seen[spec::word(pair.a.layout.precision)];
+    if (!pair.a.data.document_end.empty()) ++seen["documents"];
     for (const auto* run : {&pair.a, &pair.b}) {
       ++seen[cat("zero ", run->layout.zero)];
       ++seen[spec::word(run->layout.schedule)];
       ++seen[cat("pp ", run->layout.pp)];
+      if (run->layout.opened) ++seen["opened blocks"];
+      if (!run->layout.offload.empty()) ++seen[cat("offload ", run->layout.offload)];
       ++seen[cat("cp ", run->layout.cp_ring(), " in a ring, ", run->layout.cp_heads, " by heads")];
       ++seen[cat("tp ", run->layout.tp, run->layout.cuts_stream() ? " with sequence parallelism" : "")];
       ++seen[cat(run->layout.ranks(), " ranks")];
@@ -189,9 +197,9 @@ int run(std::uint64_t count, std::uint64_t seed) {
   std::printf("| of the layouts | times |\n|---|---|\n");
   for (const auto& [name, times] : seen) std::printf("| %s | %d |\n", name.c_str(), times);
   std::printf(
-      "\n%d of %zu pairs go on as if nothing had happened (%d of equal layouts in fp32: bit for bit; the "
-      "others in fp64 "
-      "within 1e-10, worst %.1e), %.0f s\n",
+      "\n%d of %zu pairs go on as if nothing had happened (%d of equal layouts in fp32, bf16 or fp16: bit "
+      "for "
+      "bit; the others in fp64 within 1e-10, worst %.1e), %.0f s\n",
       passed, count, equal, worst, now_seconds() - begin);
   return passed == static_cast<int>(count) ? 0 : 1;
 }
