@@ -1,6 +1,7 @@
 // Does any layout go on from what any other saved? A trains six steps without a break and saves the third beside the
 // next steps; B goes on from it. In fp64 B's losses are A's within 1e-10; every fifth pair has equal layouts, in fp32,
-// bf16 or fp16, and the same bits. Ranks are threads.
+// bf16 or fp16, and the same bits. One pair in ten changes the optimizer: B is refused, and with it reset A's layout and B's
+// go on alike. Ranks are threads.
 //   build/release/tests/pairs [COUNT [SEED]]         100 pairs by default, and a summary as Markdown
 #include <unistd.h>
 
@@ -107,14 +108,16 @@ std::string to_text(const spec::Layout& layout) {
 }
 
 // Losses of the steps after `after`, which must be the one where the session then stands.
-std::vector<double> train_on(const spec::Run& run, const std::string& folder, std::int64_t after) {
+std::vector<double> train_on(const spec::Run& run, const std::string& folder, std::int64_t after,
+                             const train::Accepted& accepted = {}) {
   std::vector<double> out;
   const std::string from = after == 0 ? "none" : checkpoint::step_folder(folder, after).path;
   collective::run_ranks(
       static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
         const int rank = communicator.rank();
         train::Session session(run, communicator, train::random_source(run.model));
-        const auto resumed = train::resume(session, {.folder = folder, .from = from, .rank = rank});
+        const auto resumed =
+            train::resume(session, {.folder = folder, .from = from, .rank = rank, .accepted = accepted});
         CHECK(resumed.step == after, "went on after step ", resumed.step);
         spec::Run saving = run;
         if (after > 0) saving.checkpoint = {.every = 0, .every_minutes = 0};
@@ -134,13 +137,17 @@ std::vector<double> train_on(const spec::Run& run, const std::string& folder, st
 struct Pair {
   spec::Run a, b;
   bool is_equal = false;  // layouts, in fp32, bf16 or fp16
+  bool changes_optimizer = false;
 };
 
 Pair drawn(std::uint64_t number, std::uint64_t seed) {
   Dice dice(seed, number);
   spec::Run common = common_run(dice);
   if (dice.below(9) == 0) common.layout.schedule = spec::Schedule::pipedream_2bw;
-  Pair pair{with_layout(common, dice), with_layout(common, dice), number % 5 == 4};
+  Pair pair{with_layout(common, dice), with_layout(common, dice), number % 5 == 4, number % 10 == 7};
+  if (pair.changes_optimizer)
+    pair.b.training.optimizer =
+        pair.a.training.optimizer == spec::Optimizer::adamw ? spec::Optimizer::sgd : spec::Optimizer::adamw;
   if (!pair.is_equal) return pair;
   pair.a.layout.precision =
       dice.one_of({spec::Precision::fp32, spec::Precision::bf16, spec::Precision::fp16});
@@ -148,17 +155,37 @@ Pair drawn(std::uint64_t number, std::uint64_t seed) {
   return pair;
 }
 
-double error_of(const Pair& pair, const std::string& folder) {
-  std::filesystem::remove_all(folder);
-  const auto uninterrupted = train_on(pair.a, folder, 0), found = train_on(pair.b, folder, kSavedAfter);
+// Of the losses after the saved step.
+double worst_error(std::span<const double> found, std::span<const double> expected) {
   double worst = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const double expected = uninterrupted[i + kSavedAfter];
-    const double error = found[i] == expected ? 0 : std::abs(found[i] - expected) / std::abs(expected);
+    const double error =
+        found[i] == expected[i] ? 0 : std::abs(found[i] - expected[i]) / std::abs(expected[i]);
     worst = std::max(worst, std::isnan(error) ? INFINITY : error);
   }
-  std::filesystem::remove_all(folder);
   return worst;
+}
+
+bool is_refused(const spec::Run& run, const std::string& folder) {
+  try {
+    train_on(run, folder, kSavedAfter);
+    return false;
+  } catch (const UserError&) {
+    return true;
+  }
+}
+
+double error_of(const Pair& pair, const std::string& folder) {
+  std::filesystem::remove_all(folder);
+  const auto uninterrupted = train_on(pair.a, folder, 0);
+  if (!pair.changes_optimizer)
+    return worst_error(train_on(pair.b, folder, kSavedAfter), std::span(uninterrupted).subspan(kSavedAfter));
+  if (!is_refused(pair.b, folder)) return INFINITY;
+  spec::Run same_layout = pair.a;
+  same_layout.training = pair.b.training;
+  const train::Accepted reset{.reset_optimizer = true};
+  return worst_error(train_on(pair.b, folder, kSavedAfter, reset),
+                     train_on(same_layout, folder, kSavedAfter, reset));
 }
 
 int run(std::uint64_t count, std::uint64_t seed) {
@@ -170,6 +197,7 @@ int run(std::uint64_t count, std::uint64_t seed) {
   for (std::uint64_t i = 0; i < count; ++i) {
     const Pair pair = drawn(i, seed);
     const double error = error_of(pair, folder);
+    std::filesystem::remove_all(folder);
     const bool good = error <= (pair.is_equal ? 0 : kTolerance);
     passed += good;
     equal += pair.is_equal;
@@ -179,6 +207,7 @@ int run(std::uint64_t count, std::uint64_t seed) {
                   to_text(pair.a.layout).c_str(), to_text(pair.b.layout).c_str());
     ++seen[spec::word(pair.a.training.optimizer)];
     ++seen[spec::word(pair.a.layout.precision)];
+    if (pair.changes_optimizer) ++seen["another optimizer, reset"];
     if (!pair.a.data.document_end.empty()) ++seen["documents"];
     for (const auto* run : {&pair.a, &pair.b}) {
       ++seen[cat("zero ", run->layout.zero)];
