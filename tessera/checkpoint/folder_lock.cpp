@@ -157,6 +157,16 @@ void FolderLock::say_who() const {
   std::ignore = ::pwrite(file_.number(), text.data(), text.size(), 0);
 }
 
+bool is_locked(const std::string& folder) {
+  const Descriptor file(
+      ::open(cat(folder, "/", kLockName).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.number() < 0) return false;
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  return ::fcntl(file.number(), F_OFD_GETLK, &whole) != 0 || whole.l_type != F_UNLCK;
+}
+
 std::vector<std::unique_ptr<FolderLock>> lock_folders(const std::vector<NamedFolder>& folders) {
   std::vector<std::unique_ptr<FolderLock>> out;
   std::vector<struct stat> locked;

@@ -39,6 +39,9 @@ class FolderLock {
   bool is_held_ = false;
 };
 
+// Whether a job holds the folder now; true where its file system can't tell and the file is there.
+bool is_locked(const std::string& folder);
+
 // Locks on all of them, once for a folder that is named twice.
 struct NamedFolder {
   std::string folder, option;

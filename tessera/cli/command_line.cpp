@@ -253,6 +253,9 @@ int dispatch(int argc, char** argv) {
       add_command(*bench, "step", "the executor against a plain loop over the same kernels", options);
   step->add_option("--rounds", options.rounds, "interleaved pairs of steps")->check(CLI::Range(3, 10000));
   add_checkpoints(app, options);
+  auto* save = app.add_subcommand("save", "ask a job that is under way for a checkpoint, and wait for it");
+  save->add_option("run", options.checkpoint.folder, "the folder of the run (--out of train)")->required();
+  save->add_flag("--json", options.json, "print one JSON object (docs/json.md)");
   auto* doctor = app.add_subcommand("doctor", "say whether this machine can train, and what to mend");
   doctor->add_flag("--json", options.json, "print one JSON object (docs/doctor.md)");
 
@@ -275,6 +278,7 @@ int dispatch(int argc, char** argv) {
   if (train->parsed() && !options.dry_run) return train_command(options);
   if (train->parsed() || memory->parsed()) return plan_memory_command(options);
   if (doctor->parsed()) return doctor_command(options);
+  if (save->parsed()) return save_command(options);
   if (verify->parsed() && options.layouts.most_ranks > 0) return verify_layouts_command(options);
   if (verify->parsed()) return verify_command(options);
   if (simulate->parsed()) return simulate_command(options);

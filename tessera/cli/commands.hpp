@@ -93,6 +93,7 @@ int simulate_command(const Options& options);
 int draw_command(const Options& options);
 int draw_layout_command(const Options& options);
 int doctor_command(const Options& options);
+int save_command(const Options& options);
 int plan_memory_command(const Options& options);
 int checkpoint_inspect_command(const Options& options);
 int checkpoint_verify_command(const Options& options);

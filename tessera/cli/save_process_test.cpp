@@ -1,11 +1,15 @@
-// Saves by time and at the end, of jobs that run.
+// Saves by time and when asked, of jobs that run.
 #include <gmock/gmock.h>
 
+#include <set>
+
+#include "tessera/base/error.hpp"
 #include "tessera/cli/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 class Saving : public Binary {
@@ -24,6 +28,27 @@ class Saving : public Binary {
     return count;
   }
 };
+
+TEST_F(Saving, AJobSavesWhenItIsAskedAlthoughItSavesNothingElse) {
+  for (const char* procs : {"--procs 2", "--procs 1"}) {
+    std::filesystem::remove_all(path("out"));
+    const auto asked = shell(cat(started(procs), binary(), " save ", path("out"), "; echo code $?; ",
+                                 binary(), " save ", path("out"), " --json; kill -INT $job; wait $job"));
+    EXPECT_THAT(asked.out,
+                ContainsRegex(cat("saved step [0-9]+ in ", path("out"), "/checkpoints/step-[0-9]+\ncode 0")));
+    EXPECT_GT(field(asked.out, "step"), 0);
+    EXPECT_GE(num_checkpoints(), 1u);
+    EXPECT_FALSE(std::filesystem::exists(path("out/save.request")));
+  }
+}
+
+TEST_F(Saving, WhereNoJobRunsItSaysSo) {
+  EXPECT_EQ(tessera(cat("train ", path("run.toml"), " --out ", path("out"))).code, 0);
+  const auto asked = tessera(cat("save ", path("out")));
+  EXPECT_EQ(asked.code, kExitUserError);
+  EXPECT_THAT(asked.out, HasSubstr(cat("no job runs in '", path("out"), "'")));
+  EXPECT_EQ(tessera("save /no/such/run").code, kExitUserError);
+}
 
 TEST_F(Saving, ByTimeAndTheFirstLineSaysWhenNothingIsSaved) {
   const auto timed = shell(cat(started("--procs 2 checkpoint.every_minutes=0.01 checkpoint.keep_last=0"),
