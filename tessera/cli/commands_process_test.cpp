@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "tessera/base/file_text.hpp"
 #include "tessera/cli/binary_fixture.hpp"
 #include "tessera/metrics/trace.hpp"
 
@@ -50,6 +51,16 @@ TEST_F(Binary, VerifiesAllLayoutsAndSaysSoInJson) {
   EXPECT_NE(some.out.find("3 of 3 layouts equal one device"), std::string::npos) << some.out;
   EXPECT_EQ(tessera(all + " --axes dp,zer").code, 2);
   EXPECT_EQ(tessera(cat("verify ", path("run.toml"), " --sample 3")).code, 2);
+}
+
+TEST_F(Binary, TheFirstLineSaysHowRanksShareTheWork) {
+  const auto outcome = tessera(cat("train ", path("run.toml"), " --out ", path("out"),
+                                   " training.steps=1 cluster.transport=threads layout.cp=2 layout.zero=1"));
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_NE(outcome.out.find("2 ranks (dp 1, cp 2, zero 1)"), std::string::npos) << outcome.out;
+  const std::string kept = file_text(path("out/run.toml"));
+  EXPECT_NE(kept.find("\nsteps = 1\n"), std::string::npos) << "the run folder has the whole run file";
+  EXPECT_EQ(tessera(cat("train ", path("out/run.toml"), " --print-config")).out, kept);
 }
 
 TEST_F(Binary, ShowsTheErrorOfTheRankThatFailedFirst) {
@@ -118,13 +129,36 @@ TEST_F(Binary, WritesATraceWithARowPerLaneOfEachRank) {
     EXPECT_FALSE(metrics::events_of(events, rank, "communication dp").empty());
   }
   EXPECT_FALSE(std::filesystem::exists(path("trace.json.rank1")));
-  const auto last_backward = std::ranges::find(events, "0B1", &metrics::Event::name);
+  const auto last_backward = std::ranges::find_if(events, [](const metrics::Event& event) {
+    return metrics::argument<std::string>(event, "op") == "0B1";
+  });
   ASSERT_NE(last_backward, events.end());
+  EXPECT_EQ(last_backward->name, "backward embedding, micro-batch 1");
+  EXPECT_NE(std::ranges::find(events, "reduce block.1", &metrics::Event::name), events.end());
   const std::vector<metrics::Field> expected = {{"step", std::int64_t{1}},
                                                 {"what", std::string("backward")},
                                                 {"segment", std::int64_t{0}},
                                                 {"micro", std::int64_t{1}}};
   EXPECT_EQ(std::vector(last_backward->args.begin(), last_backward->args.begin() + 4), expected);
+}
+
+TEST_F(Binary, AKilledRunLeavesNoPartsOfItsTraceAndTheNextRemovesThoseOfOthers) {
+  std::ofstream(folder_ / "trace.json.rank7") << "of a run that was killed while it wrote";
+  std::ofstream(folder_ / "trace.json.ranks") << "the user's";
+  const auto killed =
+      shell(cat(binary(), " train ", path("run.toml"), " --procs 2 training.steps=1000000 --trace ",
+                path("trace.json"), " --out ", path("out"), " & launcher=$!; while [ ! -s ", path("out"),
+                "/metrics.jsonl ] && kill -0 $launcher; do sleep 0.05; done; ",
+                "kill -9 $(pgrep -P $launcher); wait $launcher"));
+  EXPECT_EQ(killed.code, 75) << killed.out;
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    if (entry.path().filename().string().starts_with("trace.json"))
+      left.push_back(entry.path().filename().string());
+  std::ranges::sort(left);
+  EXPECT_EQ(left, (std::vector<std::string>{"trace.json", "trace.json.ranks"}));
+  EXPECT_NE(tessera(cat("draw ", path("trace.json"), " -o ", path("trace.svg"))).out.find("has no events"),
+            std::string::npos);
 }
 
 TEST_F(Binary, TellsBeforeTheFirstStepWhatItCannotWrite) {

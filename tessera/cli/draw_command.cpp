@@ -12,6 +12,8 @@
 #include "tessera/draw/svg.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/out_file.hpp"
+#include "tessera/metrics/trace.hpp"
+#include "tessera/plan/identity.hpp"
 #include "tessera/program/text.hpp"
 #include "tessera/simulate/simulate.hpp"
 #include "tessera/spec/words.hpp"
@@ -32,6 +34,18 @@ Panel measured_panel(const std::string& path, std::int64_t step) {
   if (panel.ranks.empty())
     throw UserError(cat("trace '", path, "' has no step ", step, "; take another --step, or leave it out"));
   return panel;
+}
+
+// The trace of a run with other ops or sizes would be compared op by op with what it never did.
+void expect_trace_of(const program::Program& program, const Options& options) {
+  const std::string found = metrics::program_of_trace(options.draw.measured);
+  if (found != plan::fingerprint(program))
+    throw UserError(
+        cat("--measured ", options.draw.measured,
+            found.empty() ? ": does not say of which run it is" : ": is the trace of another run", " than ",
+            options.file,
+            ". Draw a trace that tessera train --trace has written of this run file with the same "
+            "layout and model."));
 }
 
 Picture predicted_picture(const Simulated& simulated, draw::Held held) {
@@ -58,6 +72,7 @@ Picture picture_of(const Options& options, const std::optional<Simulated>& simul
   const bool in_bytes = simulated->is_in_seconds && !compares;  // a trace doesn't know bytes
   Picture out = predicted_picture(*simulated, in_bytes ? draw::Held::bytes : draw::Held::activations);
   if (compares) {
+    expect_trace_of(simulated->program, options);
     out.panels.push_back(measured_panel(options.draw.measured, options.draw.step));
     out.notes.push_back(
         "Where ranks meet, a measured op counts from when its own rank has come; a predicted one from "

@@ -50,6 +50,11 @@ TEST_F(Binary, DrawsPredictionAndMeasurementOnOnePicture) {
   EXPECT_THAT(alone.out, HasSubstr("trace.json, measured, step 2: makespan "));
   const auto both =
       tessera(cat("draw ", layout, " --measured ", path("trace.json"), " --json -o ", path("both.svg")));
+  const auto other = tessera(
+      cat("draw ", layout, " model.hidden=128 --measured ", path("trace.json"), " -o ", path("other.svg")));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.out, HasSubstr("is the trace of another run than "));
+  EXPECT_FALSE(std::filesystem::exists(path("other.svg")));
   ASSERT_EQ(both.code, 0) << both.out;
   EXPECT_EQ(count_of(both.out, "\"name\": \"rank "), 2u);
   EXPECT_THAT(both.out, HasSubstr("\"name\": \"backward\""));

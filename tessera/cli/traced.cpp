@@ -21,7 +21,7 @@ std::vector<draw::Traced> read_traced(const std::string& path) {
     if (const auto segment = argument<std::int64_t>(event, "segment"))
       op.segment = static_cast<std::uint32_t>(*segment);
     op.bar = {
-        .word = event.name,
+        .word = argument<std::string>(event, "op").value_or(event.name),
         .what = *what,
         .micro = static_cast<std::int32_t>(argument<std::int64_t>(event, "micro").value_or(program::kOfStep)),
         .start = event.start_seconds,
@@ -29,7 +29,9 @@ std::vector<draw::Traced> read_traced(const std::string& path) {
         .waits = argument<std::string>(event, "waits").value_or("")};
     out.push_back(std::move(op));
   }
-  if (out.empty()) throw UserError(cat("trace '", path, "' has no events"));
+  if (out.empty())
+    throw UserError(
+        cat("trace '", path, "' has no events: the run that began it was ended before its last step"));
   return out;
 }
 

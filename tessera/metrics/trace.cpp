@@ -27,7 +27,7 @@ std::string metadata_line(const char* what, std::int64_t process, std::int64_t r
 
 }  // namespace
 
-void write_trace(const std::string& path, std::span<const Event> events) {
+void write_trace(const std::string& path, std::span<const Event> events, const std::string& program) {
   // Rows count from 1: viewers take thread 0 for the idle thread.
   std::map<std::string, std::int64_t> rows;
   std::set<std::int64_t> processes;
@@ -46,7 +46,9 @@ void write_trace(const std::string& path, std::span<const Event> events) {
                         ", \"tid\": ", row, ", \"ts\": ", event.start_seconds * 1e6, ", \"dur\": ",
                         event.duration_seconds * 1e6, ", \"args\": ", json_object(event.args), "}"));
   }
-  OutFile(path, "--trace").write(cat("{\"traceEvents\": [\n", join(lines, ",\n"), "\n]}\n"));
+  OutFile(path, "--trace")
+      .write(cat("{\"traceEvents\": [\n", join(lines, ",\n"),
+                 "\n],\n\"otherData\": {\"program\": ", json_quoted(program), "}}\n"));
 }
 
 std::vector<Event> events_of(std::span<const Event> events, std::int64_t process, const std::string& row) {

@@ -31,13 +31,15 @@ std::optional<T> argument(const Event& event, std::string_view name) {
   return std::nullopt;
 }
 
-// One process per rank, one row per lane, lanes in the order they first appear. Throws UserError when the
-// file can't be written.
-void write_trace(const std::string& path, std::span<const Event> events);
+// One process per rank, one row per lane, lanes in the order they first appear. `program` says whose ops these are. Throws
+// UserError when the file can't be written.
+void write_trace(const std::string& path, std::span<const Event> events, const std::string& program = "");
 
 // The events of a file that write_trace made, in its order. Throws UserError naming the file and what is
 // wrong.
 std::vector<Event> read_trace(const std::string& path);
+// What was given as `program`; empty: nothing.
+std::string program_of_trace(const std::string& path);
 
 // The events of one lane of one rank.
 std::vector<Event> events_of(std::span<const Event> events, std::int64_t process, const std::string& row);

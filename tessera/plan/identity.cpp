@@ -1,5 +1,6 @@
 #include "tessera/plan/identity.hpp"
 
+#include "tessera/base/random.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/program/ranks.hpp"
 #include "tessera/program/text.hpp"
@@ -46,6 +47,12 @@ std::string identity(const program::Program& program) {
               cat(piece.name, " ", static_cast<int>(call.kind), " ", name(call.over), " ", call.bytes, "\n");
   for (const auto rank_class : tables.class_of_rank) out += cat(rank_class, " ");
   return out;
+}
+
+std::string fingerprint(const program::Program& program) {
+  std::string text = identity(program);
+  for (const auto& value : program.tables.values) text += cat(value.name, " ", value.bytes, "\n");
+  return cat(stream_of(text));
 }
 
 }  // namespace tessera::plan

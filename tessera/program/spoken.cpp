@@ -130,6 +130,12 @@ std::string spoken(const Cell& cell, const Tables& tables) {
   return cat("number ", tables.numbers[cell.item].name);
 }
 
+std::string title(const Op& op, const Tables& tables) {
+  const std::string of_micro =
+      op.micro != kOfStep && !names_cell(op.what) ? cat(", micro-batch ", op.micro) : "";
+  return cat(name_of(op.what), " ", item_text(op, tables), of_micro);
+}
+
 std::string spoken(const Program& program, int rank, std::int32_t op) {
   const Tables& tables = program.tables;
   const auto& ops = program.classes[tables.class_of_rank[static_cast<std::size_t>(rank)]].ops;

@@ -14,6 +14,9 @@ std::string spoken(const Cell& cell, const Tables& tables);
 // "op 12 (5F1, forward of block.4, micro-batch 1)", as the rank's sequence has it.
 std::string spoken(const Program& program, int rank, std::int32_t op);
 
+// "reduce block.1", "backward block.0, micro-batch 1": what a viewer of traces shows.
+std::string title(const Op& op, const Tables& tables);
+
 // A rank counts as silent when its last sign of life is this old, at least.
 inline constexpr double kSilentSeconds = 1.0;
 

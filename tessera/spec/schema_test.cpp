@@ -95,6 +95,13 @@ TEST(Schema, WordsStandInTheOrderOfTheirEnums) {
   EXPECT_EQ(word(Transport::threads), "threads");
 }
 
+TEST(Words, SayHowRanksShareTheWork) {
+  EXPECT_EQ(shares_text({}), "dp 1");
+  EXPECT_EQ(shares_text({.dp_replicate = 2, .dp_shard = 4, .cp = 2, .tp = 3, .zero = 1}),
+            "dp 2 x 4, cp 2, tp 3, zero 1");
+  EXPECT_EQ(shares_text({.dp_shard = 4, .zero = 3}), "dp 4, zero 3");
+}
+
 TEST(Schema, SaysInWordsWhatAKeyTakes) {
   EXPECT_EQ(allowed(*find_key("training.steps")), "an integer, at least 1");
   EXPECT_EQ(allowed(*find_key("layout.zero")), "an integer from 0 to 3");

@@ -1,5 +1,7 @@
 #include "tessera/spec/words.hpp"
 
+#include "tessera/base/text.hpp"
+
 namespace tessera::spec {
 
 using Words = std::vector<std::string>;
@@ -53,6 +55,16 @@ const Words& words<Transport>() {
 
 std::string schedule_name(const Layout& layout) {
   return layout.schedule_file.empty() ? word(layout.schedule) : layout.schedule_file;
+}
+
+std::string shares_text(const Layout& layout) {
+  const bool is_hybrid = layout.dp_replicate > 1 && layout.dp_shard > 1;
+  std::string out =
+      is_hybrid ? cat("dp ", layout.dp_replicate, " x ", layout.dp_shard) : cat("dp ", layout.dp());
+  if (layout.cp > 1) out += cat(", cp ", layout.cp);
+  if (layout.tp > 1) out += cat(", tp ", layout.tp);
+  if (layout.zero > 0) out += cat(", zero ", layout.zero);
+  return out;
 }
 
 }  // namespace tessera::spec

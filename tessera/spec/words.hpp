@@ -21,6 +21,9 @@ const std::string& word(Enum value) {
 // By which name a run's order of micro-batches goes: that of its schedule, or of its file.
 std::string schedule_name(const Layout& layout);
 
+// How ranks share the work, but for the pipeline: "dp 2 x 4, cp 2, tp 2, zero 1", replicas before shards.
+std::string shares_text(const Layout& layout);
+
 template <>
 const std::vector<std::string>& words<Precision>();
 template <>

@@ -14,6 +14,7 @@
 #include "tessera/tensor/peak.hpp"
 #include "tessera/train/agreement.hpp"
 #include "tessera/train/resume.hpp"
+#include "tessera/train/run_file.hpp"
 #include "tessera/train/saver.hpp"
 #include "tessera/train/session.hpp"
 #include "tessera/train/tracer.hpp"
@@ -36,8 +37,8 @@ metrics::RunTitle title_of(const spec::Run& run, const Session& session, const L
   return {.name = options.name,
           .about = cat(count_text(static_cast<double>(plan::num_parameters(tables))), " parameters, ",
                        precision, ", ", layout.ranks(), layout.ranks() == 1 ? " rank" : " ranks", " (",
-                       stages, "dp ", layout.dp(), "), ", tables.num_micro, " x ", layout.micro_batch, " x ",
-                       run.model.sequence, " tokens a rank", unsaved),
+                       stages, spec::shares_text(layout), "), ", tables.num_micro, " x ", layout.micro_batch,
+                       " x ", run.model.sequence, " tokens a rank", unsaved),
           .place = options.folder,
           .peak_source = run.cluster.peak_tflops > 0 ? "cluster.peak_tflops"
                                                      : cat("measured, ", precision, " matrix product"),
@@ -214,6 +215,10 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   const auto tell = [&](const std::string& text) {
     if (outputs) outputs->tell(text);
   };
+  if (outputs && !options.folder.empty())
+    if (const std::string complaint = complaint_of([&] { keep_run_file(run, options.folder); });
+        !complaint.empty())
+      tell(cat("warning: ", complaint));
   for (const std::string& note : resumed.notes) tell(note);
   Saver saver(run, session,
               {.folder = checkpoints,

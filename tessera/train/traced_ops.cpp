@@ -25,7 +25,7 @@ simulate::RanOp ran_op(const metrics::Event& event, const std::string& path) {
                    .ranks = argument<std::int64_t>(event, "ranks").value_or(1)},
           .size = argument<std::int64_t>(event, "bytes").value_or(0),
           .lane = event.row,
-          .word = event.name,
+          .word = argument<std::string>(event, "op").value_or(event.name),
           .group = argument<std::int64_t>(event, "group").value_or(0),
           .step = *step,
           .span = {event.start_seconds, event.start_seconds + event.duration_seconds}};

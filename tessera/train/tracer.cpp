@@ -6,11 +6,17 @@
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/metrics/out_file.hpp"
+#include "tessera/plan/identity.hpp"
 #include "tessera/program/ranks.hpp"
+#include "tessera/program/spoken.hpp"
 #include "tessera/program/text.hpp"
 #include "tessera/simulate/profile.hpp"
 
 namespace tessera::train {
+
+namespace {
+constexpr char kPart[] = ".rank";
+}
 
 Tracer::Tracer(const program::Program& program, std::int64_t rank, const std::string& path)
     : path_(path),
@@ -19,11 +25,32 @@ Tracer::Tracer(const program::Program& program, std::int64_t rank, const std::st
       sets_(program::sets_of(program.tables)),
       rank_(rank) {
   if (path_.empty()) return;
+  fingerprint_ = plan::fingerprint(program);
   try {
-    metrics::write_trace(part(rank_), events_);
+    metrics::write_trace(part(rank_), events_, fingerprint_);
   } catch (const metrics::WriteError& error) {
     if (!error.passes()) throw;  // it is tried again when there is something to write
   }
+  remove_parts();
+}
+
+// A part is there from the end of a run until the first rank has joined it to its own: one that is there before was left by
+// a run that was killed, or was only tried to be written.
+void Tracer::remove_parts() const {
+  std::error_code ignored;
+  if (rank_ != 0) {
+    std::filesystem::remove(part(rank_), ignored);
+    return;
+  }
+  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  const std::string prefix = std::filesystem::path(path_).filename().string() + kPart;
+  std::vector<std::filesystem::path> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && name.find_first_not_of("0123456789", prefix.size()) == std::string::npos)
+      left.push_back(entry.path());
+  }
+  for (const auto& each : left) std::filesystem::remove(each, ignored);
 }
 
 void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
@@ -39,7 +66,8 @@ void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
     if (!time.calls.empty()) args.push_back({"calls", calls_text(time.calls)});
     if (std::string waits = program::waited_words(sequence_, op, program_.tables); !waits.empty())
       args.push_back({"waits", std::move(waits)});
-    events_.push_back({program::word(op, program_.tables), rank_, program::name_of(op.lane, program_.tables),
+    args.push_back({"op", program::word(op, program_.tables)});
+    events_.push_back({program::title(op, program_.tables), rank_, program::name_of(op.lane, program_.tables),
                        time.start_seconds, time.end_seconds - time.start_seconds, std::move(args)});
   }
 }
@@ -48,7 +76,7 @@ std::string Tracer::complaint_of_writing(const std::string& path) const {
   constexpr int kAttempts = 3;
   std::string complaint;
   for (int i = 0; i < kAttempts; ++i) {
-    complaint = complaint_of([&] { metrics::write_trace(path, events_); });
+    complaint = complaint_of([&] { metrics::write_trace(path, events_, fingerprint_); });
     if (complaint.empty()) break;
   }
   return complaint;
@@ -100,6 +128,6 @@ std::int64_t Tracer::group_of(const program::Op& op) const {
   return op.what == program::What::receive ? set.neighbour(rank_, op.hop) : set.peers(rank_).front();
 }
 
-std::string Tracer::part(std::int64_t rank) const { return rank == 0 ? path_ : cat(path_, ".rank", rank); }
+std::string Tracer::part(std::int64_t rank) const { return rank == 0 ? path_ : cat(path_, kPart, rank); }
 
 }  // namespace tessera::train

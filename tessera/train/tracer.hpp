@@ -27,11 +27,12 @@ class Tracer {
 
  private:
   std::string part(std::int64_t rank) const;
+  void remove_parts() const;
   std::int64_t group_of(const program::Op& op) const;
   std::string complaint_of_writing(const std::string& path) const;
   std::string calls_text(std::span<const engine::OpCalls> calls) const;
 
-  std::string path_;
+  std::string path_, fingerprint_;
   const program::Program& program_;
   const program::Sequence& sequence_;
   const std::vector<mesh::AxisSet> sets_;
