@@ -53,14 +53,15 @@ spec::Run in_one_form(spec::Run run) {
 
 // All of [model] but how weights and samples come about.
 bool defines_model(const spec::Key& key) {
-  static const std::set<std::string> others = {"sequence", "init_std", "dropout", "weights"};
+  static const std::set<std::string> others = {"sequence", "init_std", "dropout", "weights", "follow_links"};
   return key.section == "model" && !others.contains(key.name);
 }
 
 // Which samples a step is made of. The file itself is compared apart.
 bool defines_data(const spec::Key& key) {
   static const std::set<std::string> others = {"training.global_batch", "model.sequence"};
-  return (key.section == "data" && key.name != "path") || others.contains(key.full());
+  return (key.section == "data" && key.name != "path" && key.name != "bytes_as_tokens") ||
+         others.contains(key.full());
 }
 
 // "model.heads = 8, the checkpoint has 4" of each that differs.

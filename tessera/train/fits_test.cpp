@@ -57,7 +57,8 @@ TEST_F(Fits, AnotherModelOfEqualShapesIsRefusedWithBothValues) {
 }
 
 TEST_F(Fits, EveryKeyOfTheModelIsComparedOrNamedHere) {
-  const std::set<std::string> not_compared = {"model.init_std", "model.dropout", "model.weights"};
+  const std::set<std::string> not_compared = {"model.init_std", "model.dropout", "model.weights",
+                                              "model.follow_links"};
   spec::Run run = small_run(1);
   run.model.rope_scaling_factor = 2;
   go_on(run, 1);
@@ -104,6 +105,8 @@ TEST_F(Fits, HowARunIsComputedMayDiffer) {
   const spec::Run run = small_run(1);
   go_on(run, 1);
   const std::pair<const char*, spec::Value> changes[] = {{"training.steps", std::int64_t{7}},
+                                                         {"data.bytes_as_tokens", true},
+                                                         {"model.follow_links", true},
                                                          {"training.learning_rate", 0.5},
                                                          {"training.decay", std::string("wsd")},
                                                          {"training.beta2", 0.5},

@@ -6,8 +6,10 @@
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/folder.hpp"
+#include "tessera/checkpoint/tensor_files.hpp"
 #include "tessera/train/agreement.hpp"
 #include "tessera/train/saved.hpp"
+#include "tessera/train/tokens.hpp"
 
 namespace tessera::train {
 
@@ -29,9 +31,10 @@ Attempt attempt(Session& session, const std::string& path, const ResumeOptions& 
   std::optional<Checkpoint> opened;
   std::string complaint = complaint_of([&] {
     const During reading(session.log(), Doing::resuming);
-    opened.emplace(path);
+    opened.emplace(path, checkpoint::links_of(session.run().model));
   });
   if (!agreed(complaint)) return {false, complaint};
+  expect_no_tokenizer(session.run(), opened->manifest(), path);
   const auto notes = check_fits(session, *opened, options.data, options.accepted);
   complaint = complaint_of([&] { restore(session, *opened); });
   return {agreed(complaint), complaint, notes};
