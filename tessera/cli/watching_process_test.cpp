@@ -165,7 +165,7 @@ TEST_F(Watching, ATraceThatADiskRefusesIsToldOfAndEndsNothing) {
 
 // The limit is on every file that the process writes: metrics.jsonl and the event file stand still at it.
 TEST_F(Watching, AFileSizeLimitEndsNothing) {
-  const auto outcome = shell(cat("ulimit -f 16; ", train(60), " --json"));
+  const auto outcome = shell(cat("ulimit -f 32; ", train(60), " --json"));
   EXPECT_EQ(outcome.code, 0) << outcome.out;
   EXPECT_THAT(outcome.out, HasSubstr("metrics.jsonl': File too large. Training goes on"));
   EXPECT_THAT(outcome.out, HasSubstr("metrics.jsonl' is incomplete: it lacks steps "));

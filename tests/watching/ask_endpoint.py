@@ -56,7 +56,9 @@ try:
         status, _ = ask(f"http://127.0.0.1:{port}{path}")
         assert status == 404, f"{path}: {status}"
 
-    second = subprocess.run(sys.argv[1:-1] + [str(port)], capture_output=True, text=True)
+    # In a folder of its own: that of the first is locked.
+    command = [word + "-second" if before == "--out" else word for before, word in zip([""] + sys.argv[1:], sys.argv[1:])]
+    second = subprocess.run(command[:-1] + [str(port)], capture_output=True, text=True)
     assert second.returncode == 2, second
     assert f"--prometheus {port}" in second.stderr and "Name another one" in second.stderr, second.stderr
     assert "step " not in second.stdout, second.stdout
