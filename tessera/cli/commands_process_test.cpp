@@ -110,6 +110,23 @@ TEST_F(Binary, RefusesByNameWhatIsNotImplementedYet) {
   EXPECT_NE(outcome.out.find("layout.ep = 2"), std::string::npos) << outcome.out;
 }
 
+TEST_F(Binary, DataParallelRanksAreWhatZeroSaysAndAsManyAsFit) {
+  const auto config = [&](const std::string& more) {
+    return tessera(cat("train ", path("run.toml"), " --print-config ", more)).out;
+  };
+  EXPECT_NE(config("--procs 2 layout.zero=3").find("\ndp_shard = 2\n"), std::string::npos);
+  EXPECT_NE(config("--procs 2").find("\ndp_replicate = 2\n"), std::string::npos);
+  EXPECT_NE(config("layout.dp=2 layout.zero=1").find("\ndp_shard = 2\n"), std::string::npos);
+  EXPECT_NE(
+      config("layout.dp_replicate=2 layout.zero=3").find("Write layout.dp_shard = 2 instead of dp_replicate"),
+      std::string::npos);
+  EXPECT_NE(config("--procs 4 layout.pp=2").find("Start 2, or change the layout: layout.dp=2."),
+            std::string::npos);
+  EXPECT_NE(config("--procs 3 layout.pp=2")
+                .find("Start 2. Other numbers must be multiples of pp * cp * tp = 2, with the factor"),
+            std::string::npos);
+}
+
 TEST_F(Binary, PrintsAConfigurationThatIsItselfInput) {
   const auto printed =
       tessera(cat("train ", path("run.toml"), " --print-config training.learning_rate=0.0025"));

@@ -162,8 +162,8 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
 std::string advice_for(const spec::Layout& layout, int given) {
   const std::int64_t others = layout.pp * layout.cp * layout.tp;
   if (given % others != 0)
-    return cat("Start ", layout.ranks(), ", or a multiple of pp * cp * tp = ", others,
-               " with as many data-parallel ranks.");
+    return cat("Start ", layout.ranks(), ". Other numbers must be multiples of pp * cp * tp = ", others,
+               ", with the factor as layout.dp.");
   return cat("Start ", layout.ranks(), ", or change the layout: layout.dp=", given / others,
              layout.dp() > 1 ? " in the place of dp_replicate and dp_shard." : ".");
 }
