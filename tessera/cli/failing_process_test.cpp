@@ -46,7 +46,7 @@ TEST_F(Failing, AKilledRankEndsTheJobWithItsNameAndWhereItWas) {
                                  "kill -9 $(pgrep -P $launcher | sed -n 2p); wait $launcher"));
   EXPECT_EQ(outcome.code, kExitPeerLost);
   EXPECT_THAT(outcome.out,
-              ContainsRegex("rank 1 failed first \\(signal 9 \\(Killed\\), .* of step [0-9]+ for"));
+              ContainsRegex("rank 1 failed first \\(signal 9 \\(Killed\\), .* of step [0-9]+ (for|since)"));
   EXPECT_THAT(outcome.out, ContainsRegex("ranks? .*(0|2).* w(as|ere) "));
   EXPECT_EQ(count_of(outcome.out, "failed first"), 1u) << outcome.out;
 }
@@ -66,7 +66,7 @@ TEST_F(Failing, AStageThatDiesOrStopsIsNamedAsAnyRankIs) {
       shell(cat(started(pipeline), "kill -9 $(pgrep -P $launcher | sed -n 2p); wait $launcher"));
   EXPECT_EQ(killed.code, kExitPeerLost);
   EXPECT_THAT(killed.out,
-              ContainsRegex("rank 1 failed first \\(signal 9 \\(Killed\\), .* of step [0-9]+ for"));
+              ContainsRegex("rank 1 failed first \\(signal 9 \\(Killed\\), .* of step [0-9]+ (for|since)"));
   std::filesystem::remove_all(folder_ / "out");
   const auto stopped =
       shell(cat(started(pipeline), "kill -STOP $(pgrep -P $launcher | sed -n 3p); wait $launcher"));

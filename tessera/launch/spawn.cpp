@@ -148,8 +148,15 @@ class Job {
     return Ending{board_.log(rank).state().error_code, 0};
   }
 
-  // The last sign of life of a rank. One that has not come to its first may still be loading, which takes long on a
-  // busy machine; but while it is stopped it does not load.
+  // What a rank loads before its first sign of life, and unloads after its last, takes long on a busy machine.
+  static constexpr double kLoadingSeconds = 60;
+
+  bool has_finished(std::size_t rank) const {
+    const auto state = board_.log(static_cast<int>(rank)).state();
+    return state.now() && state.now()->doing == Doing::finished;
+  }
+
+  // The last sign of life of a rank; while one is stopped it does not load.
   double last_sign_seconds(std::size_t rank, double now) {
     const double beat = board_.log(static_cast<int>(rank)).beat_seconds();
     if (beat > 0) return beat;
@@ -158,7 +165,6 @@ class Job {
     else if (stopped_since_seconds_[rank] == 0)
       stopped_since_seconds_[rank] = now;
     if (stopped_since_seconds_[rank] > 0) return stopped_since_seconds_[rank];
-    constexpr double kLoadingSeconds = 60;
     return now - started_seconds_ > kLoadingSeconds ? started_seconds_ : now;
   }
 
@@ -168,7 +174,9 @@ class Job {
     bool hangs = false, all_here = true;
     for (std::size_t rank = 0; rank < children_.size() && !hangs; ++rank) {
       all_here = all_here && board_.log(static_cast<int>(rank)).beat_seconds() > 0;
-      hangs = !children_[rank].ending() && last_sign_seconds(rank, now) < limit;
+      const double last_sign = last_sign_seconds(rank, now);
+      hangs = !children_[rank].ending() && last_sign < limit &&
+              (last_sign < limit - kLoadingSeconds || !has_finished(rank));
     }
     // What was waited before that was for ranks that were loading.
     if (!all_here) all_here_seconds_ = now;

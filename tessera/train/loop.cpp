@@ -269,10 +269,12 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     }
     peak_bytes = std::max(peak_bytes, told.peak_bytes_of_most());
     // On all ranks at once, as they compute at once; after the first step, so that it comes no later.
-    if (step == first && run.cluster.peak_tflops == 0)
+    if (step == first && run.cluster.peak_tflops == 0) {
+      const During measuring(options.log, Doing::writing, step);
       facts.set_peak(ranks *
                      tensor::measured_flops_per_second(shard::to_torch(tables.buckets.front().compute),
                                                        kPeakSeconds, session.device()));
+    }
     saver.after_step(step);
     if (skipped.are_too_many()) break;
   }
