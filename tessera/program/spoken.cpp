@@ -64,7 +64,7 @@ std::string doing_text(const Program& program, int rank, const Activity& at, dou
     case Doing::starting:
       return cat("starting", lasting);
     case Doing::meeting:
-      return cat("waiting to meet the other ranks", lasting);
+      return cat("waiting to meet the other ranks", at.step > 0 ? cat(" at the end", of_step) : "", lasting);
     case Doing::preparing:
       return cat("making its weights", lasting);
     case Doing::loading:
