@@ -142,9 +142,11 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
   const OwnWatch watch(board, ranks, run.cluster.timeout_seconds,
                        words_of([run] { return plan::compile(run); }));
   const auto run_one = [&](const collective::Communicator& communicator) {
-    body({communicator, &board.log(communicator.rank()), &board.stop_request(),
+    ActivityLog& log = board.log(communicator.rank());
+    body({communicator, &log, &board.stop_request(),
           [&board] { return std::vector{board.log(0).resident_bytes()}; },
           [&board] { return board.peak_bytes(); }});
+    const During finished(&log, Doing::finished);
   };
   if (run.cluster.transport == spec::Transport::nccl) {
     MemoryKeyStore nobody;

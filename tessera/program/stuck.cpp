@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "tessera/base/text.hpp"
 #include "tessera/program/ranks.hpp"
@@ -282,14 +283,15 @@ class Search {
   }
   const Wait& first_wait(int rank) const { return waits_[waits_of_[static_cast<std::size_t>(rank)].front()]; }
 
-  // Nobody waits for another, but something that should be short is not.
+  // Nobody waits for another, but something that should be short is not. A rank that is in the middle of something comes
+  // before one that has ended all it began.
   std::optional<Verdict> alone() const {
     int longest = -1;
-    double since = 0;
+    std::pair<bool, double> first;
     for (int rank = 0; rank < num_ranks(); ++rank) {
       const Activity at = state(rank).busiest();
-      const double from = at.issued_seconds;
-      if (!is_finished(rank) && (longest < 0 || from < since)) longest = rank, since = from;
+      const std::pair from(at.ended_seconds > 0, at.issued_seconds);
+      if (!is_finished(rank) && (longest < 0 || from < first)) longest = rank, first = from;
     }
     if (longest < 0) return std::nullopt;
     std::string sentence = cat("rank ", longest, " is ", state_text(longest));

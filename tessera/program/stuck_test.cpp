@@ -94,6 +94,16 @@ TEST_F(Stuck, ARankThatFinishedIsNotSilent) {
   EXPECT_EQ(verdict().rank, 2);
 }
 
+TEST_F(Stuck, ARankInTheMiddleOfSomethingIsNamedBeforeOnesThatEndedTheirs) {
+  for (const int rank : {0, 1, 2, 3}) {
+    states_[rank].beat_seconds = kNow;
+    states_[rank].lanes = {{-1, 0, {{Doing::closing, -1, 0, kNow - 9, kNow - 9, kNow - 8}}}};
+  }
+  states_[2].lanes = {{-1, 0, {{Doing::closing, -1, 0, kNow - 7, kNow - 7, 0}}}};
+  EXPECT_EQ(verdict().rank, 2);
+  EXPECT_THAT(verdict().sentence, HasSubstr("closing its files for 7.0 s"));
+}
+
 TEST_F(Stuck, ThousandsOfRanksAreJudgedAtOnce) {
   Program wide =
       data_parallel(example_tables({.num_micro = 1, .dp = 4096}), {.residency = {.overlap = true}});

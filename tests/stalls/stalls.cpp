@@ -84,6 +84,21 @@ fs::path exported_weights(const Trial& trial) {
   return hf / "model.safetensors";
 }
 
+// The number of the last write that the job counts: of the trace, at the end of an undisturbed run.
+int last_write(Job job, const Trial& trial) {
+  const fs::path report = trial.folder / "counted";
+  job.environment["TESSERA_FAULT_REPORT"] = report.string();
+  const auto undisturbed = run(job, trial.folder / "log");
+  CHECK(undisturbed.code == 0, undisturbed.text);
+  std::ifstream lines(report);
+  std::string rank, call, path;
+  int number = 0, last = 0;
+  while (lines >> rank >> number >> call >> path)
+    if (call.starts_with("write")) last = number;
+  CHECK(last > 0, "nothing was written");
+  return last;
+}
+
 Job prepared(const Trial& trial) {
   const fs::path out = trial.folder / "out";
   if (trial.phase == "load") {
@@ -116,10 +131,11 @@ Job prepared(const Trial& trial) {
     const fs::path trace = trial.folder / "trace" / "trace.json";
     fs::create_directories(trace.parent_path());
     Job job = job_of(trial, kSteps, {"--trace", trace.string()});
-    // Each rank makes its file before the first step, in two calls, and writes it at the end.
-    const int at = trial.ranks == Ranks::threads ? 5 : 3;
-    hang_at(job, trial, trace.parent_path(), trial.guilty == 0 ? "trace.json" : cat("rank", trial.guilty),
-            at);
+    const fs::path written = trial.guilty == 0 ? trace : fs::path(cat(trace.string(), ".rank", trial.guilty));
+    hang_at(job, trial, written, "", 0);
+    const int at = last_write(job, trial);
+    fs::remove_all(out);
+    hang_at(job, trial, written, "", at);
     return job;
   }
   return job_of(trial, 10'000'000, {"checkpoint.every=0"});
