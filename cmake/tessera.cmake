@@ -226,6 +226,16 @@ function(tessera_trial name)
   set_tests_properties(${test} PROPERTIES LABELS process RUN_SERIAL TRUE TIMEOUT 1200)
 endfunction()
 
+# tessera_once(tests...): process tests that ask nothing of the system that depends on who runs them, such as trials of ranks as
+# threads, and those that write into the tree. `.ci/run` runs them as its own user alone.
+function(tessera_once)
+  foreach(test IN LISTS ARGN)
+    if(TEST ${test})
+      set_tests_properties(${test} PROPERTIES LABELS "process;once")
+    endif()
+  endforeach()
+endfunction()
+
 # tessera_layouts_test(family count): so many of all layouts on up to 8 ranks, as examples/layouts-<family>.toml has them.
 function(tessera_layouts_test family count)
   if(TARGET tessera_binary)
