@@ -53,7 +53,7 @@ if(TESSERA_RUN_STOREY)
   target_include_directories(torch_engine SYSTEM INTERFACE
     ${TESSERA_TORCH_DIR}/include ${TESSERA_TORCH_DIR}/include/torch/csrc/api/include)
   # NDEBUG as in the wheel's own build: some of its structs (RecordFunction) have other members without it.
-  target_compile_definitions(torch_engine INTERFACE USE_C10D_GLOO USE_DISTRIBUTED NDEBUG)
+  target_compile_definitions(torch_engine INTERFACE USE_DISTRIBUTED NDEBUG)
   target_link_libraries(torch_engine INTERFACE
     ${TESSERA_TORCH_DIR}/lib/libtorch_cpu.so ${TESSERA_TORCH_DIR}/lib/libc10.so)
   target_link_options(torch_engine INTERFACE -Wl,-rpath,${TESSERA_TORCH_DIR}/lib -Wl,--allow-shlib-undefined)
@@ -95,8 +95,11 @@ function(tessera_test target label)
   add_test(NAME ${target} COMMAND ${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${target} PROPERTIES LABELS ${label} TIMEOUT 1200
     ENVIRONMENT "TESSERA_BINARY=${PROJECT_BINARY_DIR}/tessera;OMP_NUM_THREADS=1")
-  if(label STREQUAL "process")
+  # Those that start processes or watch the clock have the machine to themselves.
+  if(label STREQUAL "process" OR target STREQUAL "launch_test")
     set_tests_properties(${target} PROPERTIES RUN_SERIAL TRUE)
+  endif()
+  if(label STREQUAL "process")
     set_property(GLOBAL APPEND PROPERTY tessera_process_tests ${target})
   endif()
 endfunction()

@@ -20,6 +20,8 @@ class Descriptor {
   int number() const { return number_; }
   explicit operator bool() const { return number_ >= 0; }
   void reset();
+  // Gives it up without closing it.
+  int release() { return std::exchange(number_, -1); }
 
  private:
   int number_ = -1;

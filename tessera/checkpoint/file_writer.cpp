@@ -59,10 +59,6 @@ std::string placed(const std::string& folder, const std::string& name) {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
 NewFile::NewFile(const std::string& folder, const std::string& name)
     : path_(placed(folder, name)), file_(make_file(path_)) {}
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 
+#include "tessera/base/descriptor.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/chunk_hash.hpp"
 
@@ -27,23 +27,6 @@ struct File {
   std::uint64_t bytes = 0;
   std::uint64_t hash = 0;  // of the content of <name>.hashes: one little-endian hash per chunk
   bool operator==(const File&) const = default;
-};
-
-// An open file that is closed at the latest when this ends.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor();
-  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  int number() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
-
- private:
-  int number_;
 };
 
 // Throws DiskError. A file that is not finished is left as it is: it lies in a folder that is not whole yet.

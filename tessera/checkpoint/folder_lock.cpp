@@ -17,6 +17,7 @@
 #include <thread>
 #include <tuple>
 
+#include "tessera/base/error.hpp"
 #include "tessera/base/file_text.hpp"
 #include "tessera/base/transient.hpp"
 

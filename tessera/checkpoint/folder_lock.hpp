@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/checkpoint/file_writer.hpp"
+#include "tessera/base/descriptor.hpp"
 
 namespace tessera::checkpoint {
 
@@ -35,7 +35,7 @@ class FolderLock {
   void say_who() const;
 
   std::string folder_, option_, path_, warning_;
-  Descriptor file_{-1};
+  Descriptor file_;
   bool is_held_ = false;
 };
 

@@ -4,7 +4,8 @@
 //   - kills, at every call of the start of a run that goes on: no line of the history may be lost.
 // A run that is refused something must go on to its end with exit code 0, one line in metrics.jsonl for every step, and the
 // lines that it superseded in their file.
-//   outputs BINARY LIBRARY [states]      from the root of the tree; states 0: all of them
+//   outputs BINARY LIBRARY [states [share of]]      from the root of the tree; states 0: all of them; 1 4: the first of four
+//                                                   processes that try them together
 // Exits with 1 when a training ended or a line is lost.
 #include <cstdio>
 #include <fstream>
@@ -159,9 +160,10 @@ std::vector<State> states_of(const Trial& trial, const Kind& kind) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3) return std::puts("usage: outputs BINARY LIBRARY [states]"), 2;
+  if (argc < 3) return std::puts("usage: outputs BINARY LIBRARY [states [share of]]"), 2;
   Trial trial{.binary = argv[1], .library = argv[2]};
-  const std::size_t wanted = argc > 3 ? std::stoul(argv[3]) : 0;
+  const std::size_t wanted = argc > 3 ? std::stoul(argv[3]) : 0, share = argc > 5 ? std::stoul(argv[4]) : 1,
+                    shares = argc > 5 ? std::stoul(argv[5]) : 1;
   std::string folder = (fs::canonical(fs::temp_directory_path()) / "outputs_XXXXXX").string();
   CHECK(mkdtemp(folder.data()), "no folder");
   trial.folder = folder;
@@ -179,9 +181,15 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
 
   std::map<std::string, Tally> tallies;
-  for (std::size_t i = 0; i < count; ++i) {
+  const double begun = now_seconds();
+  std::size_t tried = 0;
+  for (std::size_t i = share - 1; i < count; i += shares) {
     const State& state = states[i * states.size() / count];
     strike(trial, state, tallies[state.fault]);
+    if (++tried % 100 == 0)
+      std::printf("  %zu states tried, %.0f min left\n", tried,
+                  (now_seconds() - begun) / 60 * static_cast<double>((count - i) / shares) /
+                      static_cast<double>(tried));
   }
   std::vector<std::vector<std::string>> rows{
       {"what happened", "states", "warned", "told incomplete", "trainings ended", "history lines lost"}};

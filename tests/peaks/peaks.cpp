@@ -239,9 +239,11 @@ int run_all(const std::string& self, std::size_t wanted) {
     }
     const double ratio = static_cast<double>(predicted) / static_cast<double>(counted),
                  resident = static_cast<double>(all) / static_cast<double>(growth), mib = 1 << 20;
-    const bool within = std::abs(ratio - 1) <= kMostOff && std::abs(resident - 1) <= kMostOffResident;
+    // The stages of a pipeline need not peak at the same time: there the sum of their peaks is a bound.
+    const double resident_off = kCases[i].pp > 1 ? std::max(0.0, 1 - resident) : std::abs(resident - 1);
+    const bool within = std::abs(ratio - 1) <= kMostOff && resident_off <= kMostOffResident;
     worst = std::max(worst, std::abs(ratio - 1));
-    worst_resident = std::max(worst_resident, std::abs(resident - 1));
+    worst_resident = std::max(worst_resident, resident_off);
     failed += within ? 0 : 1;
     std::printf("| %s | %.1f | %.1f | %s | %.1f | %.1f | %s |%s\n", to_text(kCases[i]).c_str(),
                 static_cast<double>(predicted) / mib, static_cast<double>(counted) / mib,
