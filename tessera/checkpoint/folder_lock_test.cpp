@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "tessera/base/complaint.hpp"
+#include "tessera/base/error.hpp"
 #include "tessera/base/file_text.hpp"
 
 namespace tessera::checkpoint {
