@@ -40,7 +40,7 @@ class Terminal {
     const auto script = folder / "run.sh";
     std::ofstream(script) << command << "\necho $? > " << code_.string() << "\nsleep 100\n";
     const auto started =
-        shell(cat(tmux_, "new-session -d -x ", columns, " -y ", rows, " 'sh ", script.string(), "'"));
+        shell(cat(tmux_, "new-session -d -x ", columns, " -y ", rows, " sh ", script.string()));
     EXPECT_EQ(started.code, 0) << started.out;
   }
   ~Terminal() { shell(cat(tmux_, "kill-server")); }
