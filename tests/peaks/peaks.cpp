@@ -107,7 +107,7 @@ const Case kCases[] = {
      .sequence = 2048,
      .has_documents = true},
     {.shape = k44, .precision = kBf16, .zero = 3, .dp_shard = 2, .sequence = 1024, .has_documents = true},
-    {.shape = k44, .pp = 2, .sequence = 1024, .num_micro = 4, .has_documents = true},
+    {.shape = k44, .pp = 2, .sequence = 256, .num_micro = 4, .has_documents = true},
     {.shape = k44, .sequence = 2048, .has_documents = true, .cp = 2},
     {.shape = k44, .sequence = 2048, .has_documents = true, .cp = 2, .cp_heads = 2},
     {.shape = k44, .precision = kBf16, .sequence = 2048, .qk_norm = true, .has_documents = true},
@@ -239,11 +239,9 @@ int run_all(const std::string& self, std::size_t wanted) {
     }
     const double ratio = static_cast<double>(predicted) / static_cast<double>(counted),
                  resident = static_cast<double>(all) / static_cast<double>(growth), mib = 1 << 20;
-    // The stages of a pipeline need not peak at the same time: there the sum of their peaks is a bound.
-    const double resident_off = kCases[i].pp > 1 ? std::max(0.0, 1 - resident) : std::abs(resident - 1);
-    const bool within = std::abs(ratio - 1) <= kMostOff && resident_off <= kMostOffResident;
+    const bool within = std::abs(ratio - 1) <= kMostOff && std::abs(resident - 1) <= kMostOffResident;
     worst = std::max(worst, std::abs(ratio - 1));
-    worst_resident = std::max(worst_resident, resident_off);
+    worst_resident = std::max(worst_resident, std::abs(resident - 1));
     failed += within ? 0 : 1;
     std::printf("| %s | %.1f | %.1f | %s | %.1f | %.1f | %s |%s\n", to_text(kCases[i]).c_str(),
                 static_cast<double>(predicted) / mib, static_cast<double>(counted) / mib,
