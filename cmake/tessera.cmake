@@ -95,11 +95,8 @@ function(tessera_test target label)
   add_test(NAME ${target} COMMAND ${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${target} PROPERTIES LABELS ${label} TIMEOUT 1200
     ENVIRONMENT "TESSERA_BINARY=${PROJECT_BINARY_DIR}/tessera;OMP_NUM_THREADS=1")
-  # Those that start processes or watch the clock have the machine to themselves.
-  if(label STREQUAL "process" OR target STREQUAL "launch_test")
-    set_tests_properties(${target} PROPERTIES RUN_SERIAL TRUE)
-  endif()
   if(label STREQUAL "process")
+    set_tests_properties(${target} PROPERTIES RUN_SERIAL TRUE)
     set_property(GLOBAL APPEND PROPERTY tessera_process_tests ${target})
   endif()
 endfunction()

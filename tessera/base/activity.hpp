@@ -58,6 +58,7 @@ struct RankState {
 
   // What the main lane is at.
   const Activity* now() const;
+  bool is_finished() const { return now() && now()->doing == Doing::finished; }
   // Since when something that should not last is under way, on any lane: the earliest; 0: nothing is.
   double waiting_since_seconds() const;
   // When something last began or ended, on any lane; 0: nothing has; while it prepares: later than any time. In a pipeline

@@ -55,6 +55,14 @@ std::string holder_in(const std::string& path) {
   return text.empty() ? "another job, which could not write its name there" : text;
 }
 
+// What a lock on all of a file is asked for with.
+struct flock whole_file() {
+  struct flock out {};
+  out.l_type = F_WRLCK;
+  out.l_whence = SEEK_SET;
+  return out;
+}
+
 bool is_same_file(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
@@ -132,9 +140,7 @@ void FolderLock::open() {
 }
 
 bool FolderLock::take() {
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
+  struct flock whole = whole_file();
   if (::fcntl(file_.number(), F_OFD_SETLK, &whole) == 0) return true;
   if (errno == EAGAIN || errno == EACCES || errno == EINTR || errno == ESTALE) return false;
   warning_ = cat("whether another job uses '", folder_, "' is not known, as its file system has no locks (",
@@ -162,9 +168,7 @@ bool is_locked(const std::string& folder) {
   const Descriptor file(
       ::open(cat(folder, "/", kLockName).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.number() < 0) return false;
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
+  struct flock whole = whole_file();
   return ::fcntl(file.number(), F_OFD_GETLK, &whole) != 0 || whole.l_type != F_UNLCK;
 }
 

@@ -140,7 +140,7 @@ TEST_F(Binary, WritesATraceWithARowPerLaneOfEachRank) {
   const auto outcome = tessera(
       cat("train ", path("run.toml"), " --procs 2 --trace ", path("trace.json"), " --out ", path("out")));
   ASSERT_EQ(outcome.code, 0) << outcome.out;
-  const auto events = metrics::read_trace(path("trace.json"));
+  const auto events = metrics::read_trace(path("trace.json")).events;
   for (const std::int64_t rank : {0, 1}) {
     EXPECT_FALSE(metrics::events_of(events, rank, "compute").empty());
     EXPECT_FALSE(metrics::events_of(events, rank, "communication dp").empty());

@@ -12,7 +12,6 @@
 #include "tessera/draw/svg.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/out_file.hpp"
-#include "tessera/metrics/trace.hpp"
 #include "tessera/plan/identity.hpp"
 #include "tessera/program/text.hpp"
 #include "tessera/simulate/simulate.hpp"
@@ -26,8 +25,7 @@ using draw::Picture;
 
 bool is_trace(const std::string& file) { return file.ends_with(".json"); }
 
-Panel measured_panel(const std::string& path, std::int64_t step) {
-  const auto traced = read_traced(path);
+Panel measured_panel(const std::vector<draw::Traced>& traced, const std::string& path, std::int64_t step) {
   const std::int64_t chosen = step > 0 ? step : draw::middle_step(traced);
   Panel panel = draw::measured(traced, chosen);
   panel.title = cat("measured, step ", chosen);
@@ -37,13 +35,12 @@ Panel measured_panel(const std::string& path, std::int64_t step) {
 }
 
 // The trace of a run with other ops or sizes would be compared op by op with what it never did.
-void expect_trace_of(const program::Program& program, const Options& options) {
-  const std::string found = metrics::program_of_trace(options.draw.measured);
+void expect_trace_of(const program::Program& program, const std::string& found, const Options& options) {
   if (found != plan::fingerprint(program))
     throw UserError(
-        cat("--measured ", options.draw.measured,
-            found.empty() ? ": does not say of which run it is" : ": is the trace of another run", " than ",
-            options.file,
+        cat("--measured ", options.draw.measured, ": ",
+            found.empty() ? "does not say of which run it is"
+                          : cat("is the trace of another run than ", options.file),
             ". Draw a trace that tessera train --trace has written of this run file with the same "
             "layout and model."));
 }
@@ -64,7 +61,7 @@ Picture picture_of(const Options& options, const std::optional<Simulated>& simul
   if (!simulated)
     return {.title = std::filesystem::path(options.file).filename().string(),
             .unit = draw::Unit::seconds,
-            .panels = {measured_panel(options.file, options.draw.step)}};
+            .panels = {measured_panel(read_traced(options.file).ops, options.file, options.draw.step)}};
   const bool compares = !options.draw.measured.empty();
   if (compares && !simulated->is_in_seconds)
     throw UserError(
@@ -72,8 +69,9 @@ Picture picture_of(const Options& options, const std::optional<Simulated>& simul
   const bool in_bytes = simulated->is_in_seconds && !compares;  // a trace doesn't know bytes
   Picture out = predicted_picture(*simulated, in_bytes ? draw::Held::bytes : draw::Held::activations);
   if (compares) {
-    expect_trace_of(simulated->program, options);
-    out.panels.push_back(measured_panel(options.draw.measured, options.draw.step));
+    const TracedRun traced = read_traced(options.draw.measured);
+    expect_trace_of(simulated->program, traced.program, options);
+    out.panels.push_back(measured_panel(traced.ops, options.draw.measured, options.draw.step));
     out.notes.push_back(
         "Where ranks meet, a measured op counts from when its own rank has come; a predicted one from "
         "when all have.");

@@ -83,7 +83,7 @@ TEST_F(Failing, AStageMayWaitForLongWhileAnotherGetsOn) {
       path("trace.json")));
   EXPECT_EQ(outcome.code, 0) << outcome.out;
   double longest = 0;
-  for (const auto& event : metrics::read_trace(path("trace.json")))
+  for (const auto& event : metrics::read_trace(path("trace.json")).events)
     if (event.process == 1 && event.row != "compute") longest = std::max(longest, event.duration_seconds);
   EXPECT_GT(longest, 0.7) << "or this test shows nothing";
 }

@@ -13,7 +13,6 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/queued_writer.hpp"
-#include "tessera/base/resident.hpp"
 #include "tessera/cli/connect.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/launch/join_store.hpp"
@@ -70,7 +69,7 @@ class Reporter {
   Reporter(launch::KeyClient& reports, const ActivityLog& log, Abort& abort, milliseconds timeout)
       : reports_(reports), log_(log), abort_(abort), timeout_(timeout) {}
 
-  // Thread edge: of main before the pulse begins, of the pulse, or of main once that has failed.
+  // Thread edge: of main while it makes the pulse, of the pulse, or of main once that has failed.
   void report() {
     if (abort_.is_due()) return abort_.end_if_stuck();
     try {
@@ -182,9 +181,6 @@ int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
   const auto log = std::make_unique<ActivityLog>();
   Abort abort(*communicator, *log);
   Reporter reporter(store.reports(), *log, abort, timeout);
-  // A rank that is stopped in its first step has been heard of.
-  log->beat(now_seconds(), resident_bytes());
-  reporter.report();
   const launch::Pulse pulse(*log, [&reporter] { reporter.report(); });
   try {
     body({*communicator, log.get(), &stop, [&log] { return std::vector{log->resident_bytes()}; },

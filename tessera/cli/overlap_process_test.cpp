@@ -39,7 +39,7 @@ Steps traced_run(bool overlap) {
           " training.global_batch=8 layout.overlap=", overlap, " --json --trace ", trace, " --out ", trace,
           ".out > /dev/null");
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
-  const auto events = metrics::read_trace(trace);
+  const auto events = metrics::read_trace(trace).events;
   std::filesystem::remove(trace);
   std::filesystem::remove_all(trace + ".out");
   Steps out{.step_seconds = step_seconds(events)};

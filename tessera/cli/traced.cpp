@@ -8,9 +8,10 @@ namespace tessera::cli {
 
 using metrics::argument;
 
-std::vector<draw::Traced> read_traced(const std::string& path) {
-  std::vector<draw::Traced> out;
-  for (const auto& event : metrics::read_trace(path)) {
+TracedRun read_traced(const std::string& path) {
+  metrics::Trace trace = metrics::read_trace(path);
+  TracedRun out{.ops = {}, .program = std::move(trace.program)};
+  for (const auto& event : trace.events) {
     const auto step = argument<std::int64_t>(event, "step");
     const auto what = program::what_named(argument<std::string>(event, "what").value_or(""));
     if (!step || !what)
@@ -27,9 +28,9 @@ std::vector<draw::Traced> read_traced(const std::string& path) {
         .start = event.start_seconds,
         .end = event.start_seconds + event.duration_seconds,
         .waits = argument<std::string>(event, "waits").value_or("")};
-    out.push_back(std::move(op));
+    out.ops.push_back(std::move(op));
   }
-  if (out.empty())
+  if (out.ops.empty())
     throw UserError(
         cat("trace '", path, "' has no events: the run that began it was ended before its last step"));
   return out;

@@ -8,7 +8,12 @@
 
 namespace tessera::cli {
 
+struct TracedRun {
+  std::vector<draw::Traced> ops;
+  std::string program;  // its fingerprint (plan/identity.hpp); empty: the trace does not say
+};
+
 // Throws UserError when the file is no trace of `tessera train --trace`, naming what is missing.
-std::vector<draw::Traced> read_traced(const std::string& path);
+TracedRun read_traced(const std::string& path);
 
 }  // namespace tessera::cli

@@ -16,6 +16,7 @@ constexpr int kBeatsPerLook = 4;  // how often memory is asked for and `also` is
 
 Pulse::Pulse(ActivityLog& log, std::function<void()> also) : log_(log), also_(std::move(also)) {
   log_.beat(now_seconds(), resident_bytes());
+  if (also_) also_();
   thread_ = quiet_thread([this] { beat(); });
 }
 

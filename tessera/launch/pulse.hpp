@@ -12,7 +12,8 @@ namespace tessera::launch {
 
 class Pulse {
  public:
-  // `also` is called a few times a second on the pulse's thread, and must not throw.
+  // `also` is called here once, so that a rank is heard of before its first step, and then a few times a second on the
+  // pulse's thread; it must not throw.
   explicit Pulse(ActivityLog& log, std::function<void()> also = {});
   ~Pulse();
   Pulse(const Pulse&) = delete;

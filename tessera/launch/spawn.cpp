@@ -152,8 +152,7 @@ class Job {
   static constexpr double kLoadingSeconds = 60;
 
   bool has_finished(std::size_t rank) const {
-    const auto state = board_.log(static_cast<int>(rank)).state();
-    return state.now() && state.now()->doing == Doing::finished;
+    return board_.log(static_cast<int>(rank)).state().is_finished();
   }
 
   // The last sign of life of a rank; while one is stopped it does not load.

@@ -58,7 +58,7 @@ std::string Vigil::judgement(double now) const {
   const auto gets_on = [&](const RankState& state) { return state.progress_seconds() >= limit; };
   const bool all_stand = std::ranges::none_of(states_, gets_on);
   const auto hangs = [&](const RankState& state) {
-    if (state.now() && state.now()->doing == Doing::finished) return false;
+    if (state.is_finished()) return false;
     const double waiting = state.waiting_since_seconds();
     return state.beat_seconds > 0 &&
            (state.beat_seconds < limit || (all_stand && waiting > 0 && waiting < limit));

@@ -110,7 +110,7 @@ TEST_F(TraceFile, ReadsBackWhatWasWritten) {
       {"2B0", 1, "compute", 0.75, 1.5},
       {"quote \"", 0, "dp", 2, 0}};
   write_trace(path_, events);
-  EXPECT_EQ(read_trace(path_), events);
+  EXPECT_EQ(read_trace(path_).events, events);
 }
 
 TEST_F(TraceFile, GivesALaneTheSameRowOnEveryRankAndNamesIt) {

@@ -35,11 +35,14 @@ std::optional<T> argument(const Event& event, std::string_view name) {
 // UserError when the file can't be written.
 void write_trace(const std::string& path, std::span<const Event> events, const std::string& program = "");
 
-// The events of a file that write_trace made, in its order. Throws UserError naming the file and what is
-// wrong.
-std::vector<Event> read_trace(const std::string& path);
-// What was given as `program`; empty: nothing.
-std::string program_of_trace(const std::string& path);
+// What a file that write_trace made says: its events in their order, and what was given as `program`.
+struct Trace {
+  std::vector<Event> events;
+  std::string program;
+};
+
+// Throws UserError naming the file and what is wrong.
+Trace read_trace(const std::string& path);
 
 // The events of one lane of one rank.
 std::vector<Event> events_of(std::span<const Event> events, std::int64_t process, const std::string& row);

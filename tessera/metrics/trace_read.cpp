@@ -81,27 +81,21 @@ struct Reader {
   }
 };
 
-}  // namespace
-
-namespace {
-
-Json parsed(const std::string& path) {
-  const MappedFile file(path);
-  Json trace = Json::parse(file.text(), nullptr, /*allow_exceptions=*/false);
-  Reader{path}.expect(!trace.is_discarded(), "is not JSON");
-  return trace;
-}
-
-}  // namespace
-
-std::vector<Event> read_trace(const std::string& path) { return Reader{path}.events(parsed(path)); }
-
-std::string program_of_trace(const std::string& path) {
-  const Json trace = parsed(path);
+std::string program_of(const Json& trace) {
   const auto other = trace.find("otherData");
   if (other == trace.end() || !other->is_object()) return "";
   const auto program = other->find("program");
   return program != other->end() && program->is_string() ? program->get<std::string>() : "";
+}
+
+}  // namespace
+
+Trace read_trace(const std::string& path) {
+  const MappedFile file(path);
+  const Json trace = Json::parse(file.text(), nullptr, /*allow_exceptions=*/false);
+  const Reader reader{path};
+  reader.expect(!trace.is_discarded(), "is not JSON");
+  return {reader.events(trace), program_of(trace)};
 }
 
 }  // namespace tessera::metrics

@@ -77,9 +77,7 @@ class Search {
   bool has_op(int rank, std::int32_t op) const {
     return op >= 0 && op < static_cast<std::int32_t>(sequence(rank).ops.size());
   }
-  bool is_finished(int rank) const {
-    return state(rank).now() && state(rank).now()->doing == Doing::finished;
-  }
+  bool is_finished(int rank) const { return state(rank).is_finished(); }
   // For a good part of the time that others have waited: a busy machine makes a rank late, but not that late.
   bool is_silent(int rank) const {
     return !is_finished(rank) && now_ - state(rank).beat_seconds > std::max(kSilentSeconds, longest_ / 2);

@@ -1,19 +1,17 @@
 #include "tessera/train/run_file.hpp"
 
-#include <filesystem>
+#include <span>
 
-#include "tessera/base/error.hpp"
-#include "tessera/metrics/out_file.hpp"
+#include "tessera/base/replace_file.hpp"
+#include "tessera/base/text.hpp"
 #include "tessera/spec/load.hpp"
 
 namespace tessera::train {
 
 void keep_run_file(const spec::Run& run, const std::string& folder) {
-  const std::string path = cat(folder, "/", kRunFileName), written = path + ".new";
-  metrics::OutFile(written, "--out").write(spec::to_text(run));
-  std::error_code error;
-  std::filesystem::rename(written, path, error);
-  if (error) throw UserError(cat("cannot rename '", written, "' to '", path, "': ", error.message()));
+  const std::string text = spec::to_text(run);
+  const auto bytes = std::as_bytes(std::span(text));
+  replace_file(cat(folder, "/", kRunFileName), std::span(&bytes, 1));
 }
 
 }  // namespace tessera::train

@@ -45,7 +45,7 @@ simulate::Profile read_profile(std::span<const std::string> traces) {
   std::int64_t steps = 0;
   for (const auto& path : traces) {
     std::int64_t last = 0;
-    for (auto& op : ran_ops(metrics::read_trace(path), path)) {
+    for (auto& op : ran_ops(metrics::read_trace(path).events, path)) {
       last = std::max(last, op.step);
       op.step += steps;  // steps of different runs must not meet
       all.push_back(std::move(op));

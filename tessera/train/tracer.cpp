@@ -100,7 +100,7 @@ std::vector<std::string> Tracer::write(const std::function<void()>& meet, std::i
   std::vector<std::string> missing;
   for (std::int64_t rank = 1; rank < num_ranks; ++rank) {
     const std::string complaint = complaint_of([&] {
-      const auto more = metrics::read_trace(part(rank));
+      const auto more = metrics::read_trace(part(rank)).events;
       events_.insert(events_.end(), more.begin(), more.end());
     });
     if (!complaint.empty())
