@@ -1,15 +1,10 @@
-// Do ranks that are threads compute the same bits in every fresh process? Processes of `tessera verify` start one after the
-// other beside busy loops, and all they print must be the same, letter by letter: errors, and a hash of all bits. Why that
-// was not so: Note [First calls] in tensor/warm_up.hpp.
-//   first_calls BINARY PRELOAD [COUNT] [BUSY]   COUNT processes of each layout (1000), BUSY loops beside them (6)
+// Do ranks that are threads compute the same bits in every fresh process? Processes of `tessera verify`, more
+// at a time than there are cores, must all print the same, letter by letter: errors, and a hash of all bits. Why that was
+// not so: Note [First calls] in tensor/warm_up.hpp.
+//   first_calls BINARY PRELOAD [COUNT] [AT_ONCE]   COUNT processes of each layout (1000), AT_ONCE at a time (6)
 //   first_calls --threads                       3 threads make their first calls at once: exit 1 if one differs
 //   first_calls --ranks                         the same as ranks
 // The library PRELOAD holds open the moment in which first calls go wrong: with it threads must differ, ranks must not.
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <barrier>
 #include <cstdio>
@@ -41,9 +36,9 @@ const char* const kLayouts[] = {
 // Called by each thread with its number.
 using Body = std::function<void(int)>;
 
-void on_threads(const Body& body) {
+void on_threads(int count, const Body& body) {
   std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) threads.emplace_back(body, i);
+  for (int i = 0; i < count; ++i) threads.emplace_back(body, i);
   for (auto& thread : threads) thread.join();
 }
 
@@ -64,34 +59,6 @@ bool first_calls_agree(const std::function<void(const Body&)>& run) {
   return std::ranges::all_of(found, [&](const Tensor& t) { return tensor::bit_equal(t, right); });
 }
 
-// Loops that keep the cores busy until this goes out of scope, or this process ends.
-class Busy {
- public:
-  explicit Busy(int loops) {
-    for (int i = 0; i < loops; ++i) {
-      const pid_t child = fork();
-      CHECK(child >= 0, "no process for a busy loop");
-      if (child != 0) {
-        children_.push_back(child);
-        continue;
-      }
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      for (std::atomic<long> count = 0;;) ++count;
-    }
-  }
-  ~Busy() {
-    for (const pid_t child : children_) {
-      kill(child, SIGKILL);
-      waitpid(child, nullptr, 0);
-    }
-  }
-  Busy(const Busy&) = delete;
-  Busy& operator=(const Busy&) = delete;
-
- private:
-  std::vector<pid_t> children_;
-};
-
 struct Ended {
   int status = 0;
   std::string told;
@@ -108,23 +75,25 @@ Ended run(const std::string& command) {
   return out;
 }
 
-// How many of so many processes of `command` fail, or say something else than `expected`.
-int others(const std::string& command, const std::string& expected, int count) {
-  int other = 0;
-  for (int i = 1; i <= count; ++i) {
-    const Ended ended = run(command);
-    if (ended.status != 0 || ended.told != expected) {
-      ++other;
-      std::printf("process %d, exit status %d, says otherwise: %s\n", i, ended.status, ended.told.c_str());
+// How many of `count` processes of `command` fail, or say something else than `expected`; `at_once` of them run at a time.
+int others(const std::string& command, const std::string& expected, int count, int at_once) {
+  std::atomic<int> begun = 0, ended = 0, other = 0;
+  on_threads(at_once, [&](int) {
+    while (begun++ < count) {
+      const Ended one = run(command);
+      if (one.status != 0 || one.told != expected) {
+        ++other;
+        std::printf("exit status %d, says otherwise: %s\n", one.status, one.told.c_str());
+      }
+      if (++ended % 100 == 0) std::printf("  %d processes, %d differ\n", ended.load(), other.load());
+      std::fflush(stdout);
     }
-    if (i % 100 == 0) std::printf("  %d processes, %d differ\n", i, other);
-    std::fflush(stdout);
-  }
+  });
   return other;
 }
 
 int run_all(const std::string& self, const std::string& binary, const std::string& preload, int count,
-            int loops) {
+            int at_once) {
   const std::string held_open = cat("LD_PRELOAD='", preload, "' ");
   int differ = 0, processes = 0;
   const bool is_seen = run(cat(held_open, "'", self, "' --threads")).status != 0;
@@ -132,20 +101,20 @@ int run_all(const std::string& self, const std::string& binary, const std::strin
   std::printf("first calls held open: threads %s, ranks %s\n",
               is_seen ? "differ, as they must" : "AGREE: the trial sees nothing",
               ranks_agree ? "agree" : "DIFFER");
-  const Busy busy(loops);
   const double begin = now_seconds();
   for (const char* layout : kLayouts) {
     const std::string command = cat("'", binary, "' verify ", layout, " --json");
     const Ended first = run(command);
     CHECK(first.status == 0 && first.told.find("\"bits\"") != std::string::npos,
           "not equal to one device: ", command, "\n", first.told);
-    const int held = others(held_open + command, first.told, 2), own = others(command, first.told, count);
+    const int held = others(held_open + command, first.told, 2, 1),
+              own = others(command, first.told, count, at_once);
     std::printf("%s: %d of %d fresh processes differ; %d of 2 with first calls held open\n", layout, own,
                 count, held);
     differ += own + held;
     processes += count;
   }
-  std::printf("%d processes beside %d busy loops in %s, %d differ\n", processes, loops,
+  std::printf("%d processes, %d at a time, in %s, %d differ\n", processes, at_once,
               duration_text(now_seconds() - begin).c_str(), differ);
   return is_seen && ranks_agree && differ == 0 ? 0 : 1;
 }
@@ -156,10 +125,11 @@ int run_all(const std::string& self, const std::string& binary, const std::strin
 int main(int argc, char** argv) {
   using namespace tessera;
   const std::string first = argc > 1 ? argv[1] : "";
-  if (first == "--threads") return first_calls_agree(on_threads) ? 0 : 1;
+  if (first == "--threads")
+    return first_calls_agree([](const Body& body) { on_threads(kThreads, body); }) ? 0 : 1;
   if (first == "--ranks") return first_calls_agree(on_ranks) ? 0 : 1;
   if (argc < 3) {
-    std::fprintf(stderr, "usage: first_calls BINARY PRELOAD [COUNT] [BUSY]\n");
+    std::fprintf(stderr, "usage: first_calls BINARY PRELOAD [COUNT] [AT_ONCE]\n");
     return 2;
   }
   return run_all(argv[0], first, argv[2], argc > 3 ? std::atoi(argv[3]) : 1000,
