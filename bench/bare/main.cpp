@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/bare/bare_step.hpp"
+#include "tessera/bare/bare_step.hpp"
 
 namespace {
 
@@ -39,7 +39,7 @@ std::string set(bare::Config& config, const std::string& argument) {
   } else if (const auto size = sizes.find(key); size != sizes.end() && std::atoll(value.c_str()) > 0) {
     config.*size->second = std::atoll(value.c_str());
   } else {
-    return "cannot use '" + argument + "'; see bench/bare/bare_step.hpp for the keys";
+    return "cannot use '" + argument + "'; see tessera/bare/bare_step.hpp for the keys";
   }
   return "";
 }

@@ -1,9 +1,11 @@
-// What does writing a checkpoint cost beside a bare write of the same bytes, how much memory does rewriting one take, and
-// how long is the header of a file with many tensors read?
-//   checkpoint_speed write FOLDER [MIB ROUNDS]    in turns: write + fsync; the same with the disk told to begin early; a file
+// What does writing a checkpoint cost beside a bare write of the same bytes, how much memory does rewriting
+// one take, and how long is the header of a file with many tensors read?
+//   checkpoint_speed write FOLDER [MIB ROUNDS]    in turns: write + fsync; the same with the disk told to
+//   begin early; a file
 //                                                 of a checkpoint, with its hashes
-//   checkpoint_speed reshard FOLDER TESSERA [GIB] `tessera checkpoint reshard` from 8 shards to 3: memory and speed
-//   checkpoint_speed headers FOLDER [TENSORS]     files of 10^4, 10^5, ... up to TENSORS (10^6) tensors are opened
+//   checkpoint_speed reshard FOLDER TESSERA [GIB] `tessera checkpoint reshard` from 8 shards to 3: memory and
+//   speed checkpoint_speed headers FOLDER [TENSORS]     files of 10^4, 10^5, ... up to TENSORS (10^6) tensors
+//   are opened
 // FOLDER is made and removed.
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -22,13 +24,13 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/base/file_text.hpp"
+#include "tessera/base/files/file_text.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/checkpoint/diff.hpp"
-#include "tessera/checkpoint/folder.hpp"
-#include "tessera/checkpoint/safetensors.hpp"
-#include "tessera/checkpoint/shard_file.hpp"
+#include "tessera/checkpoint/folder/folder.hpp"
+#include "tessera/checkpoint/format/safetensors.hpp"
+#include "tessera/checkpoint/format/shard_file.hpp"
+#include "tessera/checkpoint/tools/diff.hpp"
 
 namespace {
 
@@ -102,7 +104,8 @@ void measure_writing(const std::string& folder, std::size_t mib, int rounds) {
                 quantile(ratios[way], 0.25), quantile(ratios[way], 0.75));
 }
 
-// Of eight ranks, each holding an eighth of every tensor's elements, cut inside rows: a model and its AdamW state.
+// Of eight ranks, each holding an eighth of every tensor's elements, cut inside rows: a model and its AdamW
+// state.
 void make_checkpoint(const std::string& folder, std::int64_t gib) {
   constexpr std::int64_t kRanks = 8, kColumns = 4099;
   constexpr std::int64_t kTensors = 48;

@@ -1,5 +1,6 @@
-// What does a rank gain from holding a part of the sequence? Forward and backward of causal attention on one rank, on ranks
-// of a ring and on ranks that exchange heads, all as threads with one compute thread each, beside the transfers alone.
+// What does a rank gain from holding a part of the sequence? Forward and backward of causal attention on one
+// rank, on ranks of a ring and on ranks that exchange heads, all as threads with one compute thread each,
+// beside the transfers alone.
 //   build/release/context_speed [positions = 2048] [query heads = 8] [key heads = 8] [ranks = 2]
 #include <time.h>
 
@@ -9,9 +10,9 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/parallel/context_attention.hpp"
-#include "tessera/program/context_parallel.hpp"
+#include "tessera/program/ir/context_parallel.hpp"
 
 namespace {
 

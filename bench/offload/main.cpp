@@ -1,5 +1,5 @@
-// By which calls do offloaded bytes reach a file and come back fastest? Reads and writes one after the other, or io_uring
-// with several under way; through the page cache, or past it by an aligned buffer.
+// By which calls do offloaded bytes reach a file and come back fastest? Reads and writes one after the other,
+// or io_uring with several under way; through the page cache, or past it by an aligned buffer.
 //   offload_speed FOLDER [MIB]
 #include <fcntl.h>
 #include <liburing.h>

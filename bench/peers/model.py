@@ -1,6 +1,6 @@
 """The same Llama decoder in plain PyTorch, one nn.Linear per matrix, as a user would write it.
 
-Starts from the same weights and tokens as bench/bare, so that equal losses prove that the same thing is measured.
+Starts from the same weights and tokens as tessera/bare, so that equal losses prove that the same thing is measured.
 """
 import math
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ class Llama(nn.Module):
 
 @torch.no_grad()
 def initialize(model, c):
-    """The numbers of bench/bare/bare_step_torch.cpp: its tensors, fused ones included, in its order."""
+    """The numbers of tessera/bare/bare_step_torch.cpp: its tensors, fused ones included, in its order."""
     fused = [([model.embedding], 0.02)]
     residual = 0.02 / math.sqrt(2 * c.layers)
     for b in model.blocks:

@@ -1,4 +1,4 @@
-"""PyTorch's training step as a process: answers each line "step N" on its input with one JSON line, like bench/bare.
+"""PyTorch's training step as a process: answers each line "step N" on its input with one JSON line, like bench/bare/main.cpp.
 
   python bench/peers/torch_step.py eager|compile 10M fp32|bf16
 """

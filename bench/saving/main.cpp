@@ -1,5 +1,5 @@
-// What does saving cost a run that goes on? Steps of one rank with a checkpoint being written beside them, and without, in
-// turns.
+// What does saving cost a run that goes on? Steps of one rank with a checkpoint being written beside them,
+// and without, in turns.
 //   build/release/saving_cost RUN.toml [PAIRS] [FOLDER]      e.g. bench/step-44m.toml 8
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/tensor/arena.hpp"
 #include "tessera/tensor/tensor.hpp"

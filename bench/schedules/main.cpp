@@ -1,5 +1,5 @@
-// How fast are programs made, checked and simulated? Processor seconds of each part on one thread (other work on the
-// machine does not count), the median of some rounds.
+// How fast are programs made, checked and simulated? Processor seconds of each part on one thread (other work
+// on the machine does not count), the median of some rounds.
 #include <cstdio>
 #include <ctime>
 #include <string>
@@ -7,9 +7,9 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/program/chain.hpp"
-#include "tessera/program/check.hpp"
-#include "tessera/program/schedules.hpp"
+#include "tessera/program/check/check.hpp"
+#include "tessera/program/passes/chain.hpp"
+#include "tessera/program/schedule/schedules.hpp"
 #include "tessera/simulate/simulate.hpp"
 
 namespace {

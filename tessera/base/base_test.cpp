@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/key_store.hpp"
+#include "tessera/base/process/key_store.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/base/wrapped.hpp"

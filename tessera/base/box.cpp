@@ -146,9 +146,10 @@ void for_each_run(const Box& part, const Box& from, const Box& to,
 }
 
 // Note [Corners]
-// Take the function that is 1 in a box and 0 outside: its differences along every dim are not zero at the box's corners
-// alone, where they are 1 or -1. Differences determine the function, so boxes fill a shape once each exactly if their
-// corners add up to those of the shape. Comparing pairs of boxes instead takes hours for what fits into a few megabytes.
+// Take the function that is 1 in a box and 0 outside: its differences along every dim are not zero at the
+// box's corners alone, where they are 1 or -1. Differences determine the function, so boxes fill a shape once
+// each exactly if their corners add up to those of the shape. Comparing pairs of boxes instead takes hours
+// for what fits into a few megabytes.
 std::optional<std::string> tiling_problem(const Shape& shape, const std::vector<Box>& boxes) {
   const std::int64_t all = num_elements(shape);
   std::int64_t held = 0;

@@ -1,5 +1,5 @@
-// Which part of a tensor is this? A box of its elements, the common part of two, a row-major range as boxes, and the runs
-// in which elements of one box lie in the memory of another.
+// Which part of a tensor is this? A box of its elements, the common part of two, a row-major range as boxes,
+// and the runs in which elements of one box lie in the memory of another.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ std::int64_t num_elements(std::span<const std::int64_t> shape);
 // "4096 x 4096"; "scalar" without dims.
 std::string shape_text(const Shape& shape);
 
-// Elements [offset, offset + extent) along each dim of a tensor; without dims it is the one element of a scalar.
+// Elements [offset, offset + extent) along each dim of a tensor; without dims it is the one element of a
+// scalar.
 struct Box {
   Shape offset, extent;
   std::int64_t elements() const { return num_elements(extent); }
@@ -39,11 +40,12 @@ struct Slice {
 // The elements that both hold; nothing if there are none.
 std::optional<Box> intersection(const Box& a, const Box& b);
 
-// Elements [first, first + count) of a row-major tensor as boxes in rising order: at most two per dim, less one.
+// Elements [first, first + count) of a row-major tensor as boxes in rising order: at most two per dim, less
+// one.
 std::vector<Box> boxes_of_range(const Shape& shape, std::int64_t first, std::int64_t count);
 
-// The most elements, at most `most`, that are one or several whole rows of some dim: cuts at multiples of it (of the shape's
-// row-major elements) leave few boxes.
+// The most elements, at most `most`, that are one or several whole rows of some dim: cuts at multiples of it
+// (of the shape's row-major elements) leave few boxes.
 std::int64_t elements_of_rows(const Shape& shape, std::int64_t most);
 
 // Calls `take` with boxes of at most `most` elements that together are `box`, in its row-major order.
@@ -55,12 +57,13 @@ struct CopyRun {
   bool operator==(const CopyRun&) const = default;
 };
 
-// Calls `copy` for each run of `part`, which lies in both boxes; places are counted from the first element of each box,
-// whose memory is row-major. In rising order of both.
+// Calls `copy` for each run of `part`, which lies in both boxes; places are counted from the first element of
+// each box, whose memory is row-major. In rising order of both.
 void for_each_run(const Box& part, const Box& from, const Box& to,
                   const std::function<void(const CopyRun&)>& copy);
 
-// Whether the boxes, taken together, hold every element of the shape once. Says of the first trouble what it is.
+// Whether the boxes, taken together, hold every element of the shape once. Says of the first trouble what it
+// is.
 std::optional<std::string> tiling_problem(const Shape& shape, const std::vector<Box>& boxes);
 
 }  // namespace tessera

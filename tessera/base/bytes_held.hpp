@@ -7,9 +7,10 @@
 
 namespace tessera {
 
-// Shards and gathered weights; weight gradients and their shards; optimizer state; values between segments and their
-// gradients; tapes and weight work; what an op needs while it runs (with the micro-batches' tokens); what lies outside a
-// rank's memory and does not count as held by it; and what was counted but not marked.
+// Shards and gathered weights; weight gradients and their shards; optimizer state; values between segments
+// and their gradients; tapes and weight work; what an op needs while it runs (with the micro-batches'
+// tokens); what lies outside a rank's memory and does not count as held by it; and what was counted but not
+// marked.
 enum class Category : std::uint8_t { parameters, gradients, optimizer, values, tapes, buffers, host, other };
 inline constexpr int kNumCategories = 8;
 // Those that a plan tells apart.

@@ -22,8 +22,8 @@ double random_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t ind
 // Elements first, first + 1, ... of random_normal, at half the price.
 void random_normals(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, std::span<double> out);
 
-// Sixteen random bits per element, vectorised. Element 128 g + 64 h + 16 w + i is half h (0: the low one) of word w of
-// philox({16 g + i, counter}, key).
+// Sixteen random bits per element, vectorised. Element 128 g + 64 h + 16 w + i is half h (0: the low one) of
+// word w of philox({16 g + i, counter}, key).
 void random_halves(std::uint64_t key, std::array<std::uint32_t, 3> counter, std::span<std::uint16_t> out);
 
 // A keyed bijection of [0, size): where index goes in epoch-like shuffles that are never stored.

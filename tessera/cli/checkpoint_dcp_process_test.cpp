@@ -1,9 +1,9 @@
 // The other reader of our shards: PyTorch's distributed checkpoint finds every tensor, whole and cut anew.
 #include <gmock/gmock.h>
 
-#include "tessera/checkpoint/small_checkpoint.hpp"
-#include "tessera/checkpoint/summary.hpp"
-#include "tessera/cli/binary_fixture.hpp"
+#include "tessera/checkpoint/testing/small_checkpoint.hpp"
+#include "tessera/checkpoint/tools/summary.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {

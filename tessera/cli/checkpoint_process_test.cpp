@@ -1,8 +1,8 @@
 // The commands on checkpoints, as a user types them.
 #include <gmock/gmock.h>
 
-#include "tessera/checkpoint/small_checkpoint.hpp"
-#include "tessera/cli/binary_fixture.hpp"
+#include "tessera/checkpoint/testing/small_checkpoint.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {

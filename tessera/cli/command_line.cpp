@@ -1,3 +1,5 @@
+#include "tessera/cli/command_line.hpp"
+
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <csignal>
@@ -7,7 +9,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/wrapped.hpp"
-#include "tessera/cli/commands.hpp"
+#include "tessera/cli/commands/commands.hpp"
 #include "tessera/plan/layouts.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/schema.hpp"
@@ -42,7 +44,7 @@ void add_procs(CLI::App* command, Options& options, const char* about) {
     const std::string& text = given.front();
     const bool bare = text.empty() || text == "true";
     const bool number = !bare && text.find_first_not_of("0123456789") == std::string::npos && text.size() < 6;
-    options.procs = bare ? kProcsOfLayout : number ? std::stoi(text) : 0;
+    options.procs = bare ? job::kProcsOfLayout : number ? std::stoi(text) : 0;
     if (options.procs == 0 || options.procs > kMostProcs)
       throw UserError(cat("--procs ", text, ": wants a number of local ranks from 1 to ", kMostProcs));
     return true;
@@ -271,7 +273,7 @@ int dispatch(int argc, char** argv) {
     throw UserError(cat(error.what(), "\nSee tessera --help."));
   }
   if (options.print_config && !options.file.empty()) {
-    std::cout << spec::to_text(load_run(options));
+    std::cout << spec::to_text(job::load_run(options));
     return 0;
   }
   if (options.checkpoint.command) return options.checkpoint.command(options);

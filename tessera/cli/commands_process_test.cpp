@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <sstream>
 
-#include "tessera/base/file_text.hpp"
-#include "tessera/cli/binary_fixture.hpp"
-#include "tessera/metrics/trace.hpp"
+#include "tessera/base/files/file_text.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
+#include "tessera/metrics/trace/trace.hpp"
 
 namespace tessera::cli {
 namespace {

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
-#include "tessera/base/file_text.hpp"
-#include "tessera/cli/binary_fixture.hpp"
+#include "tessera/base/files/file_text.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {

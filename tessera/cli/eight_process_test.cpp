@@ -1,11 +1,11 @@
-// Eight processes that share units: tensor, context, data and pipeline parallelism together lose as one rank does, and a
-// checkpoint goes from any of them to any other.
+// Eight processes that share units: tensor, context, data and pipeline parallelism together lose as one rank
+// does, and a checkpoint goes from any of them to any other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "tessera/cli/binary_fixture.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {

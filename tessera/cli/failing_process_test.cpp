@@ -1,9 +1,10 @@
-// Does a job fail well? One message says who, where and what to do; the exit code says the kind; nothing is left.
+// Does a job fail well? One message says who, where and what to do; the exit code says the kind; nothing is
+// left.
 #include <gmock/gmock.h>
 
 #include "tessera/base/error.hpp"
-#include "tessera/cli/binary_fixture.hpp"
-#include "tessera/metrics/trace.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
+#include "tessera/metrics/trace/trace.hpp"
 
 namespace tessera::cli {
 namespace {

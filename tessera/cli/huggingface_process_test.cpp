@@ -1,12 +1,12 @@
-// Do weights go from `transformers` into a checkpoint and back, and is what was trained here the same model there? Every
-// family, as one file and in shards, with models made and opened by that package on the spot.
+// Do weights go from `transformers` into a checkpoint and back, and is what was trained here the same model
+// there? Every family, as one file and in shards, with models made and opened by that package on the spot.
 #include <filesystem>
 
-#include "tessera/base/file_text.hpp"
-#include "tessera/checkpoint/hf_config.hpp"
-#include "tessera/checkpoint/hf_export.hpp"
-#include "tessera/cli/binary_fixture.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/base/files/file_text.hpp"
+#include "tessera/checkpoint/huggingface/hf_config.hpp"
+#include "tessera/checkpoint/huggingface/hf_export.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/train/saved.hpp"
 

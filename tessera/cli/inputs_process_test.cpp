@@ -1,9 +1,9 @@
-// Is every input that can't be used refused with a sentence? Files of another kind, files that change under a run, variables
-// that a stranger set.
+// Is every input that can't be used refused with a sentence? Files of another kind, files that change under a
+// run, variables that a stranger set.
 #include <gmock/gmock.h>
 
 #include "tessera/base/error.hpp"
-#include "tessera/cli/binary_fixture.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {

@@ -1,4 +1,5 @@
-// Ranks that torchrun and mpirun start train as our own do, and nothing of a job listens. Runs the real programs.
+// Ranks that torchrun and mpirun start train as our own do, and nothing of a job listens. Runs the real
+// programs.
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <sched.h>
@@ -13,8 +14,8 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/base/file_text.hpp"
-#include "tessera/cli/join_fixture.hpp"
+#include "tessera/base/files/file_text.hpp"
+#include "tessera/cli/testing/join_fixture.hpp"
 
 namespace tessera::cli {
 namespace {

@@ -1,7 +1,8 @@
-// Jobs under Slurm and on two hosts, and strangers who try to get in: the daemons and network namespaces need root.
+// Jobs under Slurm and on two hosts, and strangers who try to get in: the daemons and network namespaces need
+// root.
 #include <gmock/gmock.h>
 
-#include "tessera/cli/join_fixture.hpp"
+#include "tessera/cli/testing/join_fixture.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -16,7 +17,8 @@ TEST_F(Join, RanksOnTwoHostsTrainAsOnOne) {
   const std::string key = (folder_ / "job.key").string();
   std::ofstream(folder_ / "both.sh") << "(umask 077; head -c 32 /dev/urandom > " << key << ")\n"
                                      << R"(start() {
-  .venv/bin/torchrun --nnodes 2 --node-rank $1 --nproc-per-node 1 --master-addr $ADDRESS_A --master-port 29500 \
+  .venv/bin/torchrun --nnodes 2 --node-rank $1 --nproc-per-node 1 \
+    --master-addr $ADDRESS_A --master-port 29500 \
     --no-python )" << train("joined", cat("cluster.store=$ADDRESS_A:29400 cluster.key_file=", key))
                                      << R"(
 }

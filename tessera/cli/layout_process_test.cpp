@@ -1,7 +1,7 @@
 // Layouts on real processes: four ranks over sockets lose as four threads do.
 #include <gtest/gtest.h>
 
-#include "tessera/cli/binary_fixture.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
 #include "tessera/spec/words.hpp"
 
 namespace tessera::cli {

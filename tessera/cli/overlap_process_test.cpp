@@ -1,10 +1,11 @@
-// Do reductions hide under the backward? Two rank processes with and without overlap, in turns, judged by their traces.
+// Do reductions hide under the backward? Two rank processes with and without overlap, in turns, judged by
+// their traces.
 
 #include <algorithm>
 
 #include "tessera/base/statistics.hpp"
-#include "tessera/cli/binary_fixture.hpp"
-#include "tessera/metrics/trace.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
+#include "tessera/metrics/trace/trace.hpp"
 
 namespace tessera::cli {
 namespace {

@@ -1,12 +1,12 @@
-// Does `tessera train` train as a loop written in PyTorch does? tests/reference/loop.py trains six runs in fp64 on Gloo
-// processes, reading the corpus in an order that it computes itself; losses, gradient norms and learning rates of every step
-// are compared. Takes half a minute, most of it Python's.
+// Does `tessera train` train as a loop written in PyTorch does? tests/reference/loop.py trains six runs in
+// fp64 on Gloo processes, reading the corpus in an order that it computes itself; losses, gradient norms and
+// learning rates of every step are compared. Takes half a minute, most of it Python's.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <fstream>
 
-#include "tessera/cli/binary_fixture.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {

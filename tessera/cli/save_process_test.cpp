@@ -4,7 +4,7 @@
 #include <set>
 
 #include "tessera/base/error.hpp"
-#include "tessera/cli/binary_fixture.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {

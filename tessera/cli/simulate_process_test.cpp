@@ -1,4 +1,4 @@
-#include "tessera/cli/binary_fixture.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {

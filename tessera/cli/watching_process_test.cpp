@@ -1,8 +1,8 @@
-// Can a run be watched? The binary in a real terminal, its event files read by TensorBoard, its endpoint asked by an
-// HTTP client.
+// Can a run be watched? The binary in a real terminal, its event files read by TensorBoard, its endpoint
+// asked by an HTTP client.
 #include <gmock/gmock.h>
 
-#include "tessera/cli/binary_fixture.hpp"
+#include "tessera/cli/testing/binary_fixture.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -127,7 +127,8 @@ TEST_F(Watching, TensorBoardReadsWhatMetricsJsonlSays) {
 
 TEST_F(Watching, UtilisationIsTheFlopsOfTheModelOverThePeakThatWasNamed) {
   ASSERT_EQ(shell(cat(train(3), " cluster.peak_tflops=0.002 --procs 2")).code, 0);
-  // 395,264 weights in products, 6 FLOPs a token each; attention of 2 layers over 128 x 128 positions, 128 channels.
+  // 395,264 weights in products, 6 FLOPs a token each; attention of 2 layers over 128 x 128 positions, 128
+  // channels.
   constexpr double kTokens = 4 * 128;
   constexpr double kFlops = 6 * 395'264 * kTokens + 2 * 12 * kTokens * 128 * 128;
   const auto steps = fields({"model_flop_utilisation", "hardware_flop_utilisation", "step_seconds"});

@@ -1,6 +1,7 @@
-// What did a group do? Every operation of a Group is counted, by kind and direction: calls and bytes. Bytes are those of the
-// whole array: an all-gather's output, a reduce-scatter's input, the tensor of an all-reduce, a broadcast or a send, this
-// rank's input of an all-to-all. Barriers, receives and groups of one count nothing.
+// What did a group do? Every operation of a Group is counted, by kind and direction: calls and bytes. Bytes
+// are those of the whole array: an all-gather's output, a reduce-scatter's input, the tensor of an
+// all-reduce, a broadcast or a send, this rank's input of an all-to-all. Barriers, receives and groups of one
+// count nothing.
 #pragma once
 
 #include <array>
@@ -46,8 +47,8 @@ struct Volumes {
   bool operator==(const Volumes&) const = default;
 };
 
-// Of arrays of `bytes` what one of the members sends when they go round a ring: (n-1)/n, twice that for an all-reduce, all
-// of it for a broadcast and a send.
+// Of arrays of `bytes` what one of the members sends when they go round a ring: (n-1)/n, twice that for an
+// all-reduce, all of it for a broadcast and a send.
 std::int64_t sent_bytes(CallKind kind, std::int64_t bytes, std::int64_t members);
 
 // The count of one group on one rank, shared by copies of the Group. Any thread may call it.
@@ -58,7 +59,8 @@ class Tally {
   Volumes volumes() const;
   Volume volume(CallKind kind, CallDirection direction) const { return volumes().of(kind, direction); }
   Volume volume(CallKind kind) const { return volumes().of(kind); }
-  // Back to nothing; with `keeps_list` every call from now on is kept, in order, for whoever compares them one by one.
+  // Back to nothing; with `keeps_list` every call from now on is kept, in order, for whoever compares them
+  // one by one.
   void reset(bool keeps_list = false);
   std::vector<Call> list() const;
 

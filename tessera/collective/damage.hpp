@@ -1,5 +1,6 @@
-// Would a proof notice it? A Damage makes chosen operations of a group wrong in one of four ways; shapes stay right and no
-// rank waits for ever. For tests with ranks as threads: all members of all groups of an axis must be damaged alike.
+// Would a proof notice it? A Damage makes chosen operations of a group wrong in one of four ways; shapes stay
+// right and no rank waits for ever. For tests with ranks as threads: all members of all groups of an axis
+// must be damaged alike.
 #pragma once
 
 #include <array>
@@ -11,11 +12,13 @@
 
 namespace tessera::collective {
 
-// skipped    an all-gather is copies of the own part, a reduce-scatter the own slice, an all-reduce, a broadcast and an
+// skipped    an all-gather is copies of the own part, a reduce-scatter the own slice, an all-reduce, a
+// broadcast and an
 //            all-to-all what the member brought, a send zeros
 // twice      what came out goes in once more; a send is posted twice
 // scaled     what came out, times the members of the group
-// elsewhere  over another group: members that should not have met; a send takes what another member there sends
+// elsewhere  over another group: members that should not have met; a send takes what another member there
+// sends
 enum class Harm { skipped, twice, scaled, elsewhere };
 inline constexpr std::array kHarms = {Harm::skipped, Harm::twice, Harm::scaled, Harm::elsewhere};
 

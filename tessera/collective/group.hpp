@@ -1,7 +1,8 @@
 // How do the ranks of a set talk to each other? A Group is a value: copies share one connection. A group of
-// one never communicates. Operations block. One thread at a time may call them; with sockets and threads one that receives and
-// one that sends may do so beside it, NCCL wants one caller at a time (Note [One queue on a device] in engine/lanes.cpp).
-// All members call the same collectives in the same order. A peer that is gone or silent ends an operation with PeerLost.
+// one never communicates. Operations block. One thread at a time may call them; with sockets and threads one
+// that receives and one that sends may do so beside it, NCCL wants one caller at a time (Note [One queue on a
+// device] in engine/lanes.cpp). All members call the same collectives in the same order. A peer that is gone
+// or silent ends an operation with PeerLost.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -49,15 +50,16 @@ class Group {
                   std::span<const std::int64_t> in_rows) const;
   // In place: everyone gets the root's values.
   void broadcast(at::Tensor& t, int root) const;
-  // Returns at once with the values copied: never waits for the receiver. Equal tags arrive in order. Tags are at least 0 and
-  // below kExchangeTag (exchange.hpp).
+  // Returns at once with the values copied: never waits for the receiver. Equal tags arrive in order. Tags
+  // are at least 0 and below kExchangeTag (exchange.hpp).
   void send(const at::Tensor& t, int to, int tag) const;
-  // The same without a copy, unless t is not dense: nobody may change these values any more. They are held until received.
+  // The same without a copy, unless t is not dense: nobody may change these values any more. They are held
+  // until received.
   void hand_over(const at::Tensor& t, int to, int tag) const;
   void receive(at::Tensor& t, int from, int tag) const;
-  // Begins to receive into t, which is dense, so that values travel while the caller computes; what it returns waits for the
-  // end: once, and for equal tags in the order in which they were begun. With NCCL two members that send to each other must
-  // not both begin with the send.
+  // Begins to receive into t, which is dense, so that values travel while the caller computes; what it
+  // returns waits for the end: once, and for equal tags in the order in which they were begun. With NCCL two
+  // members that send to each other must not both begin with the send.
   [[nodiscard]] std::function<void()> expect(at::Tensor t, int from, int tag) const;
   // Waits until the sends are received or the patience is over; returns how many are not.
   std::size_t unfinished_sends(std::chrono::milliseconds patience) const;
@@ -66,8 +68,8 @@ class Group {
   // What was called on this group and its copies.
   Tally& tally() const { return *tally_; }
 
-  // A copy that does some operations wrongly, for tests that must notice it (damage.hpp). `other` is the group of
-  // Harm::elsewhere, with a connection that nothing else uses.
+  // A copy that does some operations wrongly, for tests that must notice it (damage.hpp). `other` is the
+  // group of Harm::elsewhere, with a connection that nothing else uses.
   Group damaged(const Damage& damage, const Group& other = Group()) const;
 
  private:
@@ -81,8 +83,8 @@ class Group {
   std::shared_ptr<Flaw> flaw_;  // nothing, but in tests
 };
 
-// This rank among all ranks, and the way to reach the others. Made by run_ranks (threads.hpp), SocketCommunicator
-// (sockets.hpp) or nccl_communicator (nccl.hpp).
+// This rank among all ranks, and the way to reach the others. Made by run_ranks (threads.hpp),
+// SocketCommunicator (sockets.hpp) or nccl_communicator (nccl.hpp).
 class Communicator {
  public:
   // Not before LibTorch is warm (Note [First calls] in tensor/warm_up.hpp).
@@ -92,14 +94,14 @@ class Communicator {
   int size() const { return size_; }
   // Where tensors lie that the groups of this rank can take.
   c10::Device device() const { return device_; }
-  // Ends operations that wait for a peer, here and there, with PeerLost, where the transport has a way to. Any thread may
-  // call it while the groups live.
+  // Ends operations that wait for a peer, here and there, with PeerLost, where the transport has a way to.
+  // Any thread may call it while the groups live.
   virtual void abort() const {}
 
  private:
   friend std::vector<Group> make_groups(const Communicator&, const std::vector<std::vector<int>>&);
-  // Connects this rank to the others of each list, all at once. The lists hold this rank and have two members or more;
-  // equal ones get a connection each, told apart by their order.
+  // Connects this rank to the others of each list, all at once. The lists hold this rank and have two members
+  // or more; equal ones get a connection each, told apart by their order.
   virtual std::vector<std::shared_ptr<Link>> connect(
       const std::vector<std::vector<int>>& rank_lists) const = 0;
 

@@ -8,7 +8,8 @@
 namespace tessera::collective {
 namespace {
 
-// Waits until it is received; throws if it failed. On a device wait() only makes the calling thread's stream wait.
+// Waits until it is received; throws if it failed. On a device wait() only makes the calling thread's stream
+// wait.
 void finish(c10d::Work& send, c10::Device device) {
   constexpr std::chrono::microseconds kLook{100};
   while (!device.is_cpu() && !send.isCompleted()) std::this_thread::sleep_for(kLook);

@@ -1,5 +1,5 @@
-// How does a tensor lie on the ranks of an axis, and what does its gradient do there? `dim` belongs to a tensor,
-// `axis` to the mesh.
+// How does a tensor lie on the ranks of an axis, and what does its gradient do there? `dim` belongs to a
+// tensor, `axis` to the mesh.
 #pragma once
 
 #include <string>
@@ -38,8 +38,8 @@ struct Axis {
   Group group;
 };
 
-// A tensor that knows its placement on each named axis. Of two axes that shard one dim the earlier is the outer one:
-// S(0) on dp, then on tp, gives each dp rank one block, cut into tp blocks.
+// A tensor that knows its placement on each named axis. Of two axes that shard one dim the earlier is the
+// outer one: S(0) on dp, then on tp, gives each dp rank one block, cut into tp blocks.
 struct Placed {
   at::Tensor tensor;
   std::string name;  // for messages
@@ -55,8 +55,8 @@ std::string placements_text(const Placed& x);
 // x's name with another tensor and another placement on the axis. A newly sharded dim is cut innermost.
 Placed placed_as(const Placed& x, const std::string& axis, const Placement& placement, at::Tensor tensor);
 
-// Throws UserError unless `axis` is the innermost of those that shard x's dim: only then neighbours on the axis hold
-// neighbouring parts.
+// Throws UserError unless `axis` is the innermost of those that shard x's dim: only then neighbours on the
+// axis hold neighbouring parts.
 void check_innermost(const Placed& x, const std::string& axis, const char* operation);
 
 }  // namespace tessera::collective

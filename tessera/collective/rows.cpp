@@ -98,7 +98,8 @@ Tensor resharded(const Tensor& x, const Group& group, std::int64_t from, std::in
   const Shape rows(static_cast<std::size_t>(num_members), num_rows);
   Tensor out = in.new_empty(in.sizes());
   group.all_to_all(out, in, rows, rows);
-  // Block m is member m's part of `from` and this rank's part of `to`: the blocks go side by side along `from`.
+  // Block m is member m's part of `from` and this rank's part of `to`: the blocks go side by side along
+  // `from`.
   Shape blocks = in.sizes().vec();
   blocks[0] = num_rows;
   blocks.insert(blocks.begin(), num_members);

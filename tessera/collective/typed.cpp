@@ -69,6 +69,9 @@ Cut cut_of_part(const char* operation, const Placed& x, const Axis& axis, int di
 }
 
 Tensor identity(const Tensor& x) { return x.view_as(x); }
+Map sum_over(const Axis& axis) {
+  return [=](const Tensor& t) { return all_reduced(t, axis.group); };
+}
 
 }  // namespace
 
@@ -101,20 +104,17 @@ Placed reduce_scatter(const Placed& x, const Axis& axis, int dim, const Rows& ro
 
 Placed all_reduce_replicated(const Placed& x, const Axis& axis) {
   require("all_reduce_replicated", x, axis, {Kind::partial}, "P");
-  const Map sum = [=](const Tensor& t) { return all_reduced(t, axis.group); };
-  return placed_as(x, axis.name, kReplicated, apply_linear(x.tensor, sum, sum));
+  return placed_as(x, axis.name, kReplicated, apply_linear(x.tensor, sum_over(axis), sum_over(axis)));
 }
 
 Placed all_reduce_invariant(const Placed& x, const Axis& axis) {
   require("all_reduce_invariant", x, axis, {Kind::partial}, "P");
-  const Map sum = [=](const Tensor& t) { return all_reduced(t, axis.group); };
-  return placed_as(x, axis.name, kInvariant, apply_linear(x.tensor, sum, identity));
+  return placed_as(x, axis.name, kInvariant, apply_linear(x.tensor, sum_over(axis), identity));
 }
 
 Placed replicate(const Placed& x, const Axis& axis) {
   require("replicate", x, axis, {Kind::invariant}, "I");
-  const Map sum = [=](const Tensor& t) { return all_reduced(t, axis.group); };
-  return placed_as(x, axis.name, kReplicated, apply_linear(x.tensor, identity, sum));
+  return placed_as(x, axis.name, kReplicated, apply_linear(x.tensor, identity, sum_over(axis)));
 }
 
 Placed slice(const Placed& x, const Axis& axis, int dim, const Rows& rows) {
@@ -186,9 +186,7 @@ Placed broadcast(const Placed& x, const Axis& axis, int root) {
     axis.group.broadcast(copy, root);
     return copy;
   };
-  const auto backward = [=](const Tensor& g) {
-    return only_on(all_reduced(g, axis.group), axis.group, root);
-  };
+  const auto backward = [=](const Tensor& g) { return only_on(sum_over(axis)(g), axis.group, root); };
   return placed_as(x, axis.name, kReplicated, apply_linear(x.tensor, forward, backward));
 }
 

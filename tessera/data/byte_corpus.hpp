@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "tessera/base/random_access_file.hpp"
+#include "tessera/base/files/random_access_file.hpp"
 
 namespace tessera::data {
 
@@ -24,8 +24,8 @@ class ByteCorpus {
   // Offset in the file of the first byte of global sample `index`; every epoch has its own order.
   std::uint64_t offset_of(std::uint64_t index) const;
 
-  // Row i of both buffers, each [samples, sequence], holds the bytes of samples[i] and the bytes after them. Throws
-  // UserError when the file can't be read any more, as when it was cut off under the run.
+  // Row i of both buffers, each [samples, sequence], holds the bytes of samples[i] and the bytes after them.
+  // Throws UserError when the file can't be read any more, as when it was cut off under the run.
   void fill(std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,
             std::span<std::int64_t> targets) const;
 
@@ -37,8 +37,8 @@ class ByteCorpus {
 };
 
 // For tests of uneven valid tokens: in the row of sample s, ignores the targets at positions p with
-// p mod period < s mod period, so samples differ in how many targets count, and none loses all. A period longer than a
-// row is taken as long as the row.
+// p mod period < s mod period, so samples differ in how many targets count, and none loses all. A period
+// longer than a row is taken as long as the row.
 void mask_every(std::int64_t period, std::span<const std::uint64_t> samples, std::span<std::int64_t> targets);
 
 }  // namespace tessera::data

@@ -1,5 +1,5 @@
-// Does a real browser show what was meant? Chromium lays out the texts, zooms the page and tells of its bars; Python's
-// XML parser reads the SVG.
+// Does a real browser show what was meant? Chromium lays out the texts, zooms the page and tells of its bars;
+// Python's XML parser reads the SVG.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tessera/base/file_text.hpp"
+#include "tessera/base/files/file_text.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/draw/html.hpp"
 #include "tessera/draw/order_picture.hpp"
 #include "tessera/draw/svg.hpp"
-#include "tessera/program/schedules.hpp"
+#include "tessera/program/schedule/schedules.hpp"
 
 namespace tessera::draw {
 namespace {
@@ -91,7 +91,8 @@ texts.forEach((text, i) => {
   if (a.x < 0 || a.y < 0 || a.x + a.width > box.width || a.y + a.height > box.height)
     problems.push('outside: ' + text.textContent);
   if (text.classList.contains('micro') &&
-      !bars.some((bar) => bar.x <= a.x && a.x + a.width <= bar.x + bar.width && bar.y - 1 <= a.y && a.y + a.height <= bar.y + bar.height + 1))
+      !bars.some((bar) => bar.x <= a.x && a.x + a.width <= bar.x + bar.width && bar.y - 1 <= a.y
+          && a.y + a.height <= bar.y + bar.height + 1))
     problems.push('not in a bar: ' + text.textContent + ' at ' + a.x);
   const row = text.getAttribute('y');
   (rows.get(row) || rows.set(row, []).get(row)).push(a);
@@ -115,9 +116,11 @@ TEST_F(Browser, TextsHaveTheirPlaces) {
 TEST_F(Browser, TheWheelZoomsAroundThePointerAndResetGoesBack) {
   const std::string outcome = run(to_html(picture(16, 64)), R"(
 const bar = document.querySelectorAll('.bar')[3], width = () => +bar.getAttribute('width');
-const number = bar.parentNode.querySelectorAll('.micro')[3], before = width(), hidden = number.classList.contains('no-room');
+const number = bar.parentNode.querySelectorAll('.micro')[3], before = width(),
+    hidden = number.classList.contains('no-room');
 const ticks = () => document.querySelectorAll('.tick').length;
-const box = bar.getBoundingClientRect(), at = {clientX: Math.round(box.left + 1), clientY: box.top + 3, bubbles: true, cancelable: true};
+const box = bar.getBoundingClientRect(),
+    at = {clientX: Math.round(box.left + 1), clientY: box.top + 3, bubbles: true, cancelable: true};
 const share = (at.clientX - box.left) / box.width;
 const old_ticks = ticks();
 bar.dispatchEvent(new WheelEvent('wheel', {...at, deltaY: -800}));
@@ -127,7 +130,8 @@ const still = Math.abs((at.clientX - after.left) / after.width - share) < 0.01;
 const ratio = width() / before, shown = !number.classList.contains('no-room'), zoomed_ticks = ticks();
 document.querySelector('[data-key="0"]').click();
 await frame();
-outcome.textContent = JSON.stringify({ratio: ratio.toFixed(2), still, hidden, shown, ticks: old_ticks > 4 && zoomed_ticks > 4, back: width() === before});
+outcome.textContent = JSON.stringify({ratio: ratio.toFixed(2), still, hidden, shown,
+    ticks: old_ticks > 4 && zoomed_ticks > 4, back: width() === before});
 )");
   EXPECT_EQ(outcome, R"({"ratio":"7.39","still":true,"hidden":true,"shown":true,"ticks":true,"back":true})");
 }
@@ -170,12 +174,12 @@ lines.push(told.textContent.split('\n')[1]);
 const box = told.getBoundingClientRect();
 const inside = box.left >= 0 && box.top >= 0 && box.right <= innerWidth && box.bottom <= innerHeight;
 key('Escape');
-outcome.textContent = JSON.stringify([...lines, inside, told.textContent, document.querySelectorAll('.bar title').length]);
+outcome.textContent = JSON.stringify([...lines, inside, told.textContent,
+    document.querySelectorAll('.bar title').length]);
 )");
-  EXPECT_EQ(
-      outcome,
-      R"([["0F1: forward, micro-batch 1","rank 0, compute","starts 0.5, takes 0.5"],"0F0: forward, micro-batch 0",)"
-      R"("rank 0, communication pp",true,"",0])");
+  EXPECT_EQ(outcome, R"([["0F1: forward, micro-batch 1","rank 0, compute","starts 0.5, takes 0.5"],)"
+                     R"("0F0: forward, micro-batch 0",)"
+                     R"("rank 0, communication pp",true,"",0])");
 }
 
 TEST_F(Browser, ThePageIsWholeWithoutANetwork) {

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "tessera/base/text.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/ir/text.hpp"
 
 namespace tessera::draw {
 namespace {

@@ -11,16 +11,20 @@ constexpr double kPageWidth = 1400;  // as wide as most windows: what is too sma
 
 constexpr char kStyle[] = R"(body { margin: 0; background: var(--paper); color: var(--text);
   font: 13px system-ui, "Helvetica Neue", Arial, sans-serif }
-header { position: sticky; top: 0; z-index: 1; display: flex; gap: 6px; align-items: center; padding: 8px 16px;
+header { position: sticky; top: 0; z-index: 1; display: flex; gap: 6px; align-items: center;
+  padding: 8px 16px;
   background: var(--paper); border-bottom: 1px solid var(--line) }
 button { font: inherit; min-width: 32px; padding: 3px 9px; color: inherit; background: var(--idle);
   border: 1px solid var(--line); border-radius: 5px; cursor: pointer }
 header span { color: var(--quiet); margin-left: 10px }
-#picture { outline-offset: -2px } #picture svg { display: block; width: 100%; height: auto; touch-action: pan-y }
+#picture { outline-offset: -2px }
+#picture svg { display: block; width: 100%; height: auto; touch-action: pan-y }
 .plot { cursor: grab } .plot.dragged { cursor: grabbing }
 .bar.chosen { stroke: var(--text); stroke-width: 2.5 }
-#told { position: fixed; left: 0; top: 0; max-width: 420px; padding: 8px 11px; pointer-events: none; white-space: pre-line;
-  background: var(--paper); border: 1px solid var(--line); border-radius: 6px; box-shadow: 0 2px 10px #0004; line-height: 1.45 }
+#told { position: fixed; left: 0; top: 0; max-width: 420px; padding: 8px 11px; pointer-events: none;
+  white-space: pre-line;
+  background: var(--paper); border: 1px solid var(--line); border-radius: 6px;
+  box-shadow: 0 2px 10px #0004; line-height: 1.45 }
 #told:empty { display: none }
 )";
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/spoken.hpp"
+#include "tessera/program/diagnose/spoken.hpp"
 
 namespace tessera::draw {
 namespace {

@@ -1,12 +1,12 @@
-// What does a rank's memory look like over a step? Bytes by category, stacked, a panel for each class of equal ranks, with
-// the peak and the limit marked.
+// What does a rank's memory look like over a step? Bytes by category, stacked, a panel for each class of
+// equal ranks, with the peak and the limit marked.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "tessera/program/memory.hpp"
+#include "tessera/program/memory/memory.hpp"
 #include "tessera/simulate/timeline.hpp"
 
 namespace tessera::draw {

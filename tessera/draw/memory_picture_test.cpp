@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "tessera/program/examples.hpp"
-#include "tessera/program/generate.hpp"
+#include "tessera/program/passes/generate.hpp"
+#include "tessera/program/testing/examples.hpp"
 #include "tessera/simulate/simulate.hpp"
 
 namespace tessera::draw {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tessera/draw/panels.hpp"
-#include "tessera/program/chain.hpp"
+#include "tessera/program/passes/chain.hpp"
 #include "tessera/simulate/simulate.hpp"
 
 namespace tessera::draw {

@@ -1,9 +1,11 @@
-// What makes the page move? The script of html.cpp; it knows the classes that svg.cpp writes, and nothing else.
+// What makes the page move? The script of html.cpp; it knows the classes that svg.cpp writes, and nothing
+// else.
 #pragma once
 
 namespace tessera::draw {
 
-// Bars, stripes and texts are moved one by one, so that nothing is stretched; paths are scaled with strokes kept.
+// Bars, stripes and texts are moved one by one, so that nothing is stretched; paths are scaled with strokes
+// kept.
 inline constexpr char kPageScript[] = R"script("use strict";
 (() => {
   const picture = document.getElementById("picture"), told = document.getElementById("told");
@@ -18,13 +20,17 @@ inline constexpr char kPageScript[] = R"script("use strict";
 
   // What moves keeps its place at scale 1.
   const all = (selector) => plots.flatMap((plot) => [...plot.querySelectorAll(selector)]);
-  const rects = all(".moves rect").map((element) => ({element, x: number(element, "x"), width: number(element, "width")}));
-  const texts = all(".micro").map((element) => ({element, x: number(element, "x"), room: number(element, "data-room")}));
+  const rects = all(".moves rect").map((element) => (
+      {element, x: number(element, "x"), width: number(element, "width")}));
+  const texts = all(".micro").map((element) => (
+      {element, x: number(element, "x"), room: number(element, "data-room")}));
   const paths = all(".moves path");
   paths.forEach((path) => path.setAttribute("vector-effect", "non-scaling-stroke"));
-  const axes = plots.map((plot) => [...new Set([...plot.querySelectorAll(".tick")].map((tick) => number(tick, "y")))]);
+  const axes = plots.map(
+      (plot) => [...new Set([...plot.querySelectorAll(".tick")].map((tick) => number(tick, "y")))]);
   const lines = svg.querySelectorAll(".grid");
-  make("rect", {x: left, y: 0, width, height: svg.viewBox.baseVal.height}, make("clipPath", {id: "plot-area"}, svg));
+  make("rect", {x: left, y: 0, width, height: svg.viewBox.baseVal.height},
+      make("clipPath", {id: "plot-area"}, svg));
   all(".moves").forEach((group) => group.setAttribute("clip-path", "url(#plot-area)"));
 
   const words = new Map();  // of each bar; the viewer's own hint would stand in the way
@@ -33,9 +39,11 @@ inline constexpr char kPageScript[] = R"script("use strict";
     words.set(bar, title.textContent);
     title.remove();
   });
-  const rows = all(".moves").map((row) => [...row.querySelectorAll(".bar")]).filter((bars) => bars.length > 0);
+  const rows = all(".moves").map((row) => [...row.querySelectorAll(".bar")])
+      .filter((bars) => bars.length > 0);
 
-  let scale = 1, offset = 0, waiting = false, chosen = null;  // offset: what lies left of the plot, in pixels at scale 1
+  // offset: what lies left of the plot, in pixels at scale 1
+  let scale = 1, offset = 0, waiting = false, chosen = null;
   const place = (x) => left + (x - left - offset) * scale;
 
   const tick_step = (range, most) => {
@@ -50,14 +58,16 @@ inline constexpr char kPageScript[] = R"script("use strict";
   };
   const draw_axes = () => {
     const step = tick_step(end / scale, width / 64);
-    const first = Math.ceil(offset / width * end / step - 1e-9), last = Math.floor((offset / width + 1 / scale) * end / step + 1e-9);
+    const first = Math.ceil(offset / width * end / step - 1e-9),
+        last = Math.floor((offset / width + 1 / scale) * end / step + 1e-9);
     plots.forEach((plot, i) => {
       plot.querySelectorAll(".tick").forEach((tick) => tick.remove());
       let path = "";
       const [, top, bottom] = /^M[\d.]+ ([\d.]+)V([\d.]+)/.exec(lines[i].getAttribute("d")) || [];
       for (let n = first; n <= last; ++n) {
         const x = place(left + n * step / end * width);
-        axes[i].forEach((y) => make("text", {class: "tick", x, y}, plot).textContent = time_text(n * step, step));
+        axes[i].forEach((y) => make("text", {class: "tick", x, y}, plot).textContent =
+            time_text(n * step, step));
         path += `M${x} ${top}V${bottom}`;
       }
       if (path) lines[i].setAttribute("d", path);
@@ -103,7 +113,8 @@ inline constexpr char kPageScript[] = R"script("use strict";
     if (!bar) return;
     bar.classList.add("chosen");
     const box = told.getBoundingClientRect();
-    const across = Math.min(x + 14, innerWidth - box.width - 8), down = y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18;
+    const across = Math.min(x + 14, innerWidth - box.width - 8),
+        down = y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18;
     told.style.transform = `translate(${Math.max(across, 8)}px, ${Math.max(down, 8)}px)`;
   };
   const choose = (bar) => {
@@ -122,21 +133,25 @@ inline constexpr char kPageScript[] = R"script("use strict";
       return choose(rows[row][Math.min(Math.max(at, 0), rows[row].length - 1)]);
     }
     const next = rows[Math.min(Math.max(row + down, 0), rows.length - 1)], x = number(chosen, "x");
-    choose(next.reduce((best, bar) => Math.abs(number(bar, "x") - x) < Math.abs(number(best, "x") - x) ? bar : best));
+    const distance = (bar) => Math.abs(number(bar, "x") - x);
+    choose(next.reduce((best, bar) => distance(bar) < distance(best) ? bar : best));
   };
 
   const keys = {
-    "+": () => zoom(1.5, left + width / 2), "=": () => zoom(1.5, left + width / 2), "-": () => zoom(1 / 1.5, left + width / 2),
+    "+": () => zoom(1.5, left + width / 2), "=": () => zoom(1.5, left + width / 2),
+    "-": () => zoom(1 / 1.5, left + width / 2),
     "[": () => look(scale, offset - width / scale / 4), "]": () => look(scale, offset + width / scale / 4),
     "0": () => look(1, 0), "Home": () => look(1, 0), "Escape": () => tell(null),
-    "ArrowLeft": () => go(-1, 0), "ArrowRight": () => go(1, 0), "ArrowUp": () => go(0, -1), "ArrowDown": () => go(0, 1),
+    "ArrowLeft": () => go(-1, 0), "ArrowRight": () => go(1, 0), "ArrowUp": () => go(0, -1),
+    "ArrowDown": () => go(0, 1),
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
     event.preventDefault();
     keys[event.key]();
   });
-  document.querySelectorAll("button").forEach((button) => button.addEventListener("click", () => keys[button.dataset.key]()));
+  document.querySelectorAll("button").forEach(
+      (button) => button.addEventListener("click", () => keys[button.dataset.key]()));
 
   const over_plot = (event) => event.target.closest && event.target.closest(".plot");
   svg.addEventListener("wheel", (event) => {
@@ -160,7 +175,8 @@ inline constexpr char kPageScript[] = R"script("use strict";
     drag = null;
   });
   svg.addEventListener("pointerover", (event) => {
-    if (!drag) tell(event.target.classList.contains("bar") ? event.target : null, event.clientX, event.clientY);
+    if (!drag) tell(event.target.classList.contains("bar") ? event.target : null,
+        event.clientX, event.clientY);
   });
   svg.addEventListener("pointerleave", () => tell(null));
 })();

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tessera/program/types.hpp"
+#include "tessera/program/ir/types.hpp"
 
 namespace tessera::draw {
 
@@ -22,7 +22,8 @@ int num_shades(program::What what);
 int shade_of(std::int32_t micro);
 // Of a bar.
 Colour fill(program::What what, int shade);
-// Of what belongs to the rank at a place of its stage: the colours one after the other, lighter with each round.
+// Of what belongs to the rank at a place of its stage: the colours one after the other, lighter with each
+// round.
 Colour rank_colour(std::int64_t place);
 // Of the text on it: the darker or the lighter one, whichever is read more easily.
 Colour ink(Colour fill);

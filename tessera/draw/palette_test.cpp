@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "tessera/program/text.hpp"
+#include "tessera/program/ir/text.hpp"
 
 namespace tessera::draw {
 namespace {
@@ -14,8 +14,8 @@ using program::What;
 using Triple = std::array<double, 3>;
 using Matrix = std::array<Triple, 3>;
 
-// How linear red, green and blue look to people without one kind of cone (Machado, Oliveira and Fernandes 2009, severity
-// 1), the first to those who have all three.
+// How linear red, green and blue look to people without one kind of cone (Machado, Oliveira and Fernandes
+// 2009, severity 1), the first to those who have all three.
 constexpr std::array<std::pair<const char*, Matrix>, 4> kEyes = {{
     {"all cones", {{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}}},
     {"protanopia",

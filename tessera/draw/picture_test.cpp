@@ -8,7 +8,7 @@
 #include "tessera/draw/compare.hpp"
 #include "tessera/draw/order_picture.hpp"
 #include "tessera/draw/visits.hpp"
-#include "tessera/program/schedules.hpp"
+#include "tessera/program/schedule/schedules.hpp"
 #include "tessera/simulate/report.hpp"
 
 namespace tessera::draw {

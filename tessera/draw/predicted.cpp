@@ -3,8 +3,8 @@
 #include "tessera/base/error.hpp"
 #include "tessera/draw/panels.hpp"
 #include "tessera/draw/visits.hpp"
-#include "tessera/program/memory.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/ir/text.hpp"
+#include "tessera/program/memory/memory.hpp"
 
 namespace tessera::draw {
 namespace {
@@ -37,8 +37,8 @@ std::vector<Row> rows_of(const Program& program, const program::Sequence& sequen
   return out;
 }
 
-// Bytes while each compute op runs. The replay counts in issue order, so what other lanes receive early counts from
-// the op they are issued before.
+// Bytes while each compute op runs. The replay counts in issue order, so what other lanes receive early
+// counts from the op they are issued before.
 std::vector<Level> held_bytes(const program::Sequence& sequence, const program::Tables& tables,
                               const std::vector<program::Span>& spans) {
   const program::Memory memory = program::replay_memory(sequence, tables);

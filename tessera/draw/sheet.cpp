@@ -7,7 +7,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/draw/palette.hpp"
 #include "tessera/draw/svg.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/ir/text.hpp"
 
 namespace tessera::draw {
 
@@ -121,14 +121,19 @@ std::string style_sheet() {
 @media (prefers-color-scheme: dark) { :root, svg { --paper: #14171c; --text: #e8ebef; --quiet: #a6aeb8;
   --line: #3c444e; --idle: #1d2127; --hatch: #343b45; --held: #8b949e; --held-fill: #2b313a } }
 text { font-family: system-ui, "Helvetica Neue", Arial, sans-serif; font-size: 11px; fill: var(--text) }
-.title { font-size: 16px; font-weight: 600 } .numbers { font-size: 12px } .panel { font-size: 13px; font-weight: 600 }
-.quiet, .lane, .tick { fill: var(--quiet) } .lane { font-size: 9px; text-anchor: end } .tick { font-size: 10px; text-anchor: middle }
+.title { font-size: 16px; font-weight: 600 } .numbers { font-size: 12px } )"
+      R"(.panel { font-size: 13px; font-weight: 600 }
+.quiet, .lane, .tick { fill: var(--quiet) } .lane { font-size: 9px; text-anchor: end } )"
+      R"(.tick { font-size: 10px; text-anchor: middle }
 .name { font-weight: 600 } .number { text-anchor: end } .paper { fill: var(--paper) }
-.grid { stroke: var(--line); stroke-width: 0.5; fill: none } .makespan { stroke: var(--quiet); stroke-dasharray: 3 3; fill: none }
+.grid { stroke: var(--line); stroke-width: 0.5; fill: none } )"
+      R"(.makespan { stroke: var(--quiet); stroke-dasharray: 3 3; fill: none }
 .idle { fill: url(#hatched) } .ground { fill: var(--idle) } .hatch { stroke: var(--hatch); stroke-width: 1.2 }
 .lane-ground { fill: var(--idle) } .edged { stroke: var(--paper); stroke-width: 0.6 }
-.stripe { fill-opacity: 0.8; pointer-events: none } .held { fill: var(--held-fill); stroke: var(--held); stroke-width: 1 }
-.micro { text-anchor: middle; pointer-events: none } .micro.small { font-size: 8px } .no-room { display: none }
+.stripe { fill-opacity: 0.8; pointer-events: none } )"
+      R"(.held { fill: var(--held-fill); stroke: var(--held); stroke-width: 1 }
+.micro { text-anchor: middle; pointer-events: none } .micro.small { font-size: 8px } )"
+      R"(.no-room { display: none }
 )";
   for (int kind = 0; kind < program::kNumWhats; ++kind)
     for (int shade = 0; shade < num_shades(static_cast<program::What>(kind)); ++shade) {

@@ -1,4 +1,5 @@
-// Where on the sheet does something stand? The frame that all parts of an SVG share, and the elements they write.
+// Where on the sheet does something stand? The frame that all parts of an SVG share, and the elements they
+// write.
 #pragma once
 
 #include <string>

@@ -5,7 +5,7 @@
 #include "tessera/draw/palette.hpp"
 #include "tessera/draw/sheet.hpp"
 #include "tessera/draw/svg.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/ir/text.hpp"
 
 namespace tessera::draw {
 namespace {

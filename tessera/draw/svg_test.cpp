@@ -6,11 +6,11 @@
 #include <regex>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/golden.hpp"
+#include "tessera/base/testing/golden.hpp"
 #include "tessera/draw/order_picture.hpp"
 #include "tessera/draw/palette.hpp"
 #include "tessera/draw/sheet.hpp"
-#include "tessera/program/schedules.hpp"
+#include "tessera/program/schedule/schedules.hpp"
 
 namespace tessera::draw {
 namespace {

@@ -6,7 +6,7 @@
 #include "tessera/draw/compare.hpp"
 #include "tessera/draw/palette.hpp"
 #include "tessera/draw/sheet.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/ir/text.hpp"
 
 namespace tessera::draw {
 namespace {

@@ -16,9 +16,10 @@ bool comes_last(program::Role role) { return role == program::Role::norm || role
 }  // namespace
 
 // Note [Whose calls]
-// Lanes run beside each other, so an op's calls are told by their group: a communication op calls the group that it goes
-// along (a receive none: it may run beside a send of the same group); a segment calls those along which no such op runs
-// beside it, as the sums of the norm and of what is finite do not: they come after the last reduction.
+// Lanes run beside each other, so an op's calls are told by their group: a communication op calls the group
+// that it goes along (a receive none: it may run beside a send of the same group); a segment calls those
+// along which no such op runs beside it, as the sums of the norm and of what is finite do not: they come
+// after the last reduction.
 CallCount::CallCount(const program::Sequence& sequence, const program::Tables& tables,
                      std::span<const collective::Group> groups)
     : tables_(tables), groups_(groups) {

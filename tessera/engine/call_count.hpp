@@ -1,5 +1,5 @@
-// Which calls of groups belong to which op, and how many does a step make? Differences of the groups' tallies, so that
-// every operation of a group is counted in one place.
+// Which calls of groups belong to which op, and how many does a step make? Differences of the groups'
+// tallies, so that every operation of a group is counted in one place.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 #include "tessera/base/bytes_moved.hpp"
 #include "tessera/collective/group.hpp"
-#include "tessera/program/types.hpp"
+#include "tessera/program/ir/types.hpp"
 
 namespace tessera::engine {
 

@@ -260,7 +260,8 @@ Tensor& Executor::held(const Cell& cell) {
 
 namespace {
 
-// Both ends derive it from the cell. Micro-batches of neighbours are equally empty, so both skip an empty one.
+// Both ends derive it from the cell. Micro-batches of neighbours are equally empty, so both skip an empty
+// one.
 int tag_of(const Cell& cell, std::int32_t num_micro) {
   const auto index = static_cast<std::int32_t>(cell.item) * num_micro + cell.micro;
   return 2 * index + (cell.kind == CellKind::gradient ? 1 : 0);
@@ -328,8 +329,8 @@ void Executor::receive(const Op& op) {
   there = adds ? tensor::read_here(there).add(arrived) : arrived;
 }
 
-// A step is over when its sends are received: what is on its way stays bounded, and a receive that never comes is
-// noticed in the step that lacks it.
+// A step is over when its sends are received: what is on its way stays bounded, and a receive that never
+// comes is noticed in the step that lacks it.
 void Executor::finish_sends() {
   constexpr std::chrono::milliseconds kLook{20};
   ++num_steps_;

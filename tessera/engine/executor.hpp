@@ -11,7 +11,7 @@
 #include "tessera/engine/lanes.hpp"
 #include "tessera/engine/parts.hpp"
 #include "tessera/engine/residence.hpp"
-#include "tessera/program/effects.hpp"
+#include "tessera/program/ir/effects.hpp"
 #include "tessera/tensor/account.hpp"
 
 namespace tessera::engine {
@@ -88,7 +88,8 @@ class Executor {
   const StepInput* input_ = nullptr;
   std::vector<OpTime> times_;
   CallCount calls_;
-  // By axis set: ops that sent something in this step. Each set's sends run on one lane; read when all lanes are through.
+  // By axis set: ops that sent something in this step. Each set's sends run on one lane; read when all lanes
+  // are through.
   std::vector<std::vector<std::uint32_t>> sends_along_;
   std::int64_t num_steps_ = 0;
   tensor::Account account_ = tensor::Account::current();

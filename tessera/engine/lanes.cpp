@@ -5,7 +5,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/program/advance.hpp"
+#include "tessera/program/check/advance.hpp"
 #include "tessera/tensor/account.hpp"
 #include "tessera/tensor/tensor.hpp"
 #include "tessera/tensor/told.hpp"
@@ -16,8 +16,9 @@ namespace {
 constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
 
-// Whether a step is not over without it, on whichever lane: it uses what the step was given, or moves or changes what
-// others look at between steps. Gathers and reductions are waited for by whoever uses what they make.
+// Whether a step is not over without it, on whichever lane: it uses what the step was given, or moves or
+// changes what others look at between steps. Gathers and reductions are waited for by whoever uses what they
+// make.
 bool ends_step(const program::Op& op) {
   return op.what != program::What::gather && op.what != program::What::reduce;
 }
@@ -60,8 +61,8 @@ Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t
     });
 }
 
-// Ops of one lane follow each other on its stream; only what another lane waits for needs an event. Streams can't wait in
-// a circle: a wait is given to a stream only after the event it names was recorded.
+// Ops of one lane follow each other on its stream; only what another lane waits for needs an event. Streams
+// can't wait in a circle: a wait is given to a stream only after the event it names was recorded.
 void Lanes::make_events(c10::Device device) {
   events_.resize(sequence_.ops.size());
   for (const auto& op : sequence_.ops)
@@ -73,10 +74,11 @@ void Lanes::make_events(c10::Device device) {
 }
 
 // Note [One queue on a device]
-// NCCL wants all ranks to issue what they have in common in orders that fit each other, and one caller of a communicator
-// at a time. The checker proves a program for the order in which it stands, all communication of a rank in one queue; lanes
-// as free as on a CPU would issue it in another. So an op that communicates waits until the one before it, on whichever
-// lane, has been issued. That is cheap: issuing does not wait for the kernels.
+// NCCL wants all ranks to issue what they have in common in orders that fit each other, and one caller of a
+// communicator at a time. The checker proves a program for the order in which it stands, all communication of
+// a rank in one queue; lanes as free as on a CPU would issue it in another. So an op that communicates waits
+// until the one before it, on whichever lane, has been issued. That is cheap: issuing does not wait for the
+// kernels.
 void Lanes::queue_communication() {
   std::vector<std::uint32_t> queued;
   for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i)

@@ -1,6 +1,6 @@
 // Who runs an op, and when? The compute lane is the calling thread; each other lane is a thread of its own
-// that goes through its ops in order. On an accelerator a lane is a stream too, its thread's: a thread waits until the
-// other op has been issued, its stream until that op's event.
+// that goes through its ops in order. On an accelerator a lane is a stream too, its thread's: a thread waits
+// until the other op has been issued, its stream until that op's event.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "tessera/base/activity.hpp"
-#include "tessera/program/types.hpp"
+#include "tessera/base/process/activity.hpp"
+#include "tessera/program/ir/types.hpp"
 #include "tessera/tensor/device.hpp"
 
 namespace tessera::engine {
@@ -24,14 +24,14 @@ struct LaneStopped {};
 
 class Lanes {
  public:
-  // `run(op)` executes the op with that index; it is called from the op's lane, after its waits. What each lane is at
-  // is written to `log`, if there is one.
+  // `run(op)` executes the op with that index; it is called from the op's lane, after its waits. What each
+  // lane is at is written to `log`, if there is one.
   Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run, ActivityLog* log,
         c10::Device device = c10::kCPU);
   ~Lanes();
 
-  // Runs one step: returns when all its ops are through but for gathers and reductions that nothing waits for. Rethrows
-  // the first error of any lane; after that the object is unusable.
+  // Runs one step: returns when all its ops are through but for gathers and reductions that nothing waits
+  // for. Rethrows the first error of any lane; after that the object is unusable.
   void step();
 
  private:
@@ -47,7 +47,8 @@ class Lanes {
   std::vector<std::vector<std::uint32_t>> ops_of_lane_;  // the compute lane first
   // Per op: where an accelerator has got past it, if another lane waits for that; empty on a CPU.
   std::vector<std::unique_ptr<tensor::Event>> events_;
-  // Per op that communicates: the wait for the one before it; empty on a CPU. See Note [One queue on a device].
+  // Per op that communicates: the wait for the one before it; empty on a CPU. See Note [One queue on a
+  // device].
   std::vector<std::uint32_t> queue_before_;
   std::unique_ptr<std::atomic<std::uint64_t>[]> done_;  // per op: the last step it finished
   std::atomic<std::uint64_t> step_ = 0;

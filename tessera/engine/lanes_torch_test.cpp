@@ -1,5 +1,5 @@
-// Do lanes order an accelerator's streams, and what is issued on them, as the program says? On a device that only keeps a
-// log.
+// Do lanes order an accelerator's streams, and what is issued on them, as the program says? On a device that
+// only keeps a log.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,12 +11,12 @@
 #include <utility>
 
 #include "tessera/engine/lanes.hpp"
-#include "tessera/program/advance.hpp"
-#include "tessera/program/chain.hpp"
-#include "tessera/program/examples.hpp"
-#include "tessera/program/generate.hpp"
-#include "tessera/program/schedules.hpp"
-#include "tessera/program/waits.hpp"
+#include "tessera/program/check/advance.hpp"
+#include "tessera/program/ir/waits.hpp"
+#include "tessera/program/passes/chain.hpp"
+#include "tessera/program/passes/generate.hpp"
+#include "tessera/program/schedule/schedules.hpp"
+#include "tessera/program/testing/examples.hpp"
 #include "tessera/tensor/streams_only.hpp"
 
 namespace tessera::engine {
@@ -93,7 +93,8 @@ TEST(Lanes, AStreamWaitsForWhatItsOpWaitsForOnOtherLanes) {
   EXPECT_LT(the_log.num_events, sequence.ops.size()) << "events are made only where lanes meet";
 }
 
-// What a middle rank of a pipeline issues in two steps: its ops that communicate, those that go up an axis a little late.
+// What a middle rank of a pipeline issues in two steps: its ops that communicate, those that go up an axis a
+// little late.
 std::vector<std::uint32_t> issued_order(const program::Sequence& sequence, c10::Device device) {
   std::mutex mutex;
   std::vector<std::uint32_t> issued;

@@ -4,18 +4,18 @@
 #include <cstdint>
 #include <span>
 
-#include "tessera/base/activity.hpp"
+#include "tessera/base/process/activity.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/model/unit.hpp"
 #include "tessera/optim/optimizer.hpp"
-#include "tessera/program/types.hpp"
+#include "tessera/program/ir/types.hpp"
 #include "tessera/shard/depot.hpp"
 #include "tessera/shard/flat_bucket.hpp"
 
 namespace tessera::engine {
 
-// groups[i] is the group of axis set i; model, buckets and optimizers are what this rank holds (a bucket's table is the
-// program's; an optimizer per bucket). What lies outside between steps is in the depot.
+// groups[i] is the group of axis set i; model, buckets and optimizers are what this rank holds (a bucket's
+// table is the program's; an optimizer per bucket). What lies outside between steps is in the depot.
 struct Parts {
   const program::Program& program;
   std::int64_t rank = 0;

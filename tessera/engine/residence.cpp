@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/effects.hpp"
-#include "tessera/program/memory.hpp"
-#include "tessera/program/ranks.hpp"
+#include "tessera/program/ir/effects.hpp"
+#include "tessera/program/ir/ranks.hpp"
+#include "tessera/program/memory/memory.hpp"
 #include "tessera/tensor/account.hpp"
 #include "tessera/tensor/device.hpp"
 
@@ -150,8 +150,9 @@ void Residence::begin_gradients(const program::Segment& segment) {
 }
 
 // Note [Who brings an element to the norm]
-// The ranks along which ZeRO may cut bring a slice each, whether they hold the gradient in slices or whole: so the sum has
-// the same bits at every stage of ZeRO. Along every other axis on which ranks hold equal values the first of them brings it.
+// The ranks along which ZeRO may cut bring a slice each, whether they hold the gradient in slices or whole:
+// so the sum has the same bits at every stage of ZeRO. Along every other axis on which ranks hold equal
+// values the first of them brings it.
 bool Residence::is_first_of_equals(const program::Bucket& bucket) const {
   return program::replica_of(bucket, tables_, parts_.rank, norm_axes_).position == 0;
 }

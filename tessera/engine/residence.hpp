@@ -1,5 +1,5 @@
-// What does a rank do with its buckets? Gathers, reductions, updates, and the ways out of memory and back. ZeRO is which
-// of these ops a program has; nothing here knows its stage.
+// What does a rank do with its buckets? Gathers, reductions, updates, and the ways out of memory and back.
+// ZeRO is which of these ops a program has; nothing here knows its stage.
 #pragma once
 
 #include <atomic>
@@ -39,7 +39,8 @@ class Residence {
   // The calling lane adds to their gradients.
   void begin_gradients(const program::Segment& segment);
 
-  // Sum of squares of the elements that this rank brings to the norm. See Note [Who brings an element to the norm].
+  // Sum of squares of the elements that this rank brings to the norm. See Note [Who brings an element to the
+  // norm].
   double squared_norm() const;
 
   // Between steps: Full of every bucket, until free_all; Shard and State of one, wherever they lie.

@@ -22,8 +22,8 @@ std::vector<int> usable_cpus() {
   return cpus;
 }
 
-// What a rank may use, seen by a thread that it starts later. Binding holds for the whole process and must not outlive
-// the test, so it happens in a child.
+// What a rank may use, seen by a thread that it starts later. Binding holds for the whole process and must
+// not outlive the test, so it happens in a child.
 std::vector<int> cpus_of(int local_rank, int local_size) {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);

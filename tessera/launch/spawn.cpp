@@ -10,13 +10,13 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/base/process_stat.hpp"
-#include "tessera/base/queued_writer.hpp"
-#include "tessera/launch/board.hpp"
-#include "tessera/launch/child.hpp"
-#include "tessera/launch/key_server.hpp"
-#include "tessera/launch/open_files.hpp"
-#include "tessera/launch/signals.hpp"
+#include "tessera/base/files/queued_writer.hpp"
+#include "tessera/base/process/process_stat.hpp"
+#include "tessera/launch/store/key_server.hpp"
+#include "tessera/launch/store/open_files.hpp"
+#include "tessera/launch/watch/board.hpp"
+#include "tessera/launch/watch/child.hpp"
+#include "tessera/launch/watch/signals.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -128,7 +128,8 @@ class Job {
     return static_cast<int>(std::ranges::count_if(children_, [](Child& child) { return !child.ending(); }));
   }
 
-  // A rank that lost a peer may end before the peer that was lost: it counts as first only if no other cause is seen.
+  // A rank that lost a peer may end before the peer that was lost: it counts as first only if no other cause
+  // is seen.
   void look_for_failure() {
     if (is_ending()) return;
     for (int rank = 0; rank < options_.num_ranks; ++rank) {
@@ -148,7 +149,8 @@ class Job {
     return Ending{board_.log(rank).state().error_code, 0};
   }
 
-  // What a rank loads before its first sign of life, and unloads after its last, takes long on a busy machine.
+  // What a rank loads before its first sign of life, and unloads after its last, takes long on a busy
+  // machine.
   static constexpr double kLoadingSeconds = 60;
 
   bool has_finished(std::size_t rank) const {

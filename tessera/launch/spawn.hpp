@@ -1,12 +1,12 @@
-// How are the ranks of one machine started, watched and ended together? One process per rank; the first failure ends
-// them all, and is the one that is told.
+// How are the ranks of one machine started, watched and ended together? One process per rank; the first
+// failure ends them all, and is the one that is told.
 #pragma once
 
 #include <chrono>
 #include <string>
 #include <vector>
 
-#include "tessera/launch/telling.hpp"
+#include "tessera/launch/watch/telling.hpp"
 
 namespace tessera::launch {
 
@@ -14,26 +14,27 @@ struct SpawnOptions {
   int num_ranks = 1;
   std::vector<std::string> command;  // program and arguments; a program without '/' is looked up in PATH
   std::string job = "local";
-  // A rank that waits longer than this for another, or shows no sign of life, ends the job; 0: ranks are not watched,
-  // for commands that don't write to their board.
+  // A rank that waits longer than this for another, or shows no sign of life, ends the job; 0: ranks are not
+  // watched, for commands that don't write to their board.
   double timeout_seconds = 0;
   Words words = plain_words();
-  // The ranks take stop signals by themselves (StopOnSignals) and look at the board's stop request between steps. They
-  // have this long to stop after the first signal; 0: a signal ends them at once.
+  // The ranks take stop signals by themselves (StopOnSignals) and look at the board's stop request between
+  // steps. They have this long to stop after the first signal; 0: a signal ends them at once.
   double grace_seconds = 0;
   int report_descriptor = 2;                // where failures and the ranks' stderr are told
   std::chrono::milliseconds patience{300};  // between SIGTERM and SIGKILL
 };
 
-// Runs the command as ranks 0..num_ranks-1, with TESSERA_RANK, TESSERA_WORLD_SIZE, TESSERA_STORE (fd:<number>, an
-// inherited connection to the KeyServer), TESSERA_BOARD (fd:<number>, where they show what they do) and TESSERA_JOB
-// in their environment, and returns when none is left. Their stdout is passed through, and their stderr too, line by
-// line with the rank in front. The first failure ends all ranks and is told in one message.
+// Runs the command as ranks 0..num_ranks-1, with TESSERA_RANK, TESSERA_WORLD_SIZE, TESSERA_STORE
+// (fd:<number>, an inherited connection to the KeyServer), TESSERA_BOARD (fd:<number>, where they show what
+// they do) and TESSERA_JOB in their environment, and returns when none is left. Their stdout is passed
+// through, and their stderr too, line by line with the rank in front. The first failure ends all ranks and is
+// told in one message.
 //
-// A stop signal (launch/signals.hpp) to the launcher or, with a grace, to any rank ends the ranks: at once, or after the
-// step they are in; then a second one, or the end of the grace, ends them at once. Other threads of the caller must not take
-// these signals. Returns 0, or job_exit_code of the failure, or 128 + the signal. Raises this process's limit of open files
-// if the ranks need more; throws UserError when it can't.
+// A stop signal (launch/watch/signals.hpp) to the launcher or, with a grace, to any rank ends the ranks: at
+// once, or after the step they are in; then a second one, or the end of the grace, ends them at once. Other
+// threads of the caller must not take these signals. Returns 0, or job_exit_code of the failure, or 128 + the
+// signal. Raises this process's limit of open files if the ranks need more; throws UserError when it can't.
 int run_local_ranks(const SpawnOptions& options);
 
 }  // namespace tessera::launch

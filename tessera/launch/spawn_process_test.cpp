@@ -14,7 +14,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/base/file_text.hpp"
+#include "tessera/base/files/file_text.hpp"
 
 namespace tessera::launch {
 namespace {

@@ -33,8 +33,8 @@ struct Axis {
 // Some axes or factors of a mesh in a recorded order, outermost first: dp over tp is not tp over dp.
 class AxisSet {
  public:
-  // The same set with only those of its groups' members that stand at these coordinates (rising) of its outermost axis:
-  // the first and the last stage of a pipeline. Other ranks are in no group.
+  // The same set with only those of its groups' members that stand at these coordinates (rising) of its
+  // outermost axis: the first and the last stage of a pipeline. Other ranks are in no group.
   AxisSet only(std::vector<std::int64_t> coordinates) const;
   // Whether the rank is in a group; false only for a set made by only().
   bool holds(Rank rank) const;

@@ -1,4 +1,5 @@
-// How bytes reach a file, so that a full disk is noticed. The one way of this module to files that it writes at once.
+// How bytes reach a file, so that a full disk is noticed. The one way of this module to files that it writes
+// at once.
 #pragma once
 
 #include <fstream>
@@ -6,7 +7,7 @@
 #include <string_view>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/transient.hpp"
+#include "tessera/base/files/transient.hpp"
 
 namespace tessera::metrics {
 
@@ -28,8 +29,8 @@ class WriteError : public UserError {
 
 class OutFile {
  public:
-  // Begins empty. `option` is the one that names the place, for messages. Throws WriteError when the file can't be
-  // opened; what was there is then as it was.
+  // Begins empty. `option` is the one that names the place, for messages. Throws WriteError when the file
+  // can't be opened; what was there is then as it was.
   OutFile(const std::string& path, std::string option);
   // All of it, visible to readers when this returns. Throws WriteError when the disk refuses.
   void write(std::string_view bytes);

@@ -1,5 +1,5 @@
-// What does a block carry between its pieces? The stream, and what the branch beside it has come to. Every branch is three
-// pieces: one leaves the stream, one works, one adds to the stream.
+// What does a block carry between its pieces? The stream, and what the branch beside it has come to. Every
+// branch is three pieces: one leaves the stream, one works, one adds to the stream.
 #pragma once
 
 #include <vector>
@@ -12,8 +12,8 @@ struct Carried {
   tensor::Tensor x, branch;
 };
 
-// From the values that pieces [first, first + count) read, as the plan lists them: a branch entered in its midst comes
-// first, the stream after it, if it is added to.
+// From the values that pieces [first, first + count) read, as the plan lists them: a branch entered in its
+// midst comes first, the stream after it, if it is added to.
 Carried enter(std::size_t first, std::size_t count, std::vector<tensor::Tensor> values);
 
 // The one value that these pieces write.

@@ -1,11 +1,12 @@
-// How is the model of a run built? One function per family, in a file of its own; family.cpp is the one place that chooses.
+// How is the model of a run built? One function per family, in a file of its own; family.cpp is the one place
+// that chooses.
 #pragma once
 
 #include <span>
 
 #include "tessera/model/unit.hpp"
 #include "tessera/parallel/share.hpp"
-#include "tessera/program/tables.hpp"
+#include "tessera/program/ir/tables.hpp"
 #include "tessera/shard/flat_bucket.hpp"
 #include "tessera/spec/spec.hpp"
 
@@ -18,15 +19,15 @@ struct Held {
   const parallel::Share& share;
 };
 
-// The units of the tables (embedding, block.i, head), null where the rank does not hold them; run, buckets and share must
-// outlive the model.
+// The units of the tables (embedding, block.i, head), null where the rank does not hold them; run, buckets
+// and share must outlive the model.
 Model make(const spec::Run& run, const program::Tables& tables, const Held& held);
 
 Model make_llama(const spec::Run& run, const program::Tables& tables, const Held& held);
 Model make_gpt2(const spec::Run& run, const program::Tables& tables, const Held& held);
 
-// All logits of a micro-batch, of a model that is whole on this rank, with Full of every bucket gathered: for generation and for comparing with other
-// implementations.
+// All logits of a micro-batch, of a model that is whole on this rank, with Full of every bucket gathered: for
+// generation and for comparing with other implementations.
 Tensor logits(Model& model, const program::Tables& tables, const Batch& batch);
 
 }  // namespace tessera::model

@@ -132,7 +132,7 @@ class BlockUnit final : public Unit {
   }
 
  private:
-  // See plan/open.hpp.
+  // See plan/model/open.hpp.
   Outcome forward_opened(std::size_t piece, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                          Tape& tape) {
     CHECK(count == 1, "opened blocks are cut between all pieces");

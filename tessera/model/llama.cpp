@@ -1,5 +1,5 @@
-// The Llama family: RMSNorm, rotary positions, grouped queries, SwiGLU, tied or untied embeddings; with biases of q, k and v
-// as Qwen 2, or norms of q and k as Qwen 3.
+// The Llama family: RMSNorm, rotary positions, grouped queries, SwiGLU, tied or untied embeddings; with
+// biases of q, k and v as Qwen 2, or norms of q and k as Qwen 3.
 #include "tessera/base/error.hpp"
 #include "tessera/model/attention.hpp"
 #include "tessera/model/branches.hpp"
@@ -98,7 +98,7 @@ class BlockUnit final : public Unit {
     Weight* weight;
     Weight* bias;  // null: none
   };
-  // See plan/open.hpp.
+  // See plan/model/open.hpp.
   Outcome forward_opened(std::size_t piece, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                          Tape& tape) {
     CHECK(count == 1, "opened blocks are cut between all pieces");

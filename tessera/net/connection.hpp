@@ -1,10 +1,12 @@
-// A stream socket between two ranks, over which buffers pass by tag. Any thread may begin a transfer; the SocketLoop carries
-// it on.
+// A stream socket between two ranks, over which buffers pass by tag. Any thread may begin a transfer; the
+// SocketLoop carries it on.
 //
-// 1. A receive grants its tag and size to the other end, and a send waits for the grant. So nothing arrives that has no
+// 1. A receive grants its tag and size to the other end, and a send waits for the grant. So nothing arrives
+// that has no
 //    place yet, and no rank holds data for which nobody has asked.
 // 2. Transfers with equal tags match in the order in which they were begun.
-// 3. The first error ends the connection: all transfers under way, and all that are begun later, fail with its words.
+// 3. The first error ends the connection: all transfers under way, and all that are begun later, fail with
+// its words.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +15,7 @@
 #include <mutex>
 #include <string>
 
-#include "tessera/base/descriptor.hpp"
+#include "tessera/base/files/descriptor.hpp"
 #include "tessera/net/transfer.hpp"
 
 namespace tessera::net {

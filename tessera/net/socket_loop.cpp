@@ -9,7 +9,7 @@
 #include <cerrno>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/quiet_thread.hpp"
+#include "tessera/base/process/quiet_thread.hpp"
 
 namespace tessera::net {
 namespace {

@@ -1,4 +1,5 @@
-// The thread that carries on the transfers of a process's connections, so that bytes move while the ranks compute.
+// The thread that carries on the transfers of a process's connections, so that bytes move while the ranks
+// compute.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
-// By what is the loss multiplied so that fp16 gradients neither vanish nor overflow? A power of two that halves when a
-// gradient was not finite and doubles after many steps that were. The same on all ranks, since all take a step or none.
+// By what is the loss multiplied so that fp16 gradients neither vanish nor overflow? A power of two that
+// halves when a gradient was not finite and doubles after many steps that were. The same on all ranks, since
+// all take a step or none.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,8 @@
 
 namespace tessera::optim {
 
-// Value and count of good steps are the state to save; the scale of all precisions but fp16 is 1 and stays so.
+// Value and count of good steps are the state to save; the scale of all precisions but fp16 is 1 and stays
+// so.
 class LossScale {
  public:
   explicit LossScale(const spec::Run& run);

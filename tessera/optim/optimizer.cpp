@@ -70,8 +70,9 @@ void BucketOptimizer::set_state(std::vector<Tensor> state) {
 }
 
 // Note [Slices are multiples of 64 elements]
-// The kernels below treat what is left beside whole vector registers by scalar code, which rounds differently. A bucket in
-// one piece, padded so that any slice of it fills whole registers, gets the same bits from every slicing.
+// The kernels below treat what is left beside whole vector registers by scalar code, which rounds
+// differently. A bucket in one piece, padded so that any slice of it fills whole registers, gets the same
+// bits from every slicing.
 void BucketOptimizer::step(double learning_rate, std::int64_t count, double gradient_scale) {
   CHECK(state_.size() == num_states(), "bucket ", bucket_->table().name,
         " is stepped while its state lies outside");

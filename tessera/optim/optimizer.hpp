@@ -11,7 +11,8 @@ class BucketOptimizer {
  public:
   // Without a state: make_state(), or set_state().
   BucketOptimizer(const spec::Training& rule, shard::FlatBucket& bucket);
-  // One update of the bucket's Shard from its ShardGrad times `gradient_scale`; `count` is 1 for the first step taken.
+  // One update of the bucket's Shard from its ShardGrad times `gradient_scale`; `count` is 1 for the first
+  // step taken.
   void step(double learning_rate, std::int64_t count, double gradient_scale);
   // adamw: first and second moment; sgd: the velocity, if any.
   std::size_t num_states() const;

@@ -1,5 +1,5 @@
-// What do some queries take from a block of the keys, and what do they give back in the backward? Blocks of one row of
-// attention are merged by their log-sum-exps. Nothing here is seen by autograd.
+// What do some queries take from a block of the keys, and what do they give back in the backward? Blocks of
+// one row of attention are merged by their log-sum-exps. Nothing here is seen by autograd.
 //
 // Shapes as in layers.hpp; Q queries and C keys of the block.
 #pragma once
@@ -24,13 +24,14 @@ Block attend_block(const Heads& heads, const Sight& sight);
 Heads attend_block_backward(const Tensor& d_out_BNQD, const Heads& heads, const Block& row,
                             const Sight& sight);
 
-// The same in plain products, with all scores at once: what runs where the CPU's kernel doesn't exist (on GPUs; compiled and
-// compared here on the CPU, never run there).
+// The same in plain products, with all scores at once: what runs where the CPU's kernel doesn't exist (on
+// GPUs; compiled and compared here on the CPU, never run there).
 Block attend_block_by_products(const Heads& heads, const Sight& sight);
 Heads attend_block_by_products_backward(const Tensor& d_out_BNQD, const Heads& heads, const Block& row,
                                         const Sight& sight);
 
-// Puts a block of the same keys' row into `row`, from query `first` on. `row` is wide and sees a key everywhere.
+// Puts a block of the same keys' row into `row`, from query `first` on. `row` is wide and sees a key
+// everywhere.
 void merge_block(Block& row, const Block& block, std::int64_t first);
 
 }  // namespace tessera::parallel

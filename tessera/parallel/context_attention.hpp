@@ -1,6 +1,7 @@
-// How do ranks attend to sequences of which each holds a part? Inside a ring place heads are exchanged for positions by
-// all-to-all; the places pass keys and values round a ring (ring_attention.hpp). program::context_positions says who holds
-// what, program::context_calls which collectives it takes. A group of one leaves its part out.
+// How do ranks attend to sequences of which each holds a part? Inside a ring place heads are exchanged for
+// positions by all-to-all; the places pass keys and values round a ring (ring_attention.hpp).
+// program::context_positions says who holds what, program::context_calls which collectives it takes. A group
+// of one leaves its part out.
 #pragma once
 
 #include "tessera/collective/placement.hpp"
@@ -8,8 +9,9 @@
 
 namespace tessera::parallel {
 
-// Causal attention of q [B,N,S,D] over k and v [B,K,S,D], all of this rank's positions and with their positions' rotation
-// done: [B,N,S,D]. The heads axis divides N. One rank without documents: tensor::attention.
+// Causal attention of q [B,N,S,D] over k and v [B,K,S,D], all of this rank's positions and with their
+// positions' rotation done: [B,N,S,D]. The heads axis divides N. One rank without documents:
+// tensor::attention.
 Tensor context_attention(const Heads& heads, const ContextAxes& axes, const Documents& documents);
 
 }  // namespace tessera::parallel

@@ -10,8 +10,8 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/collective/damage.hpp"
-#include "tessera/collective/threads.hpp"
-#include "tessera/program/context_parallel.hpp"
+#include "tessera/collective/threads/threads.hpp"
+#include "tessera/program/ir/context_parallel.hpp"
 
 namespace tessera::parallel {
 namespace {
@@ -149,10 +149,22 @@ struct Case {
 };
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
-      {{1, 1}, 4, 2}, {{2, 1}, 4, 4},  {{2, 1}, 4, 2}, {{3, 1}, 4, 1}, {{4, 1}, 4, 2},
-      {{1, 2}, 4, 4}, {{1, 2}, 4, 2},  {{1, 2}, 4, 1},  // key heads divide, are as many, are fewer than the ranks
-      {{1, 4}, 8, 2}, {{1, 4}, 12, 6},                  // each twice; one per query head
-      {{1, 3}, 6, 2}, {{2, 2}, 4, 2},  {{2, 2}, 4, 1}, {{2, 3}, 6, 3}, {{3, 2}, 4, 4},
+      {{1, 1}, 4, 2},
+      {{2, 1}, 4, 4},
+      {{2, 1}, 4, 2},
+      {{3, 1}, 4, 1},
+      {{4, 1}, 4, 2},
+      {{1, 2}, 4, 4},
+      {{1, 2}, 4, 2},
+      {{1, 2}, 4, 1},  // key heads divide, are as many, are fewer than the
+                       // ranks
+      {{1, 4}, 8, 2},
+      {{1, 4}, 12, 6},  // each twice; one per query head
+      {{1, 3}, 6, 2},
+      {{2, 2}, 4, 2},
+      {{2, 2}, 4, 1},
+      {{2, 3}, 6, 3},
+      {{3, 2}, 4, 4},
   };
   return all;
 }
@@ -295,8 +307,9 @@ TEST(ContextAttention, ShowsEveryLostMessage) {
     }
 }
 
-// Known bug 14: a ring that reuses the buffers of its forward finds the keys of another layer in its backward. Put in by hand
-// (one buffer per rank for all that arrives in Shift, ring_attention.cpp), it fails this test.
+// Known bug 14: a ring that reuses the buffers of its forward finds the keys of another layer in its
+// backward. Put in by hand (one buffer per rank for all that arrives in Shift, ring_attention.cpp), it fails
+// this test.
 TEST(KnownBugs, RingBackwardReadsItsOwnKeysAfterOtherForwardsUsedTheRing) {
   const Whole whole = random_whole(4, 2, 24);
   const Results expected = expected_of(whole);
@@ -321,7 +334,8 @@ TEST(KnownBugs, RingBackwardReadsItsOwnKeysAfterOtherForwardsUsedTheRing) {
   EXPECT_GT(error(stale, expected), 1e-2);
 }
 
-// Known bug 15: each block's gradient needs the log-sum-exp and the output of the whole row, not the block's own.
+// Known bug 15: each block's gradient needs the log-sum-exp and the output of the whole row, not the block's
+// own.
 TEST(KnownBugs, RingBackwardCorrectsEachBlockByTheLogSumExpOfTheWholeRow) {
   const Whole whole = random_whole(4, 2, 24);
   const Results expected = expected_of(whole);

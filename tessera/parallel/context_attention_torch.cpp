@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "tessera/collective/rows.hpp"
-#include "tessera/program/context_parallel.hpp"
+#include "tessera/program/ir/context_parallel.hpp"
 
 #include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 

@@ -1,6 +1,7 @@
-// Which channels does dropout zero? A function of (seed, unit, place, global sample index, position, channel) and of nothing
-// else: not of the layout, the micro-batch, the rank or the order. A sample that comes again in another epoch has another
-// global index, so the number of the step is not needed. The mask is made again in the backward and never kept.
+// Which channels does dropout zero? A function of (seed, unit, place, global sample index, position, channel)
+// and of nothing else: not of the layout, the micro-batch, the rank or the order. A sample that comes again
+// in another epoch has another global index, so the number of the step is not needed. The mask is made again
+// in the backward and never kept.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ class Dropout {
   // `rate` is rounded to a multiple of 1/65536; `unit` counts the embedding as 0, block i as i + 1.
   Dropout(double rate, std::uint64_t seed, std::int64_t unit, Place place);
 
-  // What is kept is scaled so that the expectation stays. x itself when the rate is 0 or there are no samples (evaluation,
-  // generation). The positions must outlive the backward.
+  // What is kept is scaled so that the expectation stays. x itself when the rate is 0 or there are no samples
+  // (evaluation, generation). The positions must outlive the backward.
   tensor::Tensor operator()(const tensor::Tensor& x_TH, const Rows& rows) const;
 
  private:

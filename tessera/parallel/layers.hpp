@@ -19,7 +19,8 @@ using tensor::Tensor;
 // y = x W^T, plus the bias if there is one.
 Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* bias_O = nullptr);
 
-// The same where the ranks of tp hold columns of the weight, and of x: their sums go to the stream, then comes the bias.
+// The same where the ranks of tp hold columns of the weight, and of x: their sums go to the stream, then
+// comes the bias.
 Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const Share& share,
                         Weight* bias_O = nullptr);
 
@@ -33,12 +34,14 @@ Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, 
 Tensor embedding_to_stream(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work,
                            const Share& share);
 
-// Rotary tables in the compute dtype, for halves of D rotated against each other: cosines for both halves, sines for one.
+// Rotary tables in the compute dtype, for halves of D rotated against each other: cosines for both halves,
+// sines for one.
 struct Rotary {
   Tensor cos_S1D, sin_S1H;
 };
-// Channel pair i turns by theta^(-2i/D) a position. Pairs whose turn takes more than original_context / low positions turn
-// `factor` times slower, those below original_context / high as they are, those between by a blend of both.
+// Channel pair i turns by theta^(-2i/D) a position. Pairs whose turn takes more than original_context / low
+// positions turn `factor` times slower, those below original_context / high as they are, those between by a
+// blend of both.
 struct Frequencies {
   double theta = 10000, factor = 1, low = 1, high = 4;
   std::int64_t original_context = 8192;
@@ -54,8 +57,8 @@ Heads split(const Tensor& qkv, std::int64_t samples, std::int64_t heads);  // K 
 Heads split_and_rotate(const Tensor& qkv, const Rotary& rotary, std::int64_t samples, std::int64_t heads,
                        std::int64_t kv_heads);
 
-// The same with an RMSNorm over the channels of each head of q and k before they are rotated. Weights are leaves in at
-// least 32 bits.
+// The same with an RMSNorm over the channels of each head of q and k before they are rotated. Weights are
+// leaves in at least 32 bits.
 struct HeadNorm {
   Tensor q_D, k_D;
   double epsilon;
@@ -67,8 +70,9 @@ Heads split_norm_and_rotate(const Tensor& qkv, const HeadNorm& norm, const Rotar
 Tensor swiglu(const Tensor& gate_up_T2F);
 
 // Sum of the cross entropies of all valid tokens (target >= 0), in fp32 or fp64, by chunks of tokens: full
-// logits never exist. See Note [Loss gradient in the forward]; its gradient is made times `gradient_factor`, which the
-// backward divides out again. x comes from the stream; the ranks of tp hold rows of the table, and get the same loss.
+// logits never exist. See Note [Loss gradient in the forward]; its gradient is made times `gradient_factor`,
+// which the backward divides out again. x comes from the stream; the ranks of tp hold rows of the table, and
+// get the same loss.
 Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work,
                        const Share& share, double gradient_factor = 1.0);
 

@@ -10,7 +10,7 @@
 #include <cmath>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/tables.hpp"
+#include "tessera/program/ir/tables.hpp"
 
 namespace tessera::parallel {
 
@@ -223,8 +223,9 @@ struct SwiGlu : Function<SwiGlu> {
 // by chunk, keeps dx [T,H] and dW [V,H] on the tape, and the backward scales them: no chunk is computed
 // twice, the weight half costs one addition, and the halves of a split backward do the same work as a whole
 // one. The price is one more dW per micro-batch in flight on the head's stage; without a gradient mode only
-// the loss is computed. What is narrowed to 16 bits here must already carry a loss scale, or fp16 would lose in the
-// forward what the scale is to save: hence `gradient_factor`, which stands for scale / tokens while tokens are not known.
+// the loss is computed. What is narrowed to 16 bits here must already carry a loss scale, or fp16 would lose
+// in the forward what the scale is to save: hence `gradient_factor`, which stands for scale / tokens while
+// tokens are not known.
 struct VocabularyLoss : Function<VocabularyLoss> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& targets, Weight* weight,
                         WeightWork* work, const collective::Group* tp, double gradient_factor,
@@ -285,8 +286,8 @@ struct VocabularyLoss : Function<VocabularyLoss> {
     return {std::move(logarithms), {}, index, {}, of_target};
   }
 
-  // Each rank has the logits of its part of the vocabulary. Largest values, sums and the targets' logits are kept in wide
-  // numbers and merged in the order of ranks, so that all of them get the same bits.
+  // Each rank has the logits of its part of the vocabulary. Largest values, sums and the targets' logits are
+  // kept in wide numbers and merged in the order of ranks, so that all of them get the same bits.
   static Scores part_scores(Tensor logits, const Tensor& targets, const collective::Group& tp) {
     const std::int64_t rows = logits.size(0), columns = logits.size(1);
     const Tensor column = targets.sub(columns * tp.rank());

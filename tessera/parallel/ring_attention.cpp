@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/context_parallel.hpp"
+#include "tessera/program/ir/context_parallel.hpp"
 
 namespace tessera::parallel {
 
@@ -20,8 +20,8 @@ Tensor joined(const Tensor& k, const Tensor& v) {
   return tensor::concatenate({k.unsqueeze(0), v.unsqueeze(0)}, 0);
 }
 
-// Something on its way to the next place, while the like of it comes from the one before: always into memory of its own,
-// because what came earlier may still be read, here or on its way.
+// Something on its way to the next place, while the like of it comes from the one before: always into memory
+// of its own, because what came earlier may still be read, here or on its way.
 class Shift {
  public:
   Shift(const Tensor& t, const Group& ring)
@@ -44,8 +44,8 @@ class Shift {
   std::function<void()> wait_;
 };
 
-// The part of (my queries) x (their keys) in which a query may see a key: without documents no mask is needed, because each
-// place holds an early and a late chunk.
+// The part of (my queries) x (their keys) in which a query may see a key: without documents no mask is
+// needed, because each place holds an early and a late chunk.
 struct Region {
   std::int64_t first_query = 0, num_keys = 0;
   Sight sight;
@@ -150,7 +150,8 @@ Heads ring_attention_backward(const Tensor& d_out_BNQD, const Heads& heads, cons
       part =
           attend_block_backward(region->queries(d_out_BNQD), region->of(heads.q, kv),
                                 {region->queries(row.out_BNQD), region->queries(row.lse_BNQ)}, region->sight);
-    // The gradients of what came from another place follow it, one place behind; the next place is the first to add.
+    // The gradients of what came from another place follow it, one place behind; the next place is the first
+    // to add.
     Tensor d_kv = step == 0   ? own
                   : step == 1 ? tensor::zeros(kv.sizes(), wide, kv.device())
                               : gradients->arrived();

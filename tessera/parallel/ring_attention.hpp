@@ -1,6 +1,6 @@
-// How do ring places attend to a sequence that they hold in parts? Keys and values go round the ring; each place merges what
-// its queries take from them. In the backward they go round again, and their gradients with them. See
-// program/context_parallel.hpp for who holds what. Nothing here is seen by autograd.
+// How do ring places attend to a sequence that they hold in parts? Keys and values go round the ring; each
+// place merges what its queries take from them. In the backward they go round again, and their gradients with
+// them. See program/ir/context_parallel.hpp for who holds what. Nothing here is seen by autograd.
 #pragma once
 
 #include "tessera/collective/group.hpp"
@@ -8,15 +8,16 @@
 
 namespace tessera::parallel {
 
-// Which document each position of the *whole* sequence belongs to: attention stays within documents. Equal on all ranks
-// that share the samples.
+// Which document each position of the *whole* sequence belongs to: attention stays within documents. Equal on
+// all ranks that share the samples.
 struct Documents {
   Tensor of_BS;  // int64; undefined: each sample is one document
 };
 
 // Causal attention of this place's queries to the whole sequence.
 Block ring_attention(const Heads& heads, const collective::Group& ring, const Documents& documents);
-// Gradients of this place's q, k and v, wide if there are several places. `row` is what the forward gave, out in the dtype of q.
+// Gradients of this place's q, k and v, wide if there are several places. `row` is what the forward gave, out
+// in the dtype of q.
 Heads ring_attention_backward(const Tensor& d_out_BNQD, const Heads& heads, const Block& row,
                               const collective::Group& ring, const Documents& documents);
 

@@ -1,5 +1,5 @@
-// What does a rank have of a unit's work? With tp the columns of the first product of a branch and the rows of the second; on
-// the residual stream between them all tokens, or with sequence parallelism a part of them.
+// What does a rank have of a unit's work? With tp the columns of the first product of a branch and the rows
+// of the second; on the residual stream between them all tokens, or with sequence parallelism a part of them.
 #pragma once
 
 #include <cstdint>

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
-#include "tessera/plan/budget.hpp"
 #include "tessera/plan/describe.hpp"
-#include "tessera/plan/family.hpp"
-#include "tessera/plan/segments.hpp"
-#include "tessera/plan/staging.hpp"
-#include "tessera/program/check.hpp"
-#include "tessera/program/generate.hpp"
-#include "tessera/program/memory.hpp"
+#include "tessera/plan/memory/budget.hpp"
+#include "tessera/plan/model/family.hpp"
+#include "tessera/plan/stages/segments.hpp"
+#include "tessera/plan/stages/staging.hpp"
+#include "tessera/program/check/check.hpp"
+#include "tessera/program/memory/memory.hpp"
+#include "tessera/program/passes/generate.hpp"
 
 namespace tessera::plan {
 

@@ -3,15 +3,15 @@
 
 #include <string>
 
-#include "tessera/plan/cuts.hpp"
-#include "tessera/plan/staging.hpp"
-#include "tessera/program/types.hpp"
+#include "tessera/plan/stages/cuts.hpp"
+#include "tessera/plan/stages/staging.hpp"
+#include "tessera/program/ir/types.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::plan {
 
-// Describes, deals, orders, generates and checks; throws Bug if the checker finds anything. `note` is told what the
-// schedule had to do otherwise than asked for, if anything.
+// Describes, deals, orders, generates and checks; throws Bug if the checker finds anything. `note` is told
+// what the schedule had to do otherwise than asked for, if anything.
 program::Program compile(const spec::Run& run, std::string* note = nullptr);
 
 // The program of these stages with blocks cut so, not checked.

@@ -5,9 +5,9 @@
 #include <map>
 
 #include "tessera/base/error.hpp"
-#include "tessera/plan/family.hpp"
-#include "tessera/plan/pieces.hpp"
-#include "tessera/plan/segments.hpp"
+#include "tessera/plan/model/family.hpp"
+#include "tessera/plan/model/pieces.hpp"
+#include "tessera/plan/stages/segments.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -105,8 +105,8 @@ Partial partial_over(const OnTp& on) {
   return {};
 }
 
-// Where a bucket is summed, and cut. With zero 1 and up the ranks of dp_shard and cp hold a part each; replicas of a part are
-// summed last. `stages`: the two that share it, if any do.
+// Where a bucket is summed, and cut. With zero 1 and up the ranks of dp_shard and cp hold a part each;
+// replicas of a part are summed last. `stages`: the two that share it, if any do.
 void place(Bucket& bucket, const OnTp& on, const std::vector<std::int64_t>& stages,
            const spec::Layout& layout, Tables& tables) {
   const Placement replicated = Placement::replicated;
@@ -150,8 +150,8 @@ class Buckets {
   Buckets(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit, Tables& tables)
       : run_(run), rank_of_unit_(rank_of_unit), tables_(tables) {}
 
-  // Parameters that lie alike share a bucket; the first takes the name as it is. `tied` is read by the first stage and by
-  // the last.
+  // Parameters that lie alike share a bucket; the first takes the name as it is. `tied` is read by the first
+  // stage and by the last.
   void add(const std::string& name, LaidParameters parameters, bool weight_decay, bool is_tied = false) {
     std::vector<std::pair<OnTp, std::vector<program::Parameter>>> by_placement;
     for (auto& [parameter, lies] : parameters) {

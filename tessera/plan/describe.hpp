@@ -1,19 +1,19 @@
-// What does a run consist of? Units, parameters in buckets, values and axes of a model under a layout, as the tables
-// that programs speak about. No tensor is made.
+// What does a run consist of? Units, parameters in buckets, values and axes of a model under a layout, as the
+// tables that programs speak about. No tensor is made.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
-#include "tessera/plan/cuts.hpp"
-#include "tessera/program/tables.hpp"
+#include "tessera/plan/stages/cuts.hpp"
+#include "tessera/program/ir/tables.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::plan {
 
-// Tables of a model under pipeline and data parallelism. FLOPs are those of matrix products (attention over the full
-// square); elementwise work is priced by the bytes it moves. rank_of_unit: each unit's position on the pipeline axis;
-// empty: all at 0. Blocks are cut as layout.recompute has it, or as given.
+// Tables of a model under pipeline and data parallelism. FLOPs are those of matrix products (attention over
+// the full square); elementwise work is priced by the bytes it moves. rank_of_unit: each unit's position on
+// the pipeline axis; empty: all at 0. Blocks are cut as layout.recompute has it, or as given.
 program::Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit = {});
 program::Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit, const Cuts& cuts);
 

@@ -3,7 +3,7 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/plan/memory.hpp"
+#include "tessera/plan/memory/memory.hpp"
 #include "tessera/plan/rates_of.hpp"
 #include "tessera/simulate/report.hpp"
 #include "tessera/simulate/simulate.hpp"

@@ -1,7 +1,7 @@
 // How many FLOPs is a step of this run?
 #pragma once
 
-#include "tessera/program/work.hpp"
+#include "tessera/program/ir/work.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::plan {

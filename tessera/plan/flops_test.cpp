@@ -4,7 +4,7 @@
 
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/layouts.hpp"
-#include "tessera/plan/spread.hpp"
+#include "tessera/plan/stages/spread.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -25,7 +25,8 @@ program::StepFlops flops_on_one_device(spec::Run run) {
   return flops(run);
 }
 
-// Keys and values of two heads on eight ranks are each computed four times: a third of what they were is too much.
+// Keys and values of two heads on eight ranks are each computed four times: a third of what they were is too
+// much.
 TEST(Flops, KeysThatRanksComputeAlikeAreHardwareFlopsAlone) {
   auto run = small_run(2);
   run.layout.tp = 8;

@@ -2,8 +2,8 @@
 
 #include "tessera/base/random.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/program/ranks.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/ir/ranks.hpp"
+#include "tessera/program/ir/text.hpp"
 
 namespace tessera::plan {
 

@@ -14,7 +14,6 @@
 #include "tessera/spec/words.hpp"
 
 namespace tessera::plan {
-
 namespace {
 
 struct ScheduleChoice {
@@ -48,8 +47,8 @@ class Enumeration {
     // What the turns left out.
     for_each_crossing([&](const spec::Run& crossing) {
       const auto key = key_of(crossing);
-      for (std::size_t i = 0; i < schedules_.size(); ++i)
-        if (!seen_[key].contains(schedules_[i])) try_one(crossing, schedules_[i]);
+      for (const ScheduleChoice& choice : schedules_)
+        if (!seen_[key].contains(choice)) try_one(crossing, choice);
     });
     return std::move(out_);
   }
@@ -73,16 +72,14 @@ class Enumeration {
   void for_each_crossing(const std::function<void(const spec::Run&)>& act) const {
     const auto& own = run_.layout;
     spec::Run run = run_;
-    auto& layout = run.layout;
     for (const auto pp : sizes("pp", own.pp, 1))
       for (const auto replicate : sizes("dp", own.dp_replicate, pp))
         for (const auto shard : sizes("dp", own.dp_shard, pp * replicate))
           for (const auto cp : sizes("cp", own.cp, pp * replicate * shard))
             for (const auto tp : sizes("tp", own.tp, pp * replicate * shard * cp)) {
-              layout.pp = pp, layout.dp_replicate = replicate, layout.dp_shard = shard;
-              layout.cp = cp, layout.tp = tp;
-              if (layout.ranks() > variety_.most_ranks) continue;
-              for_each_inner(run, act);
+              run.layout.pp = pp, run.layout.dp_replicate = replicate, run.layout.dp_shard = shard;
+              run.layout.cp = cp, run.layout.tp = tp;
+              if (run.layout.ranks() <= variety_.most_ranks) for_each_inner(run, act);
             }
   }
 
@@ -146,7 +143,7 @@ class Enumeration {
       layout.recompute_pieces = draw(2) == 0 ? "attention" : "attention,norm+up";
     }
     if (varies("offload")) {
-      const std::string kinds[] = {"", "", "optimizer", "optimizer,parameters",
+      const char* const kinds[] = {"", "", "optimizer", "optimizer,parameters",
                                    "optimizer,parameters,values"};
       layout.offload = kinds[draw(5)];
     }

@@ -8,7 +8,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/identity.hpp"
-#include "tessera/plan/spread.hpp"
+#include "tessera/plan/stages/spread.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/spec/words.hpp"
 

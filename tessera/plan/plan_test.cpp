@@ -4,15 +4,15 @@
 #include <numeric>
 #include <set>
 
-#include "tessera/base/golden.hpp"
+#include "tessera/base/testing/golden.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/describe.hpp"
-#include "tessera/program/check.hpp"
-#include "tessera/program/effects.hpp"
-#include "tessera/program/generate.hpp"
-#include "tessera/program/memory.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/check/check.hpp"
+#include "tessera/program/ir/effects.hpp"
+#include "tessera/program/ir/text.hpp"
+#include "tessera/program/memory/memory.hpp"
+#include "tessera/program/passes/generate.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -201,8 +201,9 @@ TEST(Describe, CountsFlopsAsThePublishedFormula) {
   EXPECT_NEAR(described, training, 1e-9 * training);
 }
 
-// Forward, per token and layer with fp32: 2 inputs scaled and 2 normalised, q before and after its turn, the attended,
-// middle (8h), k, v and k turned (3k), gate, up, silu(gate) and product (4f), two norm statistics and a row sum per head.
+// Forward, per token and layer with fp32: 2 inputs scaled and 2 normalised, q before and after its turn, the
+// attended, middle (8h), k, v and k turned (3k), gate, up, silu(gate) and product (4f), two norm statistics
+// and a row sum per head.
 TEST(Describe, TapeOfABlockIsAsComputedByHand) {
   const Tables tables = describe(small());
   EXPECT_EQ(bytes_of(program::Cell{program::CellKind::tape, 1, 0}, tables),
@@ -218,15 +219,16 @@ TEST(Describe, NormsOfHeadsKeepTheirStatisticsAlone) {
             16 * 4 * (6 + 2));
 }
 
-// The norm's statistics and scaled input (in 16 bits also the widened one) and dx per token, one dW: no logits, whose 600
-// tokens would hold more than all of it.
+// The norm's statistics and scaled input (in 16 bits also the widened one) and dx per token, one dW: no
+// logits, whose 600 tokens would hold more than all of it.
 TEST(Describe, HeadKeepsItsGradientsAndNoLogits) {
   spec::Run run = small();
   run.model.vocab = 7000;
   run.model.sequence = 600;
   const std::int64_t n = 600, h = 48, v = 7000;
   const std::tuple<spec::Precision, std::int64_t, std::int64_t, std::int64_t> table[] = {
-      // precision, bytes computed with, bytes of the loss, scratch: logits (narrow too), log-softmax of 512 tokens
+      // precision, bytes computed with, bytes of the loss, scratch: logits (narrow too), log-softmax of 512
+      // tokens
       {spec::Precision::fp32, 4, 4, 512 * v * (4 + 4)},
       {spec::Precision::fp64, 8, 8, 512 * v * (8 + 8)},
       {spec::Precision::bf16, 2, 4, 512 * v * (2 + 4 + 4)}};
@@ -240,8 +242,8 @@ TEST(Describe, HeadKeepsItsGradientsAndNoLogits) {
   }
 }
 
-// In bf16 a chunk's dW is made narrow and widened before it is added: [vocab, hidden], beside the chunk's wide and narrow
-// d_logits, dx and dW.
+// In bf16 a chunk's dW is made narrow and widened before it is added: [vocab, hidden], beside the chunk's
+// wide and narrow d_logits, dx and dW.
 TEST(Describe, AWideHeadNeedsMostScratchForItsWeightGradient) {
   spec::Run run = small();
   run.model.hidden = 4800;

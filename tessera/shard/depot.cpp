@@ -58,8 +58,8 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kChunk = std::size_t{4} << 20;
 }  // namespace
 
-// A file without a name. Its bytes go past the page cache, in chunks through an aligned buffer: what was put out of memory
-// would otherwise stay there as pages of the file (docs/memory.md has the speeds).
+// A file without a name. Its bytes go past the page cache, in chunks through an aligned buffer: what was put
+// out of memory would otherwise stay there as pages of the file (docs/memory.md has the speeds).
 class Depot::File final : public Depot::Place {
  public:
   // `buffer` is aligned and has room for a chunk.

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "tessera/program/types.hpp"
+#include "tessera/program/ir/types.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera::shard {
@@ -20,11 +20,12 @@ struct DepotKey {
   auto operator<=>(const DepotKey&) const = default;
 };
 
-// One caller at a time. A place that was once taken stays taken: what is moved out in each step finds it again.
+// One caller at a time. A place that was once taken stays taken: what is moved out in each step finds it
+// again.
 class Depot {
  public:
-  // Into files of that folder, which have no names and end with the process; empty: into host memory. Throws UserError
-  // when a file can't be made there; later, when there is no room for what is put.
+  // Into files of that folder, which have no names and end with the process; empty: into host memory. Throws
+  // UserError when a file can't be made there; later, when there is no room for what is put.
   explicit Depot(std::string folder = "");
   ~Depot();
 

@@ -192,7 +192,8 @@ void FlatBucket::begin_weight_gradient() {
 void FlatBucket::close_weight_gradient() {
   CHECK(weight_gradient_.defined(), "bucket ", table_->name, " has no gradient to reduce");
   for (Run& run : runs_) run.weight.end_gradient();
-  // What no unit of this rank computes with, but one of another rank: positions beside a table that the head is tied to.
+  // What no unit of this rank computes with, but one of another rank: positions beside a table that the head
+  // is tied to.
   std::int64_t end = 0;
   for (std::size_t i = 0; i < has_weight_.size(); ++i) {
     const Parameter& parameter = table_->parameters[i];

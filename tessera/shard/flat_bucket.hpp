@@ -1,5 +1,6 @@
-// What does a rank hold of a bucket? Flat buffers that come and go as the program says: its slice of the master values and
-// of their gradient, the whole of the values to compute with, and the whole of the gradient while it is added up.
+// What does a rank hold of a bucket? Flat buffers that come and go as the program says: its slice of the
+// master values and of their gradient, the whole of the values to compute with, and the whole of the gradient
+// while it is added up.
 #pragma once
 
 #include <deque>
@@ -8,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/program/tables.hpp"
+#include "tessera/program/ir/tables.hpp"
 #include "tessera/shard/weight.hpp"
 
 namespace tessera::shard {
@@ -18,13 +19,13 @@ at::ScalarType to_torch(program::Dtype dtype);
 // One parameter in the whole flat of its bucket.
 tensor::Tensor parameter_in(const tensor::Tensor& flat, const program::Parameter& parameter);
 
-// Invariants: parameters lie at the offsets of the table; Full is Shard itself when the bucket is resident in its storage
-// dtype; the padding at the end stays zero in every buffer; a buffer that is not there is an undefined tensor and holds no
-// memory.
+// Invariants: parameters lie at the offsets of the table; Full is Shard itself when the bucket is resident in
+// its storage dtype; the padding at the end stays zero in every buffer; a buffer that is not there is an
+// undefined tensor and holds no memory.
 class FlatBucket {
  public:
-  // Draws this rank's slice of its part of the initial values: a function of (seed, parameter name, global index), the same
-  // on every device and for every cut.
+  // Draws this rank's slice of its part of the initial values: a function of (seed, parameter name, global
+  // index), the same on every device and for every cut.
   FlatBucket(const program::Bucket& table, std::uint64_t seed, Slice slice = {}, at::Device device = at::kCPU,
              Slice part = {});
   FlatBucket(FlatBucket&&) = default;

@@ -42,7 +42,8 @@ TEST(FlatBucket, DrawsTheSameValuesInEverySlicing) {
   }
 }
 
-// Of [6, 50] cut along rows and [4, 30] cut along columns, the parts of three ranks, in any slicing, are those of the whole.
+// Of [6, 50] cut along rows and [4, 30] cut along columns, the parts of three ranks, in any slicing, are
+// those of the whole.
 TEST(FlatBucket, DrawsTheSameValuesInEveryCut) {
   const Init drawn{Init::Kind::normal, 0.5};
   const auto bucket_of = [&](const tensor::Shape& rows, const tensor::Shape& columns) {

@@ -5,8 +5,9 @@
 
 namespace tessera::shard {
 
-// Invariants: `value` and `gradient` are views of the bucket's flat buffers with one shape, undefined while the buffer is
-// not there; a gradient's content is undefined until the first add, which overwrites instead of adding (no zero fill).
+// Invariants: `value` and `gradient` are views of the bucket's flat buffers with one shape, undefined while
+// the buffer is not there; a gradient's content is undefined until the first add, which overwrites instead of
+// adding (no zero fill).
 class Weight {
  public:
   Weight(tensor::Tensor value, tensor::Tensor gradient);
@@ -38,8 +39,8 @@ class Weight {
   bool written_ = false;
 };
 
-// The weight halves of a segment's layers: (x, dy) pairs and ready terms. Kept for backward_weight, or, in a whole
-// backward, multiplied at once, while dy is still in the cache and before it is freed.
+// The weight halves of a segment's layers: (x, dy) pairs and ready terms. Kept for backward_weight, or, in a
+// whole backward, multiplied at once, while dy is still in the cache and before it is freed.
 class WeightWork {
  public:
   void product(Weight& weight, tensor::Tensor dy_TO, tensor::Tensor x_TI);

@@ -1,12 +1,12 @@
 // Schedules through the whole way: order, program, check, simulation.
-#include "tessera/program/chain.hpp"
+#include "tessera/program/passes/chain.hpp"
 
 #include <gtest/gtest.h>
 
-#include "tessera/program/check.hpp"
-#include "tessera/program/dice.hpp"
-#include "tessera/program/schedules.hpp"
-#include "tessera/program/walk_order.hpp"
+#include "tessera/program/check/check.hpp"
+#include "tessera/program/schedule/dice.hpp"
+#include "tessera/program/schedule/schedules.hpp"
+#include "tessera/program/schedule/walk_order.hpp"
 #include "tessera/simulate/report.hpp"
 #include "tessera/simulate/simulate.hpp"
 
@@ -62,15 +62,17 @@ TEST(ChainOfStages, TakesTheTimesOfThePapers) {
   }
 }
 
-// Two stages, two micro-batches, 1f1b; a transfer takes 0.25. Rank 0: 0F0 at 0, 0F1 at 1, then 0B0, 0B1. Rank 1: 1F0 at
-// 1.25, 1B0 at 2.25 to 4.25, 1F1 at 4.25, 1B1 at 5.25 to 7.25. Rank 0 takes up 0B0 at 4.5 and 0B1 at 7.5, ends at 9.5.
+// Two stages, two micro-batches, 1f1b; a transfer takes 0.25. Rank 0: 0F0 at 0, 0F1 at 1, then 0B0, 0B1. Rank
+// 1: 1F0 at 1.25, 1B0 at 2.25 to 4.25, 1F1 at 4.25, 1B1 at 5.25 to 7.25. Rank 0 takes up 0B0 at 4.5 and 0B1
+// at 7.5, ends at 9.5.
 TEST(ChainOfStages, TransfersDelayWhoNeedsThem) {
   const Costs costs = program::even_costs(2, 1, {}, 0.25);
   const program::Program program = program::chain(order_of(k1f1b, 2, 2, costs), costs);
   EXPECT_DOUBLE_EQ(simulate(program, table_costs(program)).makespan, 9.5);
 }
 
-// All forwards of 1, transfers of 2: rank 0's values leave one after the other at 1, 3, 5 and arrive at 3, 5, 7.
+// All forwards of 1, transfers of 2: rank 0's values leave one after the other at 1, 3, 5 and arrive at 3,
+// 5, 7.
 TEST(ChainOfStages, TransfersOfOneKindFollowEachOther) {
   const Costs costs = program::even_costs(2, 1, {}, 2);
   const program::Program program = program::chain(order_of(kGpipe, 2, 3, costs), costs);

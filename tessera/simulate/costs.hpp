@@ -1,11 +1,12 @@
-// What does each op cost? Phases by op, from the program's own table or from a function; equal ops share an entry.
+// What does each op cost? Phases by op, from the program's own table or from a function; equal ops share an
+// entry.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
-#include "tessera/program/types.hpp"
+#include "tessera/program/ir/types.hpp"
 
 namespace tessera::simulate {
 

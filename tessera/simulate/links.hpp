@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "tessera/program/tables.hpp"
+#include "tessera/program/ir/tables.hpp"
 
 namespace tessera::simulate {
 

@@ -4,7 +4,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/ir/text.hpp"
 
 namespace tessera::simulate {
 namespace {

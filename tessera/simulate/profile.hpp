@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tessera/program/span.hpp"
-#include "tessera/program/types.hpp"
+#include "tessera/program/ir/types.hpp"
+#include "tessera/program/schedule/span.hpp"
 
 namespace tessera::simulate {
 
@@ -35,14 +35,16 @@ struct RanOp {
 
 OpKind kind_of(const program::Op& op, const program::Tables& tables);
 
-// Bytes that an op's time grows with: of a value of the micro-batch for compute, of the bucket or cell else; 0: of none.
+// Bytes that an op's time grows with: of a value of the micro-batch for compute, of the bucket or cell else;
+// 0: of none.
 std::int64_t op_size(const program::Op& op, const program::Tables& tables);
 
 // Note [Costs of a profile]
 // - An op's seconds are the median over steps, micro-batches and ranks.
 // - Where ranks meet, the clock starts when the last of them has come: waiting is an outcome, no cost.
 // - A size that was not measured takes the seconds of the nearest one that was, in proportion.
-// - A backward that was only measured in halves takes the sum of both; a sum or reduction of one rank that was not
+// - A backward that was only measured in halves takes the sum of both; a sum or reduction of one rank that
+// was not
 //   measured takes no time.
 class Profile {
  public:

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/examples.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/ir/text.hpp"
+#include "tessera/program/testing/examples.hpp"
 
 namespace tessera::simulate {
 namespace {

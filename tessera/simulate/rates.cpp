@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tessera/program/effects.hpp"
+#include "tessera/program/ir/effects.hpp"
 
 namespace tessera::simulate {
 namespace {

@@ -1,12 +1,12 @@
 // What would an op cost on a device that was only described? FLOPs, memory traffic and messages over rates.
 #pragma once
 
-#include "tessera/program/order.hpp"
+#include "tessera/program/schedule/order.hpp"
 
 namespace tessera::simulate {
 
-// Of one device and of its link to a neighbour. The defaults are those of a core that nobody measured: good enough to deal
-// units to stages, not to tell seconds.
+// Of one device and of its link to a neighbour. The defaults are those of a core that nobody measured: good
+// enough to deal units to stages, not to tell seconds.
 struct Rates {
   double flops = 5e10;          // per second, of matrix products
   double memory_bytes = 1e10;   // per second
@@ -16,10 +16,12 @@ struct Rates {
 };
 
 // Note [Costs by rates]
-// - Compute: FLOPs over flops, plus bytes over memory_bytes. Only a piece that defers weight work has a weight half, which
-//   is half of its backward's FLOPs; each half of a backward moves as many bytes as the forward. A collective inside a
-//   piece is a phase on the link of its axis.
-// - Collectives are rings over n ranks: an all-reduce moves 2 (n-1)/n of its bytes through each link, a gather, a
+// - Compute: FLOPs over flops, plus bytes over memory_bytes. Only a piece that defers weight work has a
+// weight half, which
+//   is half of its backward's FLOPs; each half of a backward moves as many bytes as the forward. A collective
+//   inside a piece is a phase on the link of its axis.
+// - Collectives are rings over n ranks: an all-reduce moves 2 (n-1)/n of its bytes through each link, a
+// gather, a
 //   reduce-scatter or an all-to-all (n-1)/n; each of its rounds takes link_seconds.
 // - A step reads gradient, parameters and state, and writes the last two. Numbers cost link_seconds a round.
 program::Cost cost(const program::Op& op, const program::Tables& tables, const Rates& rates);

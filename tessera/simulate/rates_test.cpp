@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/program/examples.hpp"
+#include "tessera/program/testing/examples.hpp"
 
 namespace tessera::simulate {
 namespace {

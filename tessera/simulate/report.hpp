@@ -1,10 +1,11 @@
-// What does a timeline come to? How long the ranks compute, how long they idle, and how many activations they hold.
+// What does a timeline come to? How long the ranks compute, how long they idle, and how many activations they
+// hold.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "tessera/program/types.hpp"
+#include "tessera/program/ir/types.hpp"
 #include "tessera/simulate/timeline.hpp"
 
 namespace tessera::simulate {

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/advance.hpp"
+#include "tessera/program/check/advance.hpp"
 #include "tessera/simulate/links.hpp"
 
 namespace tessera::simulate {

@@ -1,4 +1,5 @@
-// When would each op run? The walk of a program with a clock: one step, from rest, one rank for each class of equals.
+// When would each op run? The walk of a program with a clock: one step, from rest, one rank for each class of
+// equals.
 #pragma once
 
 #include "tessera/simulate/costs.hpp"
@@ -7,17 +8,23 @@
 namespace tessera::simulate {
 
 // Note [What is simulated]
-// - Ops of a lane run in issue order, one after the other; lanes run beside each other; an op starts when its lane is
+// - Ops of a lane run in issue order, one after the other; lanes run beside each other; an op starts when its
+// lane is
 //   free and its waits of this step have ended. Waits on the step before are void.
-// - A send and its receive are one transfer: it starts when both could, and both end with it. So do the members of a
+// - A send and its receive are one transfer: it starts when both could, and both end with it. So do the
+// members of a
 //   group op. The longest cost among the members is that of all.
-// - An op passes through the phases of its cost. A phase without axes takes its seconds. A phase that holds a link takes
+// - An op passes through the phases of its cost. A phase without axes takes its seconds. A phase that holds a
+// link takes
 //   them at full speed while it is alone there.
-// - Every rank has one link out and one link in for each set of mesh axes; axis sets over the same axes share them. A
+// - Every rank has one link out and one link in for each set of mesh axes; axis sets over the same axes share
+// them. A
 //   transfer holds the sender's link out and the receiver's link in; any other op both links of each member.
-// - Users of a link share it evenly; who holds several links goes as fast as the most crowded one allows. What it leaves
+// - Users of a link share it evenly; who holds several links goes as fast as the most crowded one allows.
+// What it leaves
 //   unused on its other links is given to nobody.
-// - Not modelled: other jobs, switches beyond a rank's own links, the host's time to issue, Cost::host_waits, memory.
+// - Not modelled: other jobs, switches beyond a rank's own links, the host's time to issue, Cost::host_waits,
+// memory.
 
 // The program must have passed program::check; throws Bug if it gets stuck.
 Timeline simulate(const program::Program& program, const OpCosts& costs);

@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/examples.hpp"
-#include "tessera/program/generate.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/ir/text.hpp"
+#include "tessera/program/passes/generate.hpp"
+#include "tessera/program/testing/examples.hpp"
 #include "tessera/simulate/report.hpp"
 
 namespace tessera::simulate {
@@ -111,7 +111,8 @@ TEST(Simulate, ALinkIsSharedOnlyWhileBothUseIt) {
                                 {receive(kPp, -1, 0)}},
                                {on_link(kPp, 1), seconds(0.5)}, 3);
   wait(program.classes[1], 2, 1);
-  // Half of the first is done at 0.5; then both halve their speed until it ends at 1.5, with half of the second left.
+  // Half of the first is done at 0.5; then both halve their speed until it ends at 1.5, with half of the
+  // second left.
   EXPECT_EQ(simulated(program).classes[1], (Spans{{0, 1.5}, {0, 0.5}, {0.5, 2}}));
 }
 
@@ -162,8 +163,8 @@ TEST(Simulate, AProgramThatGetsStuckIsABug) {
   EXPECT_THROW(simulated(program), Bug);
 }
 
-// Forwards take 1, backwards 2, reductions 1.5, steps 10: three segments, one micro-batch. The last backward ends at 9,
-// with two of four reductions under it.
+// Forwards take 1, backwards 2, reductions 1.5, steps 10: three segments, one micro-batch. The last backward
+// ends at 9, with two of four reductions under it.
 TEST(Simulate, ReductionsRunUnderTheBackwardAndStepsAreNotInTheMakespan) {
   const Program program =
       program::data_parallel(program::example_tables({.num_blocks = 1, .num_micro = 1}), {});

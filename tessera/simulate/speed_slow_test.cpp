@@ -3,9 +3,9 @@
 
 #include <ctime>
 
-#include "tessera/program/chain.hpp"
-#include "tessera/program/check.hpp"
-#include "tessera/program/schedules.hpp"
+#include "tessera/program/check/check.hpp"
+#include "tessera/program/passes/chain.hpp"
+#include "tessera/program/schedule/schedules.hpp"
 #include "tessera/simulate/simulate.hpp"
 
 namespace tessera::simulate {

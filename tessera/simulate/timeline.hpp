@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tessera/program/span.hpp"
+#include "tessera/program/schedule/span.hpp"
 
 namespace tessera::simulate {
 

@@ -23,7 +23,8 @@ fs::path identity(const fs::path& path) {
 constexpr std::array<std::string_view, 4> kPaths = {"data.path", "model.weights", "layout.schedule_file",
                                                     "cluster.key_file"};
 
-// A path is looked for beside the file that names it; where there is none it stays as it is, from the working folder.
+// A path is looked for beside the file that names it; where there is none it stays as it is, from the working
+// folder.
 void look_beside(Entry& entry, const std::string& file) {
   if (std::ranges::count(kPaths, cat(entry.section, ".", entry.name)) == 0) return;
   const auto* path = entry.value ? std::get_if<std::string>(&*entry.value) : nullptr;
@@ -33,7 +34,8 @@ void look_beside(Entry& entry, const std::string& file) {
   if (fs::exists(beside, ignored)) entry.value = beside.string();
 }
 
-// Reads a run file and what it includes, within bounds: files that include others twice each would double without end.
+// Reads a run file and what it includes, within bounds: files that include others twice each would double
+// without end.
 class Collector {
  public:
   std::vector<Entry> of_file(const fs::path& path) {

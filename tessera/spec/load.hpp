@@ -17,13 +17,15 @@ struct Described {
   std::int64_t max_positions = 0;
   std::string where;  // "folder/config.json"
 };
-// Of a model whose weights, and whether their links are followed, are known; nothing if they say nothing of the model.
+// Of a model whose weights, and whether their links are followed, are known; nothing if they say nothing of
+// the model.
 using Describe = std::function<std::optional<Described>(const Model& asked)>;
 
 // Reads a run file and what it includes, then applies overrides of the form section.key=value. Throws one
-// UserError that lists all mistakes. Whether the values go together is validate()'s question. What `describe` says of
-// the model stands in for its keys; one that is written down and differs is a mistake. Depth, size and the number of
-// included files are bounded, so that a file of another kind, or made in malice, ends in such an error too.
+// UserError that lists all mistakes. Whether the values go together is validate()'s question. What `describe`
+// says of the model stands in for its keys; one that is written down and differs is a mistake. Depth, size
+// and the number of included files are bounded, so that a file of another kind, or made in malice, ends in
+// such an error too.
 Run load(const std::filesystem::path& path, std::span<const std::string> overrides = {},
          const Describe& describe = nullptr);
 

@@ -181,8 +181,8 @@ void check_memory(const Layout& layout, Findings& findings) {
                 "needs to know what it must fit in: write layout.memory_limit_mib");
 }
 
-// What is planned counts bytes and tokens in 64 bits. A value takes up to 8 bytes, a parameter up to 32 (with gradient
-// and moments) and a block keeps under 10 values per token and channel: 2^56 of either leave room.
+// What is planned counts bytes and tokens in 64 bits. A value takes up to 8 bytes, a parameter up to 32 (with
+// gradient and moments) and a block keeps under 10 values per token and channel: 2^56 of either leave room.
 void check_totals(const Run& run, Findings& findings) {
   constexpr double kMaxValues = 0x1p56, kMaxTokens = 0x1p62;
   const auto x = [](std::int64_t size) { return static_cast<double>(size); };
@@ -199,8 +199,8 @@ void check_totals(const Run& run, Findings& findings) {
                 "training.steps", "with global_batch and model.sequence makes more than 2^62 tokens");
 }
 
-// Ops of one step on all kinds of ranks, of which a plan is a list: about so many for each micro-batch, and within a factor
-// of two of what is planned.
+// Ops of one step on all kinds of ranks, of which a plan is a list: about so many for each micro-batch, and
+// within a factor of two of what is planned.
 double ops_of_step(const Run& run) {
   const Layout& layout = run.layout;
   const bool moves_weights = layout.zero == 3 || !split_list(layout.offload).empty();

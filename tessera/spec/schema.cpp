@@ -267,6 +267,10 @@ const std::vector<Key>& schema() {
   return list;
 }
 
+bool is_section(std::string_view name) {
+  return std::ranges::any_of(sections(), [&](const Section& section) { return section.name == name; });
+}
+
 const Key* find_key(std::string_view full) {
   const auto& keys = schema();
   const auto found =

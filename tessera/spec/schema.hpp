@@ -45,6 +45,7 @@ struct Section {
 };
 
 const std::vector<Section>& sections();
+bool is_section(std::string_view name);
 // All keys, in the order in which a run file is printed.
 const std::vector<Key>& schema();
 // The key "section.name", or null.

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "tessera/base/golden.hpp"
+#include "tessera/base/testing/golden.hpp"
 #include "tessera/spec/words.hpp"
 
 namespace tessera::spec {

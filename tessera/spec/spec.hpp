@@ -19,7 +19,8 @@ enum class Transport { sockets, threads, nccl };
 
 enum class Offload { optimizer, parameters, values };
 
-// Model chunks per pipeline rank that a schedule is made for: 2 where they lie in a V; 0: any number, round and round.
+// Model chunks per pipeline rank that a schedule is made for: 2 where they lie in a V; 0: any number, round
+// and round.
 std::int64_t required_virtual_stages(Schedule schedule);
 
 struct Model {
@@ -33,8 +34,9 @@ struct Model {
   std::int64_t vocab = 256;
   std::int64_t sequence = 256;  // tokens per sample
   double rope_theta = 10000.0;
-  // Frequencies are divided by the factor where a turn takes longer than original_context / low_frequency_factor
-  // positions, kept where it takes less than original_context / high_frequency_factor, and blended between.
+  // Frequencies are divided by the factor where a turn takes longer than original_context /
+  // low_frequency_factor positions, kept where it takes less than original_context / high_frequency_factor,
+  // and blended between.
   double rope_scaling_factor = 1;  // 1: none
   double rope_low_frequency_factor = 1;
   double rope_high_frequency_factor = 4;

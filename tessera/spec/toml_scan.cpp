@@ -9,7 +9,8 @@ namespace {
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr int kMost = 8;  // a run file needs two parts of a key, and two brackets around the name of a table
 
-// The place after a string that begins at `at`; at the end of its line if it is never closed, which the parser refuses.
+// The place after a string that begins at `at`; at the end of its line if it is never closed, which the
+// parser refuses.
 std::size_t after_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const std::string_view three = quote == '"' ? "\"\"\"" : "'''";

@@ -1,6 +1,6 @@
-// What a TOML text must not have when the parser sees it. Tables within tables are made and freed by recursion, so a key of
-// a hundred thousand parts would overflow the stack; and what the parser does with other letters than ASCII's outside of
-// quotes, where TOML has none, is undefined.
+// What a TOML text must not have when the parser sees it. Tables within tables are made and freed by
+// recursion, so a key of a hundred thousand parts would overflow the stack; and what the parser does with
+// other letters than ASCII's outside of quotes, where TOML has none, is undefined.
 #pragma once
 
 #include <optional>

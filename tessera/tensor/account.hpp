@@ -8,7 +8,8 @@
 
 namespace tessera::tensor {
 
-// A handle: copies mean the same account, which lives as long as any of them, or memory that is written to it.
+// A handle: copies mean the same account, which lives as long as any of them, or memory that is written to
+// it.
 class Account {
  public:
   Account();  // a new one

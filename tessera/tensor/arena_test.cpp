@@ -58,7 +58,8 @@ TEST(Heap, RefusesMemoryThatWasNotTaken) {
   EXPECT_THROW(heap.give_back(block), Bug);
 }
 
-// Any order of taking and giving back: no two blocks share a byte, all are aligned, and at the end all is one again.
+// Any order of taking and giving back: no two blocks share a byte, all are aligned, and at the end all is one
+// again.
 TEST(Heap, KeepsBlocksApartInAnyOrder) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(cat("seed ", seed));

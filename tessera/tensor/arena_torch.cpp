@@ -23,8 +23,8 @@ struct Entry {
   std::int64_t bytes = 0;
 };
 
-// Before the bytes of a small block. The mark tells it from memory that LibTorch took before use_arena() and gives back
-// by the allocator of the day instead of the one it came from.
+// Before the bytes of a small block. The mark tells it from memory that LibTorch took before use_arena() and
+// gives back by the allocator of the day instead of the one it came from.
 struct Header {
   Entry entry;
   std::uint64_t mark = 0;
@@ -42,8 +42,8 @@ std::int64_t reserved_bytes() {
   return 2 * static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 }
 
-// What is not written to takes no memory, and lanes do not meet at the same moments in every step: large steps, so that
-// chance makes none later. A limit on data counts them all the same.
+// What is not written to takes no memory, and lanes do not meet at the same moments in every step: large
+// steps, so that chance makes none later. A limit on data counts them all the same.
 std::int64_t step_bytes() {
   constexpr std::int64_t kAmple = std::int64_t{1} << 30;
   rlimit data{};

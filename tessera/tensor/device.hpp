@@ -1,6 +1,6 @@
-// On which device does a rank compute, and in what order does that device work? A CPU is done when a call returns: there
-// streams and events are nothing. An accelerator works through streams; an event orders one stream after another
-// without stopping the host.
+// On which device does a rank compute, and in what order does that device work? A CPU is done when a call
+// returns: there streams and events are nothing. An accelerator works through streams; an event orders one
+// stream after another without stopping the host.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -33,10 +33,11 @@ void use_device(c10::Device device);
 void use_own_stream(c10::Device device);
 
 // Note [Memory that two streams use]
-// An accelerator's memory goes back to the stream it was taken on when the last tensor over it is dropped, although kernels
-// that were merely issued on another stream still read it. So whoever reads a tensor that another lane may have made says
-// it here: then that memory is given to nobody before the calling thread's stream is past what it has been given by the
-// time the tensor is dropped. Returns the tensor; on a CPU, and of an undefined one, nothing is to be said.
+// An accelerator's memory goes back to the stream it was taken on when the last tensor over it is dropped,
+// although kernels that were merely issued on another stream still read it. So whoever reads a tensor that
+// another lane may have made says it here: then that memory is given to nobody before the calling thread's
+// stream is past what it has been given by the time the tensor is dropped. Returns the tensor; on a CPU, and
+// of an undefined one, nothing is to be said.
 const at::Tensor& read_here(const at::Tensor& t);
 
 // A point in a stream of an accelerator. Any thread may call either function.

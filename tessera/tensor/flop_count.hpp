@@ -1,4 +1,5 @@
-// How much arithmetic did the kernels do? Counts the matrix products and attention calls that really run on this thread.
+// How much arithmetic did the kernels do? Counts the matrix products and attention calls that really run on
+// this thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// How is one range of addresses shared out? Best fit, split and joined again; the system is asked only when the range in
-// use grows, and it is asked for large steps.
+// How is one range of addresses shared out? Best fit, split and joined again; the system is asked only when
+// the range in use grows, and it is asked for large steps.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace tessera::tensor {
 
-// Invariants: blocks cover [0, committed) without gap; no two free blocks are neighbours; each free block is in `free_` by
-// (size, offset). Any thread may call anything.
+// Invariants: blocks cover [0, committed) without gap; no two free blocks are neighbours; each free block is
+// in `free_` by (size, offset). Any thread may call anything.
 class Heap {
  public:
   static constexpr std::int64_t kAlignment = 64;
   static constexpr std::int64_t kLeastStep = std::int64_t{16} << 20;  // of a growth
 
-  // Reserves addresses, half as many as long as the system refuses; throws std::bad_alloc when it refuses all. Grows by
-  // multiples of the step, or of the least one where the system refuses that.
+  // Reserves addresses, half as many as long as the system refuses; throws std::bad_alloc when it refuses
+  // all. Grows by multiples of the step, or of the least one where the system refuses that.
   explicit Heap(std::int64_t reserved_bytes, std::int64_t step_bytes = kLeastStep);
   ~Heap();
   Heap(const Heap&) = delete;

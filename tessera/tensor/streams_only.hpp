@@ -1,5 +1,5 @@
-// How is code for accelerators tested where there is none? On a device that has nothing but streams: c10's registry takes
-// any implementation, so what a GPU would be asked for is seen without one. For tests.
+// How is code for accelerators tested where there is none? On a device that has nothing but streams: c10's
+// registry takes any implementation, so what a GPU would be asked for is seen without one. For tests.
 #pragma once
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>

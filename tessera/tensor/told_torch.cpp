@@ -17,7 +17,8 @@ Told out_of_memory(const std::string& detail) {
           kExitUserError};
 }
 
-// "DefaultCPUAllocator: can't allocate memory: you tried to allocate 1000 bytes" -> "it tried to allocate 1000 bytes".
+// "DefaultCPUAllocator: can't allocate memory: you tried to allocate 1000 bytes" -> "it tried to allocate
+// 1000 bytes".
 std::string allocation(const std::string& text) {
   const auto begin = text.find("tried to allocate");
   return begin == std::string::npos ? ""

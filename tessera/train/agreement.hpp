@@ -1,5 +1,6 @@
-// What the ranks of a run agree on between two steps: whether to stop, to save or to end, and what they count and hear from
-// the first of them. A sum that can't be right ends the rank with PeerLost instead of leading it astray.
+// What the ranks of a run agree on between two steps: whether to stop, to save or to end, and what they count
+// and hear from the first of them. A sum that can't be right ends the rank with PeerLost instead of leading
+// it astray.
 #pragma once
 
 #include <cstdint>

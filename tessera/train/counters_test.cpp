@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "tessera/base/text.hpp"
-#include "tessera/program/calls.hpp"
-#include "tessera/program/memory.hpp"
+#include "tessera/program/ir/calls.hpp"
+#include "tessera/program/memory/memory.hpp"
 #include "tessera/spec/words.hpp"
-#include "tessera/train/small_runs.hpp"
+#include "tessera/train/testing/small_runs.hpp"
 
 namespace tessera::train {
 namespace {
@@ -70,8 +70,8 @@ std::string expected_text(const program::Sequence& sequence, const program::Tabl
   return join(words, "\n");
 }
 
-// On every rank the calls along each axis set are those of the program's ops, in its order, and each op's own calls are
-// counted as its own. Returns what rank 0 moved.
+// On every rank the calls along each axis set are those of the program's ops, in its order, and each op's own
+// calls are counted as its own. Returns what rank 0 moved.
 BytesMoved expect_as_the_program(const spec::Run& run, const std::string& what) {
   BytesMoved out;
   collective::run_ranks(
@@ -136,8 +136,8 @@ spec::Run wide_run() {
   return run;
 }
 
-// With P bytes of parameters on d ranks a step sends 2 (d-1)/d P; from stage 2 on a reduction per micro-batch, from
-// stage 3 on two gathers per micro-batch instead of one per step.
+// With P bytes of parameters on d ranks a step sends 2 (d-1)/d P; from stage 2 on a reduction per
+// micro-batch, from stage 3 on two gathers per micro-batch instead of one per step.
 TEST(Counters, OfZeroAreThoseOfTheProgramAndOfTheTheory) {
   constexpr std::int64_t kMicroBatches = 4;
   for (const std::int64_t shard : {2, 4})
@@ -199,8 +199,8 @@ std::int64_t stream_bytes(const spec::Run& run) {
   return run.layout.micro_batch * run.model.sequence / run.layout.cp * run.model.hidden * 4;
 }
 
-// Per layer two all-reduces of the stream forward and two back; the embedding one forward, the head one back. Cut along
-// its tokens a gather and a reduce-scatter stand for each of them: the same bytes.
+// Per layer two all-reduces of the stream forward and two back; the embedding one forward, the head one back.
+// Cut along its tokens a gather and a reduce-scatter stand for each of them: the same bytes.
 TEST(Counters, OfTensorParallelismAreThoseOfTheProgramAndOfTheTheory) {
   for (const std::int64_t tp : {2, 4})
     for (const bool cut : {false, true}) {
@@ -235,7 +235,8 @@ TEST(Counters, OfRingAttentionAreThoseOfTheProgramAndOfTheTheory) {
   }
 }
 
-// Queries, keys and values go there, outputs come back; in the backward once more: (c-1)/c of each is for others.
+// Queries, keys and values go there, outputs come back; in the backward once more: (c-1)/c of each is for
+// others.
 TEST(Counters, OfExchangedHeadsAreThoseOfTheProgramAndOfTheTheory) {
   spec::Run run = wide_run();
   run.layout.cp = run.layout.cp_heads = 2;

@@ -3,9 +3,9 @@
 
 #include "tessera/model/family.hpp"
 #include "tessera/plan/describe.hpp"
-#include "tessera/program/generate.hpp"
+#include "tessera/program/passes/generate.hpp"
 #include "tessera/tensor/flop_count.hpp"
-#include "tessera/train/small_runs.hpp"
+#include "tessera/train/testing/small_runs.hpp"
 
 namespace tessera::train {
 namespace {

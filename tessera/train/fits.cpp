@@ -5,14 +5,13 @@
 #include <set>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/random_access_file.hpp"
-#include "tessera/checkpoint/names.hpp"
+#include "tessera/base/files/random_access_file.hpp"
+#include "tessera/checkpoint/format/names.hpp"
 #include "tessera/spec/load.hpp"
-#include "tessera/spec/schema.hpp"
 #include "tessera/spec/words.hpp"
+#include "tessera/train/run_differences.hpp"
 
 namespace tessera::train {
-
 namespace {
 
 using checkpoint::Checkpoint;
@@ -28,52 +27,6 @@ std::optional<spec::Run> run_of(const Manifest& saved) {
 bool has_state(const Manifest& saved) {
   return std::ranges::any_of(saved.tensors,
                              [](const auto& item) { return checkpoint::is_optimizer_state(item.first); });
-}
-
-// Keys that mean nothing in this model have one value, so that models compare equal which compute the same.
-spec::Run in_one_form(spec::Run run) {
-  spec::Model& model = run.model;
-  const spec::Model plain;
-  model.head_dim = model.head_size();
-  if (model.family == spec::Family::gpt2) {
-    model.kv_heads = model.heads;
-    model.rope_theta = plain.rope_theta;
-    model.rope_scaling_factor = plain.rope_scaling_factor;
-    model.sliding_window = plain.sliding_window;
-    model.qkv_bias = plain.qkv_bias;
-    model.qk_norm = plain.qk_norm;
-  }
-  if (model.rope_scaling_factor == 1) {
-    model.rope_low_frequency_factor = plain.rope_low_frequency_factor;
-    model.rope_high_frequency_factor = plain.rope_high_frequency_factor;
-    model.rope_original_context = plain.rope_original_context;
-  }
-  return run;
-}
-
-// All of [model] but how weights and samples come about.
-bool defines_model(const spec::Key& key) {
-  static const std::set<std::string> others = {"sequence", "init_std", "dropout", "weights", "follow_links"};
-  return key.section == "model" && !others.contains(key.name);
-}
-
-// Which samples a step is made of. The file itself is compared apart.
-bool defines_data(const spec::Key& key) {
-  static const std::set<std::string> others = {"training.global_batch", "model.sequence"};
-  return (key.section == "data" && key.name != "path" && key.name != "bytes_as_tokens") ||
-         others.contains(key.full());
-}
-
-// "model.heads = 8, the checkpoint has 4" of each that differs.
-std::vector<std::string> differences(const spec::Run& run, const spec::Run& saved,
-                                     bool (*counts)(const spec::Key&)) {
-  const spec::Run a = in_one_form(run), b = in_one_form(saved);
-  std::vector<std::string> out;
-  for (const spec::Key& key : spec::schema())
-    if (counts(key) && key.get(a) != key.get(b))
-      out.push_back(cat(key.full(), " = ", spec::value_text(key.get(a)), ", the checkpoint has ",
-                        spec::value_text(key.get(b))));
-  return out;
 }
 
 // Checkpoints of earlier versions have no identity of their data; then the names are all there is to compare.
@@ -166,7 +119,7 @@ std::vector<std::string> check_fits(const Session& session, const Checkpoint& fr
   const auto saved_run = run_of(saved);
   const std::string name = cat("checkpoint '", from.folder(), "'");
   if (saved_run)
-    if (const auto other = differences(run, *saved_run, defines_model); !other.empty())
+    if (const auto other = model_differences(run, *saved_run); !other.empty())
       throw UserError(cat(name, " holds another model than this run trains:", listed(other),
                           "Write these keys as the checkpoint has them, ", kBeginAnew, "."));
   const bool is_going_on = goes_on(saved), is_same_optimizer = has_same_optimizer(session, saved);
@@ -189,7 +142,7 @@ std::vector<std::string> check_fits(const Session& session, const Checkpoint& fr
                         " begins with an empty state in the place of ",
                         saved_run ? optimizer_words(saved_run->training) : "another optimizer"));
   if (!saved_run) return notes;
-  auto other = differences(run, *saved_run, defines_data);
+  auto other = data_differences(run, *saved_run);
   if (const auto file = file_difference(run.data.path, saved_run->data.path, data, saved.data))
     other.push_back(*file);
   if (!other.empty() && !accepted.changed_data)

@@ -1,12 +1,12 @@
-// Whether a run may go on from a checkpoint: the same model, and the data and the optimizer that it was trained with, unless
-// the user has said that they changed.
+// Whether a run may go on from a checkpoint: the same model, and the data and the optimizer that it was
+// trained with, unless the user has said that they changed.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tessera/checkpoint/checkpoint.hpp"
+#include "tessera/checkpoint/folder/checkpoint.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {
@@ -20,8 +20,8 @@ struct Accepted {
 // Which file of data this is; nothing if the run has none.
 std::optional<checkpoint::DataIdentity> identity_of(const std::string& path);
 
-// Throws UserError that says what differs, with both values; it is no question of damage. Returns, for the user, what differs
-// and was accepted. `data` is that of the run.
+// Throws UserError that says what differs, with both values; it is no question of damage. Returns, for the
+// user, what differs and was accepted. `data` is that of the run.
 std::vector<std::string> check_fits(const Session& session, const checkpoint::Checkpoint& from,
                                     const std::optional<checkpoint::DataIdentity>& data,
                                     const Accepted& accepted);

@@ -8,11 +8,11 @@
 
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/folder.hpp"
-#include "tessera/checkpoint/reshard.hpp"
+#include "tessera/checkpoint/folder/folder.hpp"
+#include "tessera/checkpoint/tools/reshard.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/schema.hpp"
-#include "tessera/train/saving_runs.hpp"
+#include "tessera/train/testing/saving_runs.hpp"
 
 namespace tessera::train {
 namespace {
@@ -176,8 +176,8 @@ TEST_F(Fits, AnotherOptimizerIsRefusedUnlessItIsReset) {
     }
 }
 
-// AdamW's moments begin at zero, and so does the count by which they are corrected: the first update is of the size of the
-// learning rate, however many steps are behind.
+// AdamW's moments begin at zero, and so does the count by which they are corrected: the first update is of
+// the size of the learning rate, however many steps are behind.
 TEST_F(Fits, AResetOptimizerBeginsAsAtItsFirstUpdateAndGoesOnBitForBit) {
   spec::Run plain = small_run(1);
   plain.training.optimizer = spec::Optimizer::sgd;

@@ -1,6 +1,7 @@
-// Would it be noticed if weights, moments or the order of samples depended on the layout? Rows of docs/known-bugs.md, as
-// known_bugs_test.cpp has them, of what outlives steps: each test also trains with the defect.
-#include "tessera/train/saving_runs.hpp"
+// Would it be noticed if weights, moments or the order of samples depended on the layout? Rows of
+// docs/known-bugs.md, as known_bugs_test.cpp has them, of what outlives steps: each test also trains with the
+// defect.
+#include "tessera/train/testing/saving_runs.hpp"
 
 namespace tessera::train {
 namespace {

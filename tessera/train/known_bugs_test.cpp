@@ -1,6 +1,6 @@
-// Would defects that other systems had be noticed here? Each test has the number of its row in docs/known-bugs.md: it puts
-// the defect into a program or into a collective, asks that `verify` (or the checker) reports it, and that the program as
-// it is passes.
+// Would defects that other systems had be noticed here? Each test has the number of its row in
+// docs/known-bugs.md: it puts the defect into a program or into a collective, asks that `verify` (or the
+// checker) reports it, and that the program as it is passes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/program/check.hpp"
-#include "tessera/program/waits.hpp"
-#include "tessera/train/small_runs.hpp"
-#include "tessera/train/verify.hpp"
+#include "tessera/program/check/check.hpp"
+#include "tessera/program/ir/waits.hpp"
+#include "tessera/train/testing/small_runs.hpp"
+#include "tessera/verify/verify.hpp"
 
 namespace tessera::train {
 namespace {

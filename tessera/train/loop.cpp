@@ -3,11 +3,11 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/base/resident.hpp"
+#include "tessera/base/process/resident.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/checkpoint/folder.hpp"
-#include "tessera/metrics/intervals.hpp"
-#include "tessera/metrics/step_outputs.hpp"
+#include "tessera/checkpoint/folder/folder.hpp"
+#include "tessera/metrics/outputs/step_outputs.hpp"
+#include "tessera/metrics/trace/intervals.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/plan/flops.hpp"
 #include "tessera/spec/words.hpp"
@@ -17,7 +17,7 @@
 #include "tessera/train/run_file.hpp"
 #include "tessera/train/saver.hpp"
 #include "tessera/train/session.hpp"
-#include "tessera/train/tracer.hpp"
+#include "tessera/train/trace/tracer.hpp"
 
 namespace tessera::train {
 
@@ -46,8 +46,8 @@ metrics::RunTitle title_of(const spec::Run& run, const Session& session, const L
           .ranks = layout.ranks()};
 }
 
-// Seconds in which a collective was under way and no op of this rank's own. Collectives inside a segment count as compute; a
-// receive that waits for another stage is the pipeline's bubble, not the network's time.
+// Seconds in which a collective was under way and no op of this rank's own. Collectives inside a segment
+// count as compute; a receive that waits for another stage is the pipeline's bubble, not the network's time.
 double exposed_seconds(const std::vector<engine::OpTime>& times, const program::Sequence& sequence,
                        const program::Tables& tables) {
   std::vector<metrics::Interval> communication, compute;

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "tessera/base/activity.hpp"
 #include "tessera/base/bytes_moved.hpp"
-#include "tessera/base/laps.hpp"
-#include "tessera/base/stop_request.hpp"
+#include "tessera/base/process/activity.hpp"
+#include "tessera/base/process/laps.hpp"
+#include "tessera/base/process/stop_request.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/spec/spec.hpp"
 #include "tessera/train/fits.hpp"
@@ -49,7 +49,8 @@ struct Summary {
   Laps start = Laps(0);         // to the end of the first step, as this rank saw it
 };
 
-// Trains for training.steps on the ranks of the communicator; the result is the same on all but for its times.
+// Trains for training.steps on the ranks of the communicator; the result is the same on all but for its
+// times.
 Summary train(const spec::Run& run, const collective::Communicator& communicator, const LoopOptions& options);
 
 }  // namespace tessera::train

@@ -1,15 +1,15 @@
-// What must hold of layouts in bf16 and fp16, which no comparison with one device in fp64 sees: replicas are bit-equal, and a
-// step that is not finite on one rank is skipped by all.
+// What must hold of layouts in bf16 and fp16, which no comparison with one device in fp64 sees: replicas are
+// bit-equal, and a step that is not finite on one rank is skipped by all.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "tessera/base/text.hpp"
-#include "tessera/plan/spread.hpp"
+#include "tessera/plan/stages/spread.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/spec/words.hpp"
-#include "tessera/train/outcome.hpp"
-#include "tessera/train/small_runs.hpp"
+#include "tessera/train/testing/small_runs.hpp"
+#include "tessera/verify/outcome.hpp"
 
 namespace tessera::train {
 namespace {

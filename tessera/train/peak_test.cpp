@@ -1,12 +1,12 @@
-// Does the plan predict what LibTorch's kernels hold? The peak of a step from shapes alone against the bytes that the
-// rank's account counted.
+// Does the plan predict what LibTorch's kernels hold? The peak of a step from shapes alone against the bytes
+// that the rank's account counted.
 #include <gtest/gtest.h>
 
 #include "tessera/base/error.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/plan/memory.hpp"
+#include "tessera/plan/memory/memory.hpp"
 #include "tessera/tensor/arena.hpp"
-#include "tessera/train/small_runs.hpp"
+#include "tessera/train/testing/small_runs.hpp"
 
 namespace tessera::train {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/plan/staging.hpp"
-#include "tessera/program/order_csv.hpp"
+#include "tessera/plan/stages/staging.hpp"
+#include "tessera/program/schedule/order_csv.hpp"
 #include "tessera/spec/words.hpp"
-#include "tessera/train/small_runs.hpp"
-#include "tessera/train/verify.hpp"
+#include "tessera/train/testing/small_runs.hpp"
+#include "tessera/verify/verify.hpp"
 
 namespace tessera::train {
 namespace {

@@ -1,11 +1,12 @@
-// Does fp16 train as it should? Loss scaling: what it saves, and that an overflow on one rank changes nothing anywhere.
+// Does fp16 train as it should? Loss scaling: what it saves, and that an overflow on one rank changes nothing
+// anywhere.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "tessera/base/text.hpp"
-#include "tessera/train/small_runs.hpp"
+#include "tessera/train/testing/small_runs.hpp"
 
 namespace tessera::train {
 namespace {
@@ -78,8 +79,8 @@ TEST_P(Fp16, AnOverflowOnOneRankSkipsTheStepOnAllAndChangesNothingElse) {
   }
 }
 
-// Gradient of the embedding in the first step, as the optimizer saw it. The head is so small that dx of a token is about
-// 5e-9 before scaling; fp16 rounds what is under 3e-8 to zero.
+// Gradient of the embedding in the first step, as the optimizer saw it. The head is so small that dx of a
+// token is about 5e-9 before scaling; fp16 rounds what is under 3e-8 to zero.
 Tensor embedding_gradient(const spec::Run& run) {
   Tensor out;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {

@@ -1,9 +1,10 @@
-// Does the number of ranks change what is learnt? 50 steps in fp32 on 1, 2 and 4 ranks with the same global batch.
+// Does the number of ranks change what is learnt? 50 steps in fp32 on 1, 2 and 4 ranks with the same global
+// batch.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "tessera/collective/threads.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {

@@ -1,17 +1,18 @@
-// Recomputation with what else a run may have: the same numbers, and each segment computed again once per micro-batch.
+// Recomputation with what else a run may have: the same numbers, and each segment computed again once per
+// micro-batch.
 #include <gtest/gtest.h>
 
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/describe.hpp"
-#include "tessera/plan/family.hpp"
-#include "tessera/program/generate.hpp"
-#include "tessera/program/memory.hpp"
-#include "tessera/program/work.hpp"
+#include "tessera/plan/model/family.hpp"
+#include "tessera/program/ir/work.hpp"
+#include "tessera/program/memory/memory.hpp"
+#include "tessera/program/passes/generate.hpp"
 #include "tessera/spec/words.hpp"
 #include "tessera/tensor/flop_count.hpp"
-#include "tessera/train/small_runs.hpp"
-#include "tessera/train/verify.hpp"
+#include "tessera/train/testing/small_runs.hpp"
+#include "tessera/verify/verify.hpp"
 
 namespace tessera::train {
 namespace {
@@ -95,7 +96,8 @@ void expect_bit_equal(const Trained& a, const Trained& b, const std::string& nam
     EXPECT_TRUE(tensor::bit_equal(a.parameters[i], b.parameters[i])) << name << ", bucket " << i;
 }
 
-// A cut itself may change the order in which autograd adds up a stream's gradients: what is kept is cut alike.
+// A cut itself may change the order in which autograd adds up a stream's gradients: what is kept is cut
+// alike.
 TEST(Recompute, IsBitEqualToKeepingInEveryPrecisionWithDropout) {
   for (const auto precision :
        {spec::Precision::fp32, spec::Precision::fp64, spec::Precision::bf16, spec::Precision::fp16})

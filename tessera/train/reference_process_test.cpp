@@ -1,12 +1,13 @@
-// Do our numbers agree with everybody else's? Against the `transformers` package and torch.optim.AdamW, run on the spot.
+// Do our numbers agree with everybody else's? Against the `transformers` package and torch.optim.AdamW, run
+// on the spot.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/safetensors.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/checkpoint/format/safetensors.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {
@@ -195,6 +196,5 @@ TEST_P(Reference, TwentyAdamWStepsWithClippingAndDecayGroupsAgreeWithPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Reference, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
-
 }  // namespace
 }  // namespace tessera::train

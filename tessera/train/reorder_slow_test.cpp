@@ -5,10 +5,10 @@
 #include <cstdlib>
 
 #include "tessera/base/text.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/program/check.hpp"
-#include "tessera/program/mutate.hpp"
+#include "tessera/program/check/check.hpp"
+#include "tessera/program/testing/mutate.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {

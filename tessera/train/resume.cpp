@@ -5,8 +5,8 @@
 
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/folder.hpp"
-#include "tessera/checkpoint/tensor_files.hpp"
+#include "tessera/checkpoint/folder/folder.hpp"
+#include "tessera/checkpoint/huggingface/tensor_files.hpp"
 #include "tessera/train/agreement.hpp"
 #include "tessera/train/saved.hpp"
 #include "tessera/train/tokens.hpp"
@@ -17,7 +17,8 @@ namespace {
 
 using checkpoint::Checkpoint;
 
-// What is damaged on this rank; empty: the session stands where the checkpoint was written. All ranks take it or none.
+// What is damaged on this rank; empty: the session stands where the checkpoint was written. All ranks take it
+// or none.
 struct Attempt {
   bool taken = false;
   std::string complaint;

@@ -22,8 +22,8 @@ struct Resumed {
   std::vector<std::string> notes;  // for the user: what was taken, and what could not be
 };
 
-// All ranks call it; the session then stands where the checkpoint was written. Throws UserError when none can be used and
-// one was asked for or is there, or when it does not fit (fits.hpp).
+// All ranks call it; the session then stands where the checkpoint was written. Throws UserError when none can
+// be used and one was asked for or is there, or when it does not fit (fits.hpp).
 Resumed resume(Session& session, const ResumeOptions& options);
 
 }  // namespace tessera::train

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/names.hpp"
+#include "tessera/checkpoint/format/names.hpp"
 #include "tessera/train/fits.hpp"
 #include "tessera/train/stored_dtype.hpp"
 
@@ -52,8 +52,8 @@ Range within(const Parameter& parameter, const Range& range) {
 
 using Visit = std::function<void(const HeldPiece& piece, const Tensor& elements)>;
 
-// All pieces that this rank brings, without their bytes, in the order of the file: those in 16 bits last, so that every
-// element is aligned.
+// All pieces that this rank brings, without their bytes, in the order of the file: those in 16 bits last, so
+// that every element is aligned.
 void for_each_piece(Session& session, const Visit& visit) {
   for (const bool is_previous : {false, true})
     for (const auto& bucket : session.buckets()) {

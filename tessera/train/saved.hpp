@@ -1,5 +1,5 @@
-// What does a rank bring to a checkpoint, and what does it take from one? Its slices, whatever the layout: of what several
-// ranks hold alike, each brings an equal share.
+// What does a rank bring to a checkpoint, and what does it take from one? Its slices, whatever the layout: of
+// what several ranks hold alike, each brings an equal share.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tessera/checkpoint/checkpoint.hpp"
-#include "tessera/checkpoint/shard_file.hpp"
+#include "tessera/checkpoint/folder/checkpoint.hpp"
+#include "tessera/checkpoint/format/shard_file.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {
@@ -32,9 +32,9 @@ void write_state(
     Session& session, const std::string& folder, std::int64_t rank, checkpoint::Manifest& part,
     const std::function<void()>& began = [] {});
 
-// Weights, optimizer state and progress of a checkpoint that fits (fits.hpp) become the session's; the state of another
-// optimizer is left. Throws UserError when something of it is
-// damaged: what the session holds is then good for nothing but another restore.
+// Weights, optimizer state and progress of a checkpoint that fits (fits.hpp) become the session's; the state
+// of another optimizer is left. Throws UserError when something of it is damaged: what the session holds is
+// then good for nothing but another restore.
 void restore(Session& session, checkpoint::Checkpoint& from);
 
 }  // namespace tessera::train

@@ -1,12 +1,12 @@
-// Rare cases of saving and going on: ranks without elements, steps that were not taken, weights one update behind, other
-// precisions, weights alone, damage that is newer than what is saved.
+// Rare cases of saving and going on: ranks without elements, steps that were not taken, weights one update
+// behind, other precisions, weights alone, damage that is newer than what is saved.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tessera/base/complaint.hpp"
-#include "tessera/checkpoint/folder.hpp"
-#include "tessera/checkpoint/reshard.hpp"
-#include "tessera/train/saving_runs.hpp"
+#include "tessera/checkpoint/folder/folder.hpp"
+#include "tessera/checkpoint/tools/reshard.hpp"
+#include "tessera/train/testing/saving_runs.hpp"
 
 namespace tessera::train {
 namespace {

@@ -1,4 +1,5 @@
-// Checkpoints of real sessions: what one layout writes, another reads, and training goes on as if nothing had happened.
+// Checkpoints of real sessions: what one layout writes, another reads, and training goes on as if nothing had
+// happened.
 #include "tessera/train/saved.hpp"
 
 #include <gmock/gmock.h>
@@ -7,8 +8,8 @@
 #include <fstream>
 
 #include "tessera/base/complaint.hpp"
-#include "tessera/checkpoint/folder.hpp"
-#include "tessera/train/saving_runs.hpp"
+#include "tessera/checkpoint/folder/folder.hpp"
+#include "tessera/train/testing/saving_runs.hpp"
 
 namespace tessera::train {
 namespace {

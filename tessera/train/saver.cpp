@@ -8,7 +8,7 @@
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/version.hpp"
-#include "tessera/program/text.hpp"
+#include "tessera/program/ir/text.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/train/agreement.hpp"
 

@@ -1,8 +1,9 @@
-// Saves a run while it goes on: by steps, by time, when asked, and after its last step. A copy of the state is written by a
-// thread of its own, beside the next steps; the ranks agree between steps on how far they are, and the first of them commits.
+// Saves a run while it goes on: by steps, by time, when asked, and after its last step. A copy of the state
+// is written by a thread of its own, beside the next steps; the ranks agree between steps on how far they
+// are, and the first of them commits.
 //
-// A save that fails warns and is tried again from the same copy; it never ends the training. At most one is under way:
-// a step at which the next is due waits for it.
+// A save that fails warns and is tried again from the same copy; it never ends the training. At most one is
+// under way: a step at which the next is due waits for it.
 #pragma once
 
 #include <atomic>
@@ -11,8 +12,8 @@
 #include <string>
 #include <thread>
 
-#include "tessera/checkpoint/folder.hpp"
-#include "tessera/checkpoint/save_request.hpp"
+#include "tessera/checkpoint/folder/folder.hpp"
+#include "tessera/checkpoint/folder/save_request.hpp"
 #include "tessera/train/saved.hpp"
 
 namespace tessera::train {
@@ -37,8 +38,8 @@ class Saver {
 
   // All ranks call it after each step.
   void after_step(std::int64_t step);
-  // Whether this rank wants the step that was just made to be saved, by the clock or because it is asked to; only rank 0 ever
-  // does.
+  // Whether this rank wants the step that was just made to be saved, by the clock or because it is asked to;
+  // only rank 0 ever does.
   bool wants_to_save(std::int64_t step) const;
   // All ranks call it when one of them wants it.
   void save(std::int64_t step);

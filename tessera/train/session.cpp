@@ -12,9 +12,9 @@
 #include "tessera/data/byte_corpus.hpp"
 #include "tessera/model/family.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/plan/pieces.hpp"
-#include "tessera/program/context_parallel.hpp"
-#include "tessera/program/ranks.hpp"
+#include "tessera/plan/model/pieces.hpp"
+#include "tessera/program/ir/context_parallel.hpp"
+#include "tessera/program/ir/ranks.hpp"
 #include "tessera/spec/words.hpp"
 #include "tessera/train/tokens.hpp"
 #include "tessera/train/weights.hpp"
@@ -45,8 +45,8 @@ std::vector<collective::Group> make_groups(const collective::Communicator& commu
   return groups;
 }
 
-// What a head's gradient is narrowed with in the forward, when the valid tokens are not counted yet: scale / tokens, all
-// of them taken as valid. A power of two, so that it rounds nothing.
+// What a head's gradient is narrowed with in the forward, when the valid tokens are not counted yet: scale /
+// tokens, all of them taken as valid. A power of two, so that it rounds nothing.
 double head_gradient_factor(const spec::Run& run, double loss_scale) {
   if (run.layout.precision != spec::Precision::fp16) return 1;
   const double tokens = static_cast<double>(run.training.global_batch * run.model.sequence);
@@ -163,8 +163,8 @@ parallel::Share Session::make_share() const {
   return share;
 }
 
-// One after the other: what lies outside between steps leaves before the next bucket is made, so that a model may start
-// that is larger than memory.
+// One after the other: what lies outside between steps leaves before the next bucket is made, so that a model
+// may start that is larger than memory.
 void Session::make_buckets(const program::Sequence& sequence, const program::Holdings& held) {
   const auto outside = outside_at_start(sequence);
   std::optional<WeightsFile> weights;
@@ -212,8 +212,8 @@ tensor::Tensor Session::mine(std::span<const std::int64_t> whole) const {
   return out;
 }
 
-// The document of each position, counted within its sample; the first token of one is not what the last of another is
-// followed by.
+// The document of each position, counted within its sample; the first token of one is not what the last of
+// another is followed by.
 tensor::Tensor Session::end_documents(std::span<const std::int64_t> tokens,
                                       std::span<std::int64_t> targets) const {
   const auto end = static_cast<std::int64_t>(static_cast<unsigned char>(run_.data.document_end.front()));
@@ -258,8 +258,8 @@ engine::StepInput Session::next_input() {
 
 namespace {
 
-// Axis sets that make a step along each axis of the mesh once: what goes over all of them, one after the other, goes over
-// all ranks.
+// Axis sets that make a step along each axis of the mesh once: what goes over all of them, one after the
+// other, goes over all ranks.
 std::vector<std::size_t> spanning_sets(const program::Tables& tables) {
   std::vector<std::size_t> out;
   std::vector<bool> is_covered(tables.axes.size(), false);

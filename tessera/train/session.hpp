@@ -9,16 +9,16 @@
 #include <span>
 #include <vector>
 
-#include "tessera/base/laps.hpp"
-#include "tessera/checkpoint/manifest.hpp"
-#include "tessera/checkpoint/names.hpp"
+#include "tessera/base/process/laps.hpp"
+#include "tessera/checkpoint/format/manifest.hpp"
+#include "tessera/checkpoint/format/names.hpp"
 #include "tessera/collective/damage.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
 #include "tessera/optim/loss_scale.hpp"
 #include "tessera/parallel/share.hpp"
-#include "tessera/program/holdings.hpp"
-#include "tessera/program/types.hpp"
+#include "tessera/program/ir/types.hpp"
+#include "tessera/program/passes/holdings.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::train {
@@ -34,7 +34,8 @@ Source corpus_source(const spec::Run& run);
 // Tokens as a function of (sample, position), for runs that need no data.
 Source random_source(const spec::Model& model);
 
-// What goes wrong in the groups of an axis set during steps; the session's own calls between steps stay sound.
+// What goes wrong in the groups of an axis set during steps; the session's own calls between steps stay
+// sound.
 struct Damaged {
   std::int16_t axis_set = -1;
   collective::Damage damage;
@@ -63,8 +64,8 @@ std::vector<std::string> state_prefixes(const spec::Training& training);
 
 class Session {
  public:
-  // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights. What the rank is
-  // doing is written to `log`, how long its parts take to `laps`, if there are such.
+  // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights. What the
+  // rank is doing is written to `log`, how long its parts take to `laps`, if there are such.
   Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
           const Variation& variation = {}, ActivityLog* log = nullptr, Laps* laps = nullptr);
   Session(const Session&) = delete;  // its parts point at each other
@@ -72,8 +73,8 @@ class Session {
 
   // One step on the next global batch. A step that isn't taken moves the sample cursor, not the update count.
   engine::StepReport step();
-  // Reads that batch ahead of its step: what can't be read is then known while the run can still be saved. Throws what the
-  // source throws.
+  // Reads that batch ahead of its step: what can't be read is then known while the run can still be saved.
+  // Throws what the source throws.
   void read_next();
 
   const spec::Run& run() const { return run_; }

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "tessera/base/error.hpp"
-#include "tessera/train/small_runs.hpp"
+#include "tessera/train/testing/small_runs.hpp"
 
 namespace tessera::train {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/train/small_runs.hpp"
-#include "tessera/train/verify.hpp"
+#include "tessera/train/testing/small_runs.hpp"
+#include "tessera/verify/verify.hpp"
 
 namespace tessera::train {
 namespace {
@@ -164,7 +164,8 @@ TEST(Opened, ExchangesOfOneMicroBatchAreFollowedByTheWorkOfAnother) {
                                    [](const auto& op) { return program::is_compute(op.what); });
     if (next != ops.end() && next->micro != ops[i].micro) ++followed;
   }
-  // Four a block, forward and back, for three micro-batches; the first forward and the last backward are alone.
+  // Four a block, forward and back, for three micro-batches; the first forward and the last backward are
+  // alone.
   EXPECT_EQ(exchanges, 4 * 2 * 2 * 3);
   EXPECT_GE(followed, exchanges / 2);
 }

@@ -1,7 +1,7 @@
 #include "tessera/train/tokens.hpp"
 
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/tokenizer.hpp"
+#include "tessera/checkpoint/huggingface/tokenizer.hpp"
 
 namespace tessera::train {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "tessera/plan/compile.hpp"
-#include "tessera/program/text.hpp"
-#include "tessera/program/waits.hpp"
-#include "tessera/train/small_runs.hpp"
+#include "tessera/program/ir/text.hpp"
+#include "tessera/program/ir/waits.hpp"
+#include "tessera/train/testing/small_runs.hpp"
 
 namespace tessera::train {
 namespace {

@@ -1,10 +1,11 @@
-// What does it cost to split a backward? Input half plus weight half against the whole, in kernel FLOPs and in time.
+// What does it cost to split a backward? Input half plus weight half against the whole, in kernel FLOPs and
+// in time.
 #include <gtest/gtest.h>
 
 #include "tessera/base/statistics.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/plan/describe.hpp"
-#include "tessera/program/generate.hpp"
+#include "tessera/program/passes/generate.hpp"
 #include "tessera/tensor/flop_count.hpp"
 #include "tessera/train/session.hpp"
 
@@ -52,7 +53,8 @@ TEST(WeightWork, HalvesDoTheSameArithmeticAsTheWholeInTheSameTime) {
     EXPECT_GT(whole_flops.first, 0);
     EXPECT_GT(whole_flops.second, 0);
 
-    // In turns; what disturbs a step only ever adds time, so lower quartiles are compared, at most three times.
+    // In turns; what disturbs a step only ever adds time, so lower quartiles are compared, at most three
+    // times.
     double ratio = 2;
     for (int attempt = 0; attempt < 3 && ratio > kMostTime; ++attempt) {
       std::vector<double> whole_seconds, split_seconds;

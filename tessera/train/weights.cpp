@@ -1,6 +1,6 @@
 #include "tessera/train/weights.hpp"
 
-#include "tessera/checkpoint/parameter_places.hpp"
+#include "tessera/checkpoint/huggingface/parameter_places.hpp"
 #include "tessera/train/stored_dtype.hpp"
 
 namespace tessera::train {

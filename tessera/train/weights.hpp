@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "tessera/base/activity.hpp"
-#include "tessera/program/tables.hpp"
+#include "tessera/base/process/activity.hpp"
+#include "tessera/program/ir/tables.hpp"
 #include "tessera/shard/flat_bucket.hpp"
 #include "tessera/spec/spec.hpp"
 
@@ -16,7 +16,7 @@ class TensorFiles;
 
 namespace tessera::train {
 
-// Tensors of the parameters' names, or as `transformers` stores them (checkpoint/foreign.hpp).
+// Tensors of the parameters' names, or as `transformers` stores them (checkpoint/huggingface/foreign.hpp).
 class WeightsFile {
  public:
   // Of model.weights. Throws UserError naming what is missing, surplus or has another shape.

@@ -7,11 +7,11 @@
 #include <functional>
 
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/hf_config.hpp"
-#include "tessera/checkpoint/tensor_files.hpp"
+#include "tessera/checkpoint/huggingface/hf_config.hpp"
+#include "tessera/checkpoint/huggingface/tensor_files.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/spec/load.hpp"
-#include "tessera/train/small_runs.hpp"
+#include "tessera/train/testing/small_runs.hpp"
 
 namespace tessera::train {
 namespace {
@@ -79,7 +79,8 @@ TEST_F(Weights, OfATiedHeadMayLieInTheFileTwiceButNotDiffer) {
   }
 }
 
-// As the published GPT-2 files are: no prefix, masks of an older version among the weights, more positions than are used.
+// As the published GPT-2 files are: no prefix, masks of an older version among the weights, more positions
+// than are used.
 TEST_F(Weights, OfPublishedGpt2FilesAreReadWithTheirMasksAndSurplusPositions) {
   auto run = small_gpt2_run(1);
   run.model.tied_embeddings = true;
@@ -127,7 +128,8 @@ TEST_F(Weights, OfPublishedGpt2FilesAreReadWithTheirMasksAndSurplusPositions) {
   std::filesystem::remove(path);
 }
 
-// Sizes come from the folder, each rank takes its slices out of the shards: the losses of one file on one rank.
+// Sizes come from the folder, each rank takes its slices out of the shards: the losses of one file on one
+// rank.
 TEST_F(Weights, OfAFolderWithShardsAreReadInEveryLayout) {
   const auto folder = std::filesystem::temp_directory_path() / cat("tessera-folder-", getpid());
   std::filesystem::create_directories(folder);

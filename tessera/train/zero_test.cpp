@@ -7,10 +7,10 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/program/check.hpp"
-#include "tessera/program/waits.hpp"
-#include "tessera/train/small_runs.hpp"
-#include "tessera/train/verify.hpp"
+#include "tessera/program/check/check.hpp"
+#include "tessera/program/ir/waits.hpp"
+#include "tessera/train/testing/small_runs.hpp"
+#include "tessera/verify/verify.hpp"
 
 namespace tessera::train {
 namespace {

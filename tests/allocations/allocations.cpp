@@ -1,5 +1,5 @@
-// Does a step in steady state ask the system for memory? malloc and its kin and mmap are counted by this executable, which
-// puts its own in front of them, for all libraries of the process.
+// Does a step in steady state ask the system for memory? malloc and its kin and mmap are counted by this
+// executable, which puts its own in front of them, for all libraries of the process.
 //   build/release/tests/allocations                 1f1b and ZeRO-3, ranks as threads and as processes
 //   build/release/tests/allocations CASE TRANSPORT  one of them: 1f1b or zero-3, threads or sockets
 // Exits with 1 when a step after the third asked for more than 64 KiB at a time, and says who did.
@@ -16,7 +16,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "tessera/cli/commands.hpp"
+#include "tessera/cli/commands/commands.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/tensor/arena.hpp"
 #include "tessera/train/session.hpp"

@@ -1,9 +1,12 @@
-// What is left when a save is struck? Real jobs of `tessera train` on two processes, whose disk fails or which are killed
-//   - at every call that changes a file during one save, on each rank (tests/faults/preload.cpp), for three kinds of save:
-//     written beside the steps, written while they wait, and in the place of a damaged one of the same step; and
+// What is left when a save is struck? Real jobs of `tessera train` on two processes, whose disk fails or
+// which are killed
+//   - at every call that changes a file during one save, on each rank (tests/faults/preload.cpp), for three
+//   kinds of save:
+//     written beside the steps, written while they wait, and in the place of a damaged one of the same step;
+//     and
 //   - at random instants: a random rank, or all processes of the job.
-// Afterwards every committed checkpoint must be bit for bit the undisturbed run's, a killed job must resume to the same end,
-// and a disk that fails must not end the training.
+// Afterwards every committed checkpoint must be bit for bit the undisturbed run's, a killed job must resume
+// to the same end, and a disk that fails must not end the training.
 //   crashes BINARY LIBRARY [states] [kills] [seed]      from the root of the tree; states 0: all of them
 // Exits with 1 when one is torn, or training ended.
 #include <cstdio>
@@ -90,8 +93,8 @@ std::vector<State> calls_of(const std::string& report, const Kind& kind) {
   return out;
 }
 
-// The rules by which a save outlives a loss of power, seen in its calls: what is written is synced, then the folder, then
-// comes the rename, then the parent is synced; only then something is removed.
+// The rules by which a save outlives a loss of power, seen in its calls: what is written is synced, then the
+// folder, then comes the rename, then the parent is synced; only then something is removed.
 std::string order_problem(const std::vector<State>& calls) {
   std::map<std::string, long> dirty;
   bool renamed = false, synced = false;

@@ -1,5 +1,5 @@
-// What the trials of checkpoints share: a small job of `tessera train` that saves after every step, and what lies in its
-// folder afterwards.
+// What the trials of checkpoints share: a small job of `tessera train` that saves after every step, and what
+// lies in its folder afterwards.
 #pragma once
 
 #include <fcntl.h>
@@ -19,10 +19,10 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/base/file_text.hpp"
-#include "tessera/checkpoint/checkpoint.hpp"
-#include "tessera/checkpoint/folder.hpp"
-#include "tessera/checkpoint/safetensors.hpp"
+#include "tessera/base/files/file_text.hpp"
+#include "tessera/checkpoint/folder/checkpoint.hpp"
+#include "tessera/checkpoint/folder/folder.hpp"
+#include "tessera/checkpoint/format/safetensors.hpp"
 
 namespace tessera::crashes {
 
@@ -147,8 +147,8 @@ struct Left {
   std::string torn;  // what is wrong; empty: all committed ones are bit for bit the undisturbed run's
 };
 
-// A folder of a step is committed, unless its manifest was removed to remove the rest. That of step `damaged` may be as it was
-// before the run: unreadable.
+// A folder of a step is committed, unless its manifest was removed to remove the rest. That of step `damaged`
+// may be as it was before the run: unreadable.
 inline Left left_in(const std::string& checkpoints, const Contents& undisturbed, std::int64_t damaged = 0) {
   Left out;
   for (const auto& found : checkpoint::step_folders(checkpoints)) {

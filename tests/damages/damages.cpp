@@ -1,7 +1,9 @@
-// Does verify notice when a collective goes wrong? In layouts that together have every collective, axis and direction, one
-// call of a step at a time is skipped, done twice, scaled by the size of its group, or done over another axis; verify
-// must call the layout unequal each time. What cannot be wrong is listed as `equal`, with the reason.
-//   build/release/tests/damages [CALLS]     of each kind of call so many, spread over the step; 0 or nothing: all
+// Does verify notice when a collective goes wrong? In layouts that together have every collective, axis and
+// direction, one call of a step at a time is skipped, done twice, scaled by the size of its group, or done
+// over another axis; verify must call the layout unequal each time. What cannot be wrong is listed as
+// `equal`, with the reason.
+//   build/release/tests/damages [CALLS]     of each kind of call so many, spread over the step; 0 or nothing:
+//   all
 // Exits with 1 when a damage was not seen, and names it.
 #include <algorithm>
 #include <cstdio>
@@ -12,14 +14,14 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/mesh/mesh.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/plan/pieces.hpp"
-#include "tessera/plan/spread.hpp"
-#include "tessera/program/ranks.hpp"
+#include "tessera/plan/model/pieces.hpp"
+#include "tessera/plan/stages/spread.hpp"
+#include "tessera/program/ir/ranks.hpp"
 #include "tessera/spec/words.hpp"
-#include "tessera/train/verify.hpp"
+#include "tessera/verify/verify.hpp"
 
 namespace {
 
@@ -95,8 +97,8 @@ bool is_alike(const mesh::AxisSet& set, const program::Tables& tables) {
   });
 }
 
-// Another set to go wrong over, if there is one: rather one that has no rank in common with `set` but the own, or what is
-// gathered there could be replicas of the right parts.
+// Another set to go wrong over, if there is one: rather one that has no rank in common with `set` but the
+// own, or what is gathered there could be replicas of the right parts.
 std::int16_t other_set(std::int16_t set, const program::Tables& tables) {
   const auto sets = program::sets_of(tables);
   const auto own = sets[static_cast<std::size_t>(set)].peers(0);
@@ -118,7 +120,8 @@ std::string excuse(const spec::Run& run, const Site& site, Harm harm, const std:
                    std::size_t index) {
   if (harm == Harm::twice && (site.kind == CallKind::all_gather || site.kind == CallKind::broadcast))
     return "gathered or sent round once more, all have what they had";
-  // The numbers of a step are summed at its end, `finite` last: it is judged by a norm that all ranks share already.
+  // The numbers of a step are summed at its end, `finite` last: it is judged by a norm that all ranks share
+  // already.
   const bool is_number = site.kind == CallKind::all_reduce && calls[index].bytes == 8;
   if (is_number && index + 1 == calls.size()) return "all ranks judge the same norm";
   const bool ends_block = site.set == plan::InnerSets(run.layout).tp &&
@@ -195,8 +198,8 @@ class Trial {
     if (harm == Harm::elsewhere && other < 0) return;  // another layout has two axes there
     const std::string& set = tables.axis_sets[static_cast<std::size_t>(site.set)].name;
     Count& count = counts_[{word(site.kind), set, word(site.direction)}][harm];
-    // What changes nothing in the first step, such as a gather of biases that begin as zeros, is damaged in the second:
-    // without stages, which make different numbers of calls, its number there is known.
+    // What changes nothing in the first step, such as a gather of biases that begin as zeros, is damaged in
+    // the second: without stages, which make different numbers of calls, its number there is known.
     const auto is_seen_at = [&](std::size_t call) {
       return is_seen(run, references,
                      {site.set, {harm, site.kind, site.direction, static_cast<std::int64_t>(call)}, other});

@@ -1,5 +1,6 @@
-// Does the checker tell right from wrong? Random edits of pipeline programs: each is refused with a reason, or executed
-// with the numbers of the program as it was; none hangs. Random legal reorderings: each is accepted and gives these numbers.
+// Does the checker tell right from wrong? Random edits of pipeline programs: each is refused with a reason,
+// or executed with the numbers of the program as it was; none hangs. Random legal reorderings: each is
+// accepted and gives these numbers.
 //   build/release/tests/edits 2000 1000 [seed]     so many edits and reorderings
 #include <unistd.h>
 
@@ -15,11 +16,11 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/program/check.hpp"
-#include "tessera/program/mutate.hpp"
-#include "tessera/program/random_edit.hpp"
+#include "tessera/program/check/check.hpp"
+#include "tessera/program/testing/mutate.hpp"
+#include "tessera/program/testing/random_edit.hpp"
 #include "tessera/spec/words.hpp"
 #include "tessera/train/session.hpp"
 
@@ -43,7 +44,8 @@ struct Subject {
   double tolerance = kTolerance;
 };
 
-// Losses and norms of two steps, and sums of every bucket's values after them, in an order that the layout does not change.
+// Losses and norms of two steps, and sums of every bucket's values after them, in an order that the layout
+// does not change.
 std::vector<double> numbers_of(const spec::Run& run, const program::Program& program) {
   std::vector<double> out;
   std::map<std::string, double> sums;

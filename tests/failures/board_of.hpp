@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "tessera/launch/board.hpp"
+#include "tessera/launch/watch/board.hpp"
 
 namespace tessera {
 

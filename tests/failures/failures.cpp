@@ -1,5 +1,6 @@
-// What happens when a rank dies or hangs? Ranks of real `tessera train` jobs are killed (SIGKILL) or stopped (SIGSTOP)
-// at instants spread over rendezvous, forward, backward, collective and optimizer; then the same is done to torchrun.
+// What happens when a rank dies or hangs? Ranks of real `tessera train` jobs are killed (SIGKILL) or stopped
+// (SIGSTOP) at instants spread over rendezvous, forward, backward, collective and optimizer; then the same is
+// done to torchrun.
 //   failures BINARY [tries per kind] [torchrun's tries per kind] [seed]      from the root of the tree
 // Exits with 1 when a job of Tessera ended late, named another rank, or left something behind.
 #include <fcntl.h>
@@ -21,11 +22,11 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/base/file_text.hpp"
+#include "tessera/base/files/file_text.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/base/statistics.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/program/types.hpp"
+#include "tessera/program/ir/types.hpp"
 #include "tessera/spec/load.hpp"
 #include "tests/failures/board_of.hpp"
 

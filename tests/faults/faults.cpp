@@ -1,5 +1,5 @@
-// Does the library of faults strike where it is told? A child makes ten calls in a folder and says how each ended, under
-// every kind of fault; each answer is compared with what a disk would have given.
+// Does the library of faults strike where it is told? A child makes ten calls in a folder and says how each
+// ended, under every kind of fault; each answer is compared with what a disk would have given.
 //   faults LIBRARY
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 #include <map>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/file_text.hpp"
+#include "tessera/base/files/file_text.hpp"
 
 namespace {
 
@@ -28,8 +28,9 @@ std::string word(long result) {
                            : "other";
 }
 
-// The calls, in this order: 1 mkdir, 2 open, 3 write, 4 pwrite, 5 write, 6 fsync, 7 close, 8 rename, 9 fsync of the folder,
-// (its close) 10, 11 unlink. Each result is written to `told` at once, so that a kill loses none.
+// The calls, in this order: 1 mkdir, 2 open, 3 write, 4 pwrite, 5 write, 6 fsync, 7 close, 8 rename, 9 fsync
+// of the folder, (its close) 10, 11 unlink. Each result is written to `told` at once, so that a kill loses
+// none.
 void make_calls(const std::string& folder, int told) {
   const auto tell = [&](long result) {
     const std::string text = word(result) + " ";

@@ -1,10 +1,11 @@
 // Do ranks that are threads compute the same bits in every fresh process? Processes of `tessera verify`, more
-// at a time than there are cores, must all print the same, letter by letter: errors, and a hash of all bits. Why that was
-// not so: Note [First calls] in tensor/warm_up.hpp.
-//   first_calls BINARY PRELOAD [COUNT] [AT_ONCE]   COUNT processes of each layout (1000), AT_ONCE at a time (6)
-//   first_calls --threads                       3 threads make their first calls at once: exit 1 if one differs
-//   first_calls --ranks                         the same as ranks
-// The library PRELOAD holds open the moment in which first calls go wrong: with it threads must differ, ranks must not.
+// at a time than there are cores, must all print the same, letter by letter: errors, and a hash of all bits.
+// Why that was not so: Note [First calls] in tensor/warm_up.hpp.
+//   first_calls BINARY PRELOAD [COUNT] [AT_ONCE]   COUNT processes of each layout (1000), AT_ONCE at a time
+//   (6) first_calls --threads                       3 threads make their first calls at once: exit 1 if one
+//   differs first_calls --ranks                         the same as ranks
+// The library PRELOAD holds open the moment in which first calls go wrong: with it threads must differ, ranks
+// must not.
 #include <atomic>
 #include <barrier>
 #include <cstdio>
@@ -17,7 +18,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera {
@@ -75,7 +76,8 @@ Ended run(const std::string& command) {
   return out;
 }
 
-// How many of `count` processes of `command` fail, or say something else than `expected`; `at_once` of them run at a time.
+// How many of `count` processes of `command` fail, or say something else than `expected`; `at_once` of them
+// run at a time.
 int others(const std::string& command, const std::string& expected, int count, int at_once) {
   std::atomic<int> begun = 0, ended = 0, other = 0;
   on_threads(at_once, [&](int) {

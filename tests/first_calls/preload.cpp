@@ -1,6 +1,6 @@
-// What if two threads make their first call of a vector function at once? A library for LD_PRELOAD that does what MKL's own
-// mkl_vml_serv_cpu_detect does (Note [First calls] in tensor/warm_up.hpp), with 20 ms between its two stores instead of
-// some nanoseconds, so that the second thread always comes between them.
+// What if two threads make their first call of a vector function at once? A library for LD_PRELOAD that does
+// what MKL's own mkl_vml_serv_cpu_detect does (Note [First calls] in tensor/warm_up.hpp), with 20 ms between
+// its two stores instead of some nanoseconds, so that the second thread always comes between them.
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -1,8 +1,9 @@
-// Is any damage to a checkpoint found before its tensors are used? Every bit of the manifest, of the files' headers and of
-// their hashes is flipped, so are random bits of the tensors; each file is removed, cut off and made longer. Each damage must
-// be found when the tensors are read, by the file's name; a run must go on from the checkpoint before, and say so:
-// in this process for a part of them, and in jobs of `tessera train`.
-//   flips BINARY [payload bits] [jobs] [n] [seed]      from the root of the tree; n > 1: only every n-th bit of the others
+// Is any damage to a checkpoint found before its tensors are used? Every bit of the manifest, of the files'
+// headers and of their hashes is flipped, so are random bits of the tensors; each file is removed, cut off
+// and made longer. Each damage must be found when the tensors are read, by the file's name; a run must go on
+// from the checkpoint before, and say so: in this process for a part of them, and in jobs of `tessera train`.
+//   flips BINARY [payload bits] [jobs] [n] [seed]      from the root of the tree; n > 1: only every n-th bit
+//   of the others
 // Exits with 1 when one was not found, not named, or the run went on from anything else.
 #include <c10/core/ScalarType.h>
 
@@ -11,7 +12,7 @@
 #include <fstream>
 
 #include "tessera/base/random.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/tensor/tensor.hpp"
 #include "tessera/train/resume.hpp"
@@ -143,7 +144,8 @@ std::uint64_t state_hash(train::Session& session) {
   return checkpoint::hash_of(std::as_bytes(std::span(hashes)));
 }
 
-// Goes on in this process; empty when it took the checkpoint before the damaged one, bit for bit, and said so.
+// Goes on in this process; empty when it took the checkpoint before the damaged one, bit for bit, and said
+// so.
 std::string resume_problem(train::Session& session, const std::string& checkpoints, const Damage& damage,
                            std::uint64_t hash_before) {
   const auto resumed = train::resume(session, {.folder = checkpoints});

@@ -1,8 +1,8 @@
-// A text taken for a config.json is refused by a UserError, or describes a model whose own config.json describes it again.
-// The same text taken for an index of shards names only files of its folder.
+// A text taken for a config.json is refused by a UserError, or describes a model whose own config.json
+// describes it again. The same text taken for an index of shards names only files of its folder.
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/hf_config.hpp"
-#include "tessera/checkpoint/tensor_files.hpp"
+#include "tessera/checkpoint/huggingface/hf_config.hpp"
+#include "tessera/checkpoint/huggingface/tensor_files.hpp"
 #include "tests/fuzz/limits.hpp"
 
 using namespace tessera;

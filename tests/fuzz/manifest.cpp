@@ -1,7 +1,7 @@
-// A text taken for a checkpoint's manifest is refused by a UserError, or means what it says: it is the same when written and
-// read again, its files lie in the folder and its pieces in their files.
-// The first byte of an input says what follows: odd, a whole text; even, what comes after a hash, which is then right.
-#include "tessera/checkpoint/manifest.hpp"
+// A text taken for a checkpoint's manifest is refused by a UserError, or means what it says: it is the same
+// when written and read again, its files lie in the folder and its pieces in their files. The first byte of
+// an input says what follows: odd, a whole text; even, what comes after a hash, which is then right.
+#include "tessera/checkpoint/format/manifest.hpp"
 
 #include <filesystem>
 

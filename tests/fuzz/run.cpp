@@ -1,5 +1,5 @@
-// A text taken for a run file is refused by a UserError, or becomes a run that is written and read again as the same. Whether
-// its values go together is decided too, and by a list of problems.
+// A text taken for a run file is refused by a UserError, or becomes a run that is written and read again as
+// the same. Whether its values go together is decided too, and by a list of problems.
 #include "tessera/base/error.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/problems.hpp"

@@ -1,7 +1,7 @@
 // Bytes taken for a safetensors file are refused by a UserError, or hold what their header says.
-// The first byte of an input says what follows: odd, a whole file; even, the text of a header, whose length is then right,
-// before so many bytes of data.
-#include "tessera/checkpoint/safetensors.hpp"
+// The first byte of an input says what follows: odd, a whole file; even, the text of a header, whose length
+// is then right, before so many bytes of data.
+#include "tessera/checkpoint/format/safetensors.hpp"
 
 #include <cstring>
 

@@ -1,4 +1,5 @@
-// Does the sentence about a hang name the guilty rank? Hangs of eight kinds are put into real jobs of four processes.
+// Does the sentence about a hang name the guilty rank? Hangs of eight kinds are put into real jobs of four
+// processes.
 //   hangs [tries per kind] [seed]        exits with 1 when fewer than 95 % of the sentences name rank and op
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,25 +16,25 @@
 #include <fstream>
 #include <thread>
 
-#include "tessera/base/activity.hpp"
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/base/file_text.hpp"
+#include "tessera/base/files/file_text.hpp"
+#include "tessera/base/process/activity.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/cli/words.hpp"
-#include "tessera/collective/sockets.hpp"
-#include "tessera/launch/board.hpp"
-#include "tessera/launch/key_client.hpp"
-#include "tessera/launch/peers.hpp"
-#include "tessera/launch/pulse.hpp"
+#include "tessera/collective/sockets/sockets.hpp"
+#include "tessera/job/words.hpp"
 #include "tessera/launch/spawn.hpp"
+#include "tessera/launch/store/key_client.hpp"
+#include "tessera/launch/store/peers.hpp"
+#include "tessera/launch/watch/board.hpp"
+#include "tessera/launch/watch/pulse.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/program/stuck.hpp"
-#include "tessera/program/text.hpp"
-#include "tessera/program/waits.hpp"
+#include "tessera/program/diagnose/stuck.hpp"
+#include "tessera/program/ir/text.hpp"
+#include "tessera/program/ir/waits.hpp"
 #include "tessera/tensor/tensor.hpp"
 #include "tessera/tensor/told.hpp"
 #include "tessera/train/session.hpp"
@@ -139,8 +140,8 @@ void sleep_in_handler(int) {
   }
 }
 
-// Waits until this rank is in the op, then stops it or puts it to sleep, where it is. It sleeps while it computes: of a
-// meeting that all have come to, nobody outside can tell which rank does not get on with it.
+// Waits until this rank is in the op, then stops it or puts it to sleep, where it is. It sleeps while it
+// computes: of a meeting that all have come to, nobody outside can tell which rank does not get on with it.
 void strike(const Hang& hang, const ActivityLog& log, pthread_t main) {
   const auto wait_for = [&](std::int64_t step) {
     while (true) {

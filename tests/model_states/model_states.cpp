@@ -1,9 +1,10 @@
-// How many bytes a parameter do model states take under ZeRO 0-3? Counted by the arena while steps of a 12M-parameter model
-// run in bf16 with fp32 gradients and 4 micro-batches, ranks as threads, and compared with the formulas of the stages.
+// How many bytes a parameter do model states take under ZeRO 0-3? Counted by the arena while steps of a
+// 12M-parameter model run in bf16 with fp32 gradients and 4 micro-batches, ranks as threads, and compared
+// with the formulas of the stages.
 //   build/release/tests/model_states [--json]    a table as Markdown, or JSON lines
-// Exits with 1 when a count is more than 1 % off its formula and the gathered and unreduced buckets that the program lists.
-// Counted with reductions one at a time (layout.overlap = false); with overlap the next bucket's gradient is there while one
-// is reduced, which is counted beside it.
+// Exits with 1 when a count is more than 1 % off its formula and the gathered and unreduced buckets that the
+// program lists. Counted with reductions one at a time (layout.overlap = false); with overlap the next
+// bucket's gradient is there while one is reduced, which is counted beside it.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -11,10 +12,10 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/plan/describe.hpp"
-#include "tessera/program/memory.hpp"
+#include "tessera/program/memory/memory.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/tensor/arena.hpp"
 #include "tessera/train/session.hpp"
@@ -49,7 +50,8 @@ struct Row {
     return static_cast<double>(held.of(Category::parameters) + held.of(Category::gradients) +
                                held.of(Category::optimizer));
   }
-  // Bytes a parameter. Tessera keeps no 16-bit slice between the uses of a bucket at stage 3: 16/d where ZeRO has 18/d.
+  // Bytes a parameter. Tessera keeps no 16-bit slice between the uses of a bucket at stage 3: 16/d where ZeRO
+  // has 18/d.
   double formula() const {
     const auto d = static_cast<double>(ranks);
     return zero == 0 ? 18 : zero == 1 ? 6 + 12 / d : zero == 2 ? 2 + 16 / d : 16 / d;
@@ -58,9 +60,10 @@ struct Row {
   double error() const { return model_states() / (formula() * parameters + gathered + unreduced) - 1; }
 };
 
-// What the stage's formula leaves out: at stage 3 whole buckets of values, from stage 2 on whole buckets of gradients. While
-// one is reduced its slice arrives beside it; while it is added to, products are made beside it. Which of the two moments
-// is the peak depends on the number of ranks, and the replay does not tell it well enough: the nearer sum is taken.
+// What the stage's formula leaves out: at stage 3 whole buckets of values, from stage 2 on whole buckets of
+// gradients. While one is reduced its slice arrives beside it; while it is added to, products are made beside
+// it. Which of the two moments is the peak depends on the number of ranks, and the replay does not tell it
+// well enough: the nearer sum is taken.
 void list_beyond_formula(Row& row, const program::Program& program) {
   const auto memory = program::replay_memory(program.classes.at(0), program.tables);
   const auto bytes = [&](CellKind kind) {

@@ -1,7 +1,7 @@
-// Does any layout go on from what any other saved? A trains six steps without a break and saves the third beside the
-// next steps; B goes on from it. In fp64 B's losses are A's within 1e-10; every fifth pair has equal layouts, in fp32,
-// bf16 or fp16, and the same bits. One pair in ten changes the optimizer: B is refused, and with it reset A's layout and B's
-// go on alike. Ranks are threads.
+// Does any layout go on from what any other saved? A trains six steps without a break and saves the third
+// beside the next steps; B goes on from it. In fp64 B's losses are A's within 1e-10; every fifth pair has
+// equal layouts, in fp32, bf16 or fp16, and the same bits. One pair in ten changes the optimizer: B is
+// refused, and with it reset A's layout and B's go on alike. Ranks are threads.
 //   build/release/tests/pairs [COUNT [SEED]]         100 pairs by default, and a summary as Markdown
 #include <unistd.h>
 
@@ -15,8 +15,8 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
-#include "tessera/checkpoint/folder.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/checkpoint/folder/folder.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/spec/words.hpp"
 #include "tessera/train/resume.hpp"

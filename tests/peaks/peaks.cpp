@@ -1,5 +1,6 @@
-// Is the peak that shapes predict the peak that is counted? Larger models on threads as ranks, a process for each case:
-// predicted against the bytes that each rank's account counted, and against what the process's resident memory grew by.
+// Is the peak that shapes predict the peak that is counted? Larger models on threads as ranks, a process for
+// each case: predicted against the bytes that each rank's account counted, and against what the process's
+// resident memory grew by.
 //   build/release/tests/peaks            all cases, as Markdown
 //   build/release/tests/peaks 3          the first so many
 //   build/release/tests/peaks --case 7   one, here
@@ -12,11 +13,11 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/base/resident.hpp"
+#include "tessera/base/process/resident.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/plan/memory.hpp"
+#include "tessera/plan/memory/memory.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/spec/words.hpp"
 #include "tessera/tensor/arena.hpp"
@@ -175,7 +176,8 @@ std::int64_t most_resident_bytes() {
   return 0;
 }
 
-// What threads and LibTorch's kernels take with their first use is there before: a step of a small model of the same layout.
+// What threads and LibTorch's kernels take with their first use is there before: a step of a small model of
+// the same layout.
 void warm_up(spec::Run run) {
   run.model.layers = 8;
   run.model.hidden = 64, run.model.heads = run.model.kv_heads = 4, run.model.ffn = 128, run.model.vocab = 64;

@@ -1,6 +1,6 @@
-// Do layouts round more than one rank does? Gradients of a step in bf16 are compared with those in fp64 from the same
-// weights, which are rounded to bf16. The error (root mean square) over all gradients may be 1.5 times that of one rank in
-// bf16, that of each tensor 3 times. Ranks are threads.
+// Do layouts round more than one rank does? Gradients of a step in bf16 are compared with those in fp64 from
+// the same weights, which are rounded to bf16. The error (root mean square) over all gradients may be 1.5
+// times that of one rank in bf16, that of each tensor 3 times. Ranks are threads.
 //   build/release/tests/rounding [COUNT]         40 layouts by default, and a summary as Markdown
 #include <algorithm>
 #include <cmath>
@@ -9,10 +9,10 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/collective/threads.hpp"
+#include "tessera/collective/threads/threads.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/spec/words.hpp"
-#include "tessera/train/outcome.hpp"
+#include "tessera/verify/outcome.hpp"
 
 namespace tessera {
 namespace {

@@ -1,10 +1,10 @@
-// What is lost when a job is told to stop? SIGTERM, SIGHUP, SIGUSR1 and SIGINT are sent to real jobs of two ranks while they
-// train, to one process of them or to all.
+// What is lost when a job is told to stop? SIGTERM, SIGHUP, SIGUSR1 and SIGINT are sent to real jobs of two
+// ranks while they train, to one process of them or to all.
 //   signals BINARY {local | all | torchrun | mpirun | srun} TRIALS ...     from the root of the tree
-// local: to the launcher of `tessera train --procs`, to one rank, or to both in turns; all: to every process of a job that
-// tessera, torchrun or mpirun started, as systemd does; torchrun, mpirun: to that program; srun: to the step by
-// scancel, or to srun (within tests/slurm/with-slurm). Signals come in turns.
-// Exits with 1 when a finished step was lost, a job outlived its grace or left processes behind, or its exit code is not
+// local: to the launcher of `tessera train --procs`, to one rank, or to both in turns; all: to every process
+// of a job that tessera, torchrun or mpirun started, as systemd does; torchrun, mpirun: to that program;
+// srun: to the step by scancel, or to srun (within tests/slurm/with-slurm). Signals come in turns. Exits with
+// 1 when a finished step was lost, a job outlived its grace or left processes behind, or its exit code is not
 // 128 + the signal where the code is ours to choose.
 #include <sys/prctl.h>
 

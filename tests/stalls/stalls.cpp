@@ -1,10 +1,11 @@
-// Is a hang outside of steps noticed? Calls of the system that never return are put into real jobs by LD_PRELOAD (tests/faults)
-// while they load weights, resume, save, close and open their data; standard output is a pipe that nobody reads.
+// Is a hang outside of steps noticed? Calls of the system that never return are put into real jobs by
+// LD_PRELOAD (tests/faults) while they load weights, resume, save, close and open their data; standard output
+// is a pipe that nobody reads.
 //   stalls BINARY PRELOAD [tries per phase] [seed]        from the root of the tree
-// Jobs have one rank, two, or two as threads in turns. A hang is named when a sentence says which rank was at what, within the
-// time-out and a second of the last thing that began or ended on any rank, and the job ends; a standard output that
-// takes nothing, when the job says so in that time, goes on training, and stops well when it is asked to. Exits with 1 when one
-// is not.
+// Jobs have one rank, two, or two as threads in turns. A hang is named when a sentence says which rank was at
+// what, within the time-out and a second of the last thing that began or ended on any rank, and the job ends;
+// a standard output that takes nothing, when the job says so in that time, goes on training, and stops well
+// when it is asked to. Exits with 1 when one is not.
 #include <sys/ioctl.h>
 
 #include <cstdio>
@@ -57,8 +58,8 @@ Job job_of(const Trial& trial, int steps, const std::vector<std::string>& more) 
   return job;
 }
 
-// The call that hangs: the `at`-th on a path below `place` from the first that holds `from` on. In ranks as threads it is
-// whichever comes to it.
+// The call that hangs: the `at`-th on a path below `place` from the first that holds `from` on. In ranks as
+// threads it is whichever comes to it.
 void hang_at(Job& job, const Trial& trial, const fs::path& place, const std::string& from, int at) {
   job.environment["LD_PRELOAD"] = trial.preload;
   job.environment["TESSERA_FAULT_FOLDER"] = place.string();

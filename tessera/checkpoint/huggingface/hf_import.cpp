@@ -1,0 +1,188 @@
+#include "tessera/checkpoint/huggingface/hf_import.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "tessera/base/error.hpp"
+#include "tessera/base/files/mapped_file.hpp"
+#include "tessera/checkpoint/folder/folder.hpp"
+#include "tessera/checkpoint/format/names.hpp"
+#include "tessera/checkpoint/format/shard_file.hpp"
+
+namespace tessera::checkpoint {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kBlockBytes = 8 << 20;
+
+// A parameter, and where it lies.
+struct Found {
+  const Wanted* parameter;
+  ForeignPlace place;
+  const TensorBytes* tensor;
+  std::uint64_t element() const { return element_bytes(tensor->dtype).value(); }
+};
+
+class Import {
+ public:
+  Import(const TensorFiles& files, const std::string& folder, const Told& told)
+      : files_(files), folder_(folder), told_(told) {
+    for (const auto& file : files.files()) all_ += file->bytes().size();
+  }
+
+  // Parameters whose tensors lie in this file, in the order of their bytes there; wide elements first.
+  void add_file(const Safetensors& file, const std::vector<Found>& found) {
+    std::vector<HeaderEntry> entries;
+    for (const Found& each : found)
+      entries.push_back({each.parameter->name, each.tensor->dtype, whole_box(each.parameter->shape)});
+    const std::string header = shard_header(entries);
+    FileWriter writer(folder_, cat("model-", padded(++num_files_, 5), ".safetensors"));
+    writer.append(std::as_bytes(std::span(header)));
+    std::uint64_t at = header.size();
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const Found& each = found[i];
+      manifest.tensors[each.parameter->name] = {each.tensor->dtype, each.parameter->shape};
+      manifest.pieces.push_back(
+          {each.parameter->name, entries[i].box, static_cast<std::uint32_t>(manifest.files.size()), at});
+      at += append(each, writer);
+    }
+    manifest.files.push_back(writer.finish());
+    attach_rest(file, found);
+  }
+
+  // A file as it is.
+  void attach(const std::string& name, std::span<const std::byte> bytes) {
+    FileWriter writer(folder_, name);
+    writer.append(bytes);
+    manifest.files.push_back(writer.finish());
+  }
+
+  Manifest manifest;
+  std::uint64_t parameter_bytes = 0;
+
+ private:
+  std::uint64_t append(const Found& found, FileWriter& writer) {
+    const std::uint64_t bytes =
+        static_cast<std::uint64_t>(num_elements(found.parameter->shape)) * found.element();
+    if (found.place.transposed) {
+      append_transposed(found, writer);
+    } else {
+      const std::uint64_t begin = static_cast<std::uint64_t>(found.place.part) * bytes;
+      for (std::uint64_t done = 0; done < bytes; done += kBlockBytes) {
+        const std::uint64_t count = std::min(kBlockBytes, bytes - done);
+        writer.append(found.tensor->bytes.subspan(begin + done, count));
+        tell(count);
+      }
+    }
+    parameter_bytes += bytes;
+    return bytes;
+  }
+
+  // Rows of ours are columns there, a third of them where three lie side by side.
+  void append_transposed(const Found& found, FileWriter& writer) {
+    const auto rows = static_cast<std::uint64_t>(found.parameter->shape.at(0)),
+               columns = static_cast<std::uint64_t>(found.parameter->shape.at(1));
+    const std::uint64_t element = found.element(),
+                        stride = rows * static_cast<std::uint64_t>(found.place.parts),
+                        first = rows * static_cast<std::uint64_t>(found.place.part);
+    const std::uint64_t most = std::max<std::uint64_t>(1, kBlockBytes / (columns * element));
+    std::vector<std::byte> block;
+    for (std::uint64_t row = 0; row < rows; row += most) {
+      const std::uint64_t count = std::min(most, rows - row);
+      block.resize(count * columns * element);
+      for (std::uint64_t column = 0; column < columns; ++column) {
+        const std::byte* from = found.tensor->bytes.data() + (column * stride + first + row) * element;
+        for (std::uint64_t i = 0; i < count; ++i)
+          std::memcpy(block.data() + (i * columns + column) * element, from + i * element, element);
+      }
+      writer.append(block);
+      tell(block.size());
+    }
+  }
+
+  void attach_rest(const Safetensors& file, const std::vector<Found>& found) {
+    const std::string name = kHeaderPrefix + fs::path(file.path()).filename().string();
+    attach(name + kHeaderSuffix, file.header());
+    std::set<std::string> used;
+    for (const Found& each : found) used.insert(each.place.tensor);
+    std::vector<std::span<const std::byte>> surplus;
+    for (const auto& [tensor, held] : file.tensors())
+      if (!used.contains(tensor)) surplus.push_back(held.bytes);
+    if (surplus.empty()) return;
+    std::ranges::sort(surplus, {}, [](const auto& bytes) { return bytes.data(); });
+    FileWriter writer(folder_, name + kSurplusSuffix);
+    for (const auto& bytes : surplus) {
+      writer.append(bytes);
+      tell(bytes.size());
+    }
+    manifest.files.push_back(writer.finish());
+  }
+
+  void tell(std::uint64_t bytes) {
+    done_ += bytes;
+    if (told_) told_(done_, all_);
+  }
+
+  const TensorFiles& files_;
+  std::string folder_;
+  const Told& told_;
+  std::uint64_t done_ = 0, all_ = 0;
+  int num_files_ = 0;
+};
+
+std::vector<Found> found_in(const Safetensors& file, const TensorFiles& files,
+                            std::span<const Wanted> parameters) {
+  std::vector<Found> out;
+  for (const Wanted& parameter : parameters) {
+    const ForeignPlace place = place_of(parameter.name, files);
+    if (const auto found = file.tensors().find(place.tensor); found != file.tensors().end())
+      out.push_back({&parameter, place, &found->second});
+  }
+  std::ranges::sort(out, {}, [](const Found& f) { return std::pair(f.tensor->bytes.data(), f.place.part); });
+  std::ranges::stable_sort(out, std::greater(), &Found::element);
+  return out;
+}
+
+void attach_files(const std::string& folder, const TensorFiles& files, Links links, Import& import,
+                  ImportSummary& summary) {
+  std::set<std::string> weights;
+  for (const auto& file : files.files()) weights.insert(fs::path(file->path()).filename().string());
+  std::vector<std::string> others;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    expect_no_link(entry.path().string(), links);
+    if (entry.is_directory())
+      summary.left_out.push_back(name);
+    else if (!weights.contains(name))
+      others.push_back(name);
+  }
+  std::ranges::sort(others);
+  for (const auto& name : others)
+    import.attach(kAttachedPrefix + name, MappedFile(FolderFile{folder, name, links}).bytes());
+  summary.num_files = others.size();
+}
+
+}  // namespace
+
+ImportSummary import_folder(const std::string& from, const std::string& to,
+                            std::span<const Wanted> parameters, const std::string& version, const Told& told,
+                            Links links) {
+  const TensorFiles files(from, links);
+  check_fits(files, parameters);
+  NewFolder folder(to);
+  ImportSummary summary;
+  Import import(files, folder.path(), told);
+  import.manifest.written_by = version;
+  for (const auto& file : files.files()) import.add_file(*file, found_in(*file, files, parameters));
+  attach_files(from, files, links, import, summary);
+  folder.commit(import.manifest);
+  summary.num_tensors = parameters.size();
+  summary.bytes = import.parameter_bytes;
+  return summary;
+}
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,29 @@
+// Where in given weights does each parameter of a model lie? Under our own name, or where `transformers` puts
+// it, with or without its prefix.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/checkpoint/huggingface/foreign.hpp"
+#include "tessera/checkpoint/huggingface/tensor_files.hpp"
+
+namespace tessera::checkpoint {
+
+// A parameter of the model that is to be read.
+struct Wanted {
+  std::string name;
+  std::vector<std::int64_t> shape;
+};
+
+// Among tensors of these names; its own name if it is in none of its places.
+ForeignPlace place_of(const std::string& name, const std::function<bool(const std::string&)>& is_there);
+ForeignPlace place_of(const std::string& name, const TensorFiles& files);
+
+// Throws UserError naming what is missing, surplus or of another shape, or a head that is not the table it is
+// tied to. The first parameter is the table of the tokens.
+void check_fits(const TensorFiles& files, std::span<const Wanted> parameters);
+
+}  // namespace tessera::checkpoint

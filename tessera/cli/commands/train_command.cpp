@@ -1,0 +1,162 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include "tessera/base/bytes_moved.hpp"
+#include "tessera/base/error.hpp"
+#include "tessera/base/files/queued_writer.hpp"
+#include "tessera/base/text.hpp"
+#include "tessera/checkpoint/folder/folder_lock.hpp"
+#include "tessera/cli/commands/commands.hpp"
+#include "tessera/collective/group.hpp"
+#include "tessera/job/joined.hpp"
+#include "tessera/job/run_folder.hpp"
+#include "tessera/job/warnings.hpp"
+#include "tessera/metrics/field.hpp"
+#include "tessera/metrics/step_facts.hpp"
+#include "tessera/plan/compile.hpp"
+#include "tessera/plan/memory/memory.hpp"
+#include "tessera/train/loop.hpp"
+
+namespace tessera::cli {
+
+namespace {
+
+// What is over of the start, since the main of the process that the user started: this one, or its launcher.
+Laps start_of(const Options& options) {
+  if (!job::started_by_launcher()) return Laps(options.main_seconds);
+  const char* launcher = std::getenv(job::kStartedAt);
+  Laps laps(launcher ? std::strtod(launcher, nullptr) : options.main_seconds);
+  laps.end("launcher", process_start_seconds(getpid()));
+  laps.end("loading", options.main_seconds);
+  return laps;
+}
+
+// What was moved in a step, where anything was.
+std::string moved_text(const BytesMoved& moved) {
+  std::vector<std::vector<std::string>> rows = {{"a step moves, on rank 0", "", "calls", "arrays", "sent"}};
+  const auto size = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+  for (const MovedAlong& part : moved.along)
+    rows.push_back({part.axes, part.kind, cat(part.calls), size(part.bytes), size(part.sent_bytes)});
+  if (moved.offloaded > 0) rows.push_back({"memory", "offloaded", "", size(moved.offloaded), ""});
+  if (moved.fetched > 0) rows.push_back({"memory", "fetched", "", size(moved.fetched), ""});
+  return rows.size() == 1 ? "" : table(rows);
+}
+
+std::string summary_text(const train::Summary& s, const spec::Run& run, const std::string& folder,
+                         bool json) {
+  if (json) {
+    std::vector<metrics::Record> start_parts;
+    for (const auto& lap : s.start.laps())
+      start_parts.push_back({{"name", lap.name}, {"seconds", lap.seconds}});
+    const metrics::Record record = {{"steps", s.steps},
+                                    {"resumed_after", s.resumed_after},
+                                    {"parameters", s.parameters},
+                                    {"ranks", s.ranks},
+                                    {"first_loss", s.first_loss},
+                                    {"last_loss", s.last_loss},
+                                    {"mean_loss_of_last_ten", s.mean_loss_of_last_ten},
+                                    {"tokens_per_second", s.tokens_per_second},
+                                    {"step_seconds", s.step_seconds},
+                                    {"seconds", s.seconds},
+                                    {"steps_not_taken", s.steps_not_taken},
+                                    {"incomplete", s.incomplete},
+                                    {"peak_bytes", s.peak_bytes},
+                                    {"moved", metrics::records_of(s.moved.along)},
+                                    {"offloaded_bytes", s.moved.offloaded},
+                                    {"fetched_bytes", s.moved.fetched},
+                                    {"start_seconds", s.start.total_seconds()},
+                                    {"start_parts", start_parts},
+                                    {"folder", folder}};
+    return metrics::json_object(record) + "\n";
+  }
+  if (s.steps == 0 && s.resumed_after < run.training.steps) return "stopped before a step was made\n";
+  if (s.steps == 0)
+    return cat("nothing is left to train: ", s.resumed_after, " steps were made and are saved (", folder,
+               "). A larger training.steps goes on from there, another --out begins anew.\n");
+  return cat("trained ", s.steps, " steps in ", duration_text(s.seconds), ": loss ", fixed(s.first_loss, 4),
+             " -> ", fixed(s.mean_loss_of_last_ten, 4), " (mean of the last ten), ",
+             count_text(s.tokens_per_second), " tokens/s\n", moved_text(s.moved), "metrics in ", folder,
+             "/metrics.jsonl\n");
+}
+
+// A standard output that takes nothing does not keep a run that has ended.
+void print(const std::string& text, double patience_seconds) {
+  QueuedWriter out({.descriptor = STDOUT_FILENO});
+  out.write(text);
+  if (!out.wait(patience_seconds))
+    std::fputs("warning: standard output takes nothing; the summary is lost\n", stderr);
+}
+
+// Each rank writes its part of a trace beside the others, and their times must come from one clock.
+void check_trace_stays_on_one_host(const Options& options) {
+  const auto joined = job::joined_membership();
+  if (options.trace.empty() || !joined || joined->num_hosts == 1) return;
+  throw UserError(cat("--trace is for the ranks of one host, and ", joined->started_by,
+                      " has started this job on ", joined->num_hosts,
+                      ", whose disks and clocks are not one. Leave --trace out, or start all ranks on one."));
+}
+
+// By the process that the user started, or the first of those that another launcher did.
+void tell_warnings(const spec::Run& run) {
+  const auto joined = job::joined_membership();
+  if (job::started_by_launcher() || (joined && joined->rank != 0)) return;
+  const int cores = joined ? 0 : static_cast<int>(std::thread::hardware_concurrency());
+  for (const std::string& warning : job::warnings_of(run, cores))
+    std::fputs(cat("warning: ", warning, "\n").c_str(), stderr);
+}
+
+}  // namespace
+
+int train_command(const Options& options) {
+  const spec::Run run = job::load_run(options);
+  check_trace_stays_on_one_host(options);
+  tell_warnings(run);
+  if (run.layout.memory_limit_mib > 0 && !job::started_by_launcher())
+    plan::hold_to_memory_limit(run, plan::compile(run));
+  const std::string name = std::filesystem::path(options.file).stem().string();
+  const std::string folder =
+      options.out.empty() ? job::default_run_folder(options.file, options.overrides) : options.out;
+  const std::string checkpoints =
+      run.checkpoint.folder.empty() ? cat(folder, "/checkpoints") : run.checkpoint.folder;
+  std::vector<checkpoint::NamedFolder> folders = {{folder, "--out"}};
+  if (run.checkpoint.saves() || !run.checkpoint.folder.empty())
+    folders.push_back({checkpoints, run.checkpoint.folder.empty() ? "--out" : "checkpoint.folder"});
+  // Held by whoever lives longest: the launcher of local ranks, else the first rank, which tells the others
+  // when it is refused.
+  std::vector<std::unique_ptr<checkpoint::FolderLock>> locks;
+  const auto lock = [&] {
+    locks = checkpoint::lock_folders(folders);
+    for (const auto& each : locks)
+      if (!each->warning().empty()) std::fputs(cat("warning: ", each->warning(), "\n").c_str(), stderr);
+  };
+  const bool is_joined = job::joined_membership().has_value();
+  if (!is_joined && !job::started_by_launcher()) lock();
+  const auto body = [&](const job::Rank& rank) {
+    if (is_joined && rank.communicator.rank() == 0) lock();
+    const auto summary = train::train(run, rank.communicator,
+                                      {.name = name,
+                                       .folder = folder,
+                                       .trace = options.trace,
+                                       .checkpoints = checkpoints,
+                                       .from = options.from,
+                                       .accepted = {.changed_data = options.accept_changed_data,
+                                                    .reset_optimizer = options.reset_optimizer},
+                                       .lines = !options.json,
+                                       .prometheus_port = options.prometheus_port,
+                                       .resident_bytes = rank.resident_bytes,
+                                       .peak_bytes = rank.peak_bytes,
+                                       .start = start_of(options),
+                                       .log = rank.log,
+                                       .stop = rank.stop});
+    if (rank.communicator.rank() == 0)
+      print(summary_text(summary, run, folder, options.json), run.cluster.timeout_seconds / 2);
+  };
+  return job::on_ranks(run, options, body, job::Stops::between_steps);
+}
+
+}  // namespace tessera::cli

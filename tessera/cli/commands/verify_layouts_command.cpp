@@ -1,0 +1,111 @@
+#include "tessera/verify/verify_layouts.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/error.hpp"
+#include "tessera/cli/commands/commands.hpp"
+#include "tessera/metrics/field.hpp"
+#include "tessera/plan/layouts.hpp"
+#include "tessera/plan/stages/spread.hpp"
+#include "tessera/verify/shrink.hpp"
+
+namespace tessera::cli {
+
+namespace {
+
+// Small enough for a thousand of its kind. Layers and batch are the layouts' choice: as many layers as the
+// stages need are taken of those of the run, and the batch is this one or a sample short of it, unless it is
+// to stay as it is.
+spec::Run base_run(const spec::Run& given, const LayoutsOptions& own, std::string& note) {
+  constexpr std::int64_t kBatch = 12;
+  spec::Run run = given;
+  const bool varies_batch = own.axes.empty() || std::ranges::find(own.axes, "batch") != own.axes.end();
+  run.model.layers = 1;
+  if (varies_batch) run.layout.micro_batch = run.training.global_batch = 1;
+  run = train::shrunk_for_verification(run, note, train::kMilliseconds);
+  run.model.layers = given.model.layers;
+  run.cluster.transport = spec::Transport::threads;
+  if (varies_batch) run.training.global_batch = kBatch;
+  if (own.precision == "fp32") run.layout.precision = spec::Precision::fp32;
+  return run;
+}
+
+plan::Variety variety_of(const LayoutsOptions& own) {
+  plan::Variety out{.most_ranks = own.most_ranks, .seed = own.seed};
+  if (!own.axes.empty()) out.axes = own.axes;
+  return out;
+}
+
+metrics::Record to_record(const train::LayoutsVerification& v, const std::string& precision) {
+  std::vector<metrics::Record> traits, failures;
+  for (const auto& [trait, values] : v.by_trait)
+    for (const auto& [value, tally] : values)
+      traits.push_back({{"trait", trait},
+                        {"value", value},
+                        {"layouts", tally.layouts},
+                        {"passed", tally.passed},
+                        {"worst_relative_error", tally.worst_relative_error}});
+  for (const auto& failure : v.failures)
+    failures.push_back(
+        {{"layout", failure.layout}, {"fault", failure.fault}, {"overrides", failure.overrides}});
+  return {{"layouts", v.all.layouts},
+          {"passed", v.all.passed},
+          {"failed", v.all.layouts - v.all.passed},
+          {"worst_relative_error", v.all.worst_relative_error},
+          {"tolerance", v.tolerance},
+          {"precision", precision},
+          {"references", static_cast<std::int64_t>(v.references)},
+          {"seconds", v.seconds},
+          {"traits", traits},
+          {"failures", failures}};
+}
+
+// A line now and then: how many, how long still, and what failed as soon as it does.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::size_t total) : total_(total) {}
+  void operator()(const train::LayoutsVerification& so_far) {
+    constexpr double kEverySeconds = 5;
+    for (; num_told_ < so_far.failures.size(); ++num_told_)
+      std::fprintf(stderr, "NOT EQUAL: %s\n  %s\n", so_far.failures[num_told_].layout.c_str(),
+                   so_far.failures[num_told_].fault.c_str());
+    const auto done = static_cast<double>(so_far.all.layouts), total = static_cast<double>(total_);
+    if (so_far.seconds < next_seconds_ && done < total) return;
+    next_seconds_ = so_far.seconds + kEverySeconds;
+    std::fprintf(stderr, "%lld of %zu layouts, %lld equal, %s, %s left\n",
+                 static_cast<long long>(so_far.all.layouts), total_,
+                 static_cast<long long>(so_far.all.passed), duration_text(so_far.seconds).c_str(),
+                 duration_text(so_far.seconds / done * (total - done)).c_str());
+  }
+
+ private:
+  std::size_t total_, num_told_ = 0;
+  double next_seconds_ = 0;
+};
+
+}  // namespace
+
+int verify_layouts_command(const Options& options) {
+  const auto& own = options.layouts;
+  const spec::Run given = job::load_run(options);
+  std::string note;
+  const spec::Run base = base_run(given, own, note);
+  const double begin = now_seconds();
+  auto runs = plan::layouts(base, variety_of(own));
+  std::fprintf(
+      stderr, "%zu different layouts on up to %lld rank(s) (%s)%s\n", runs.size(),
+      static_cast<long long>(own.most_ranks), duration_text(now_seconds() - begin).c_str(),
+      own.sample > 0 && own.sample < runs.size() ? cat(", ", own.sample, " of them drawn").c_str() : "");
+  if (own.sample > 0) runs = plan::spread(runs, own.sample, own.seed);
+  const auto found = train::verify_layouts(given, runs, ProgressLine(runs.size()));
+  const std::string text = options.json ? metrics::json_object(to_record(found, own.precision)) + "\n"
+                                        : cat(note.empty() ? "" : cat("made smaller to verify: ", note, "\n"),
+                                              train::to_text(found));
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+  return found.passed() ? 0 : kExitNo;
+}
+
+}  // namespace tessera::cli

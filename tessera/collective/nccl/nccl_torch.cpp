@@ -1,0 +1,126 @@
+#include <map>
+#include <mutex>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "tessera/collective/group_name.hpp"
+#include "tessera/collective/link.hpp"
+#include "tessera/collective/nccl/nccl.hpp"
+#include "tessera/tensor/device.hpp"
+
+#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
+
+namespace tessera::collective {
+namespace {
+
+// What NCCL's groups see of a KeyStore: one member leaves the group's id, the others wait for it. `check`
+// knows only what this process has seen: its one caller, c10d's monitor, asks for orders of other ranks,
+// which come by the launcher here.
+class GroupStore final : public c10d::Store {
+ public:
+  GroupStore(KeyStore& store, std::string prefix, std::chrono::milliseconds timeout)
+      : store_(store), prefix_(std::move(prefix)), timeout_(timeout) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::make_intrusive<GroupStore>(store_, prefix_, timeout_);
+  }
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
+    store_.exchange({{prefix_ + key, std::string(value.begin(), value.end())}}, {}, timeout_);
+    remember(key, value);
+  }
+  std::vector<std::uint8_t> get(const std::string& key) override {
+    const std::string value = store_.exchange({}, {prefix_ + key}, timeout_).at(0);
+    remember(key, {value.begin(), value.end()});
+    return {value.begin(), value.end()};
+  }
+  void wait(const std::vector<std::string>& keys) override {
+    for (const auto& key : keys) get(key);
+  }
+  // All of a group's waits have one time limit.
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
+  bool check(const std::vector<std::string>& keys) override {
+    const std::scoped_lock lock(mutex_);
+    return std::ranges::all_of(keys, [&](const std::string& key) { return seen_.contains(key); });
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    const std::scoped_lock lock(mutex_);  // c10d counts its own groups: a number of this process
+    return counts_[key] += amount;
+  }
+  // Nobody needs a key deleted: the launcher's store ends with the job.
+  bool deleteKey(const std::string&) override { return false; }
+  std::int64_t getNumKeys() override { throw Bug("NCCL's groups count the keys of the store"); }
+
+ private:
+  void remember(const std::string& key, std::vector<std::uint8_t> value) {
+    const std::scoped_lock lock(mutex_);
+    seen_[key] = std::move(value);
+  }
+
+  KeyStore& store_;
+  std::string prefix_;
+  std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::map<std::string, std::vector<std::uint8_t>> seen_;
+  std::map<std::string, std::int64_t> counts_;
+};
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(KeyStore& store, int rank, int size, NcclOptions options)
+      : Communicator(rank, size, c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(options.local_rank))),
+        store_(store),
+        options_(std::move(options)) {}
+
+ private:
+  // One after the other, in the order that all members have: NCCL may hang when two groups connect at once.
+  std::vector<std::shared_ptr<Link>> connect(const std::vector<std::vector<int>>& rank_lists) const override {
+    std::vector<std::shared_ptr<Link>> links;
+    for (const auto& ranks : rank_lists) {
+      auto link = std::make_shared<Link>();
+      link->ranks = ranks;
+      link->rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
+      link->backend =
+          connected(*link, cat(options_.prefix, "/", group_name(ranks), "/", num_made_[ranks]++, "/"));
+      links.push_back(std::move(link));
+    }
+    return links;
+  }
+
+  c10::intrusive_ptr<c10d::Backend> connected(const Link& link, const std::string& prefix) const {
+    auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
+    options->timeout = options_.timeout;
+    try {
+      auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(
+          c10::make_intrusive<GroupStore>(store_, prefix, options_.timeout), link.rank,
+          static_cast<int>(link.ranks.size()), options);
+      backend->setBoundDeviceId(device());
+      backend->eagerConnectSingleDevice(device());
+      return backend;
+    } catch (const PeerLost&) {
+      throw;
+    } catch (const Bug&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw PeerLost(cat("rank ", rank(), " could not connect to its group over NCCL: ", short_text(error)));
+    }
+  }
+
+  KeyStore& store_;
+  NcclOptions options_;
+  mutable std::map<std::vector<int>, int> num_made_;
+};
+
+}  // namespace
+
+bool has_nccl() { return true; }
+
+std::unique_ptr<Communicator> nccl_communicator(KeyStore& store, int rank, int size, NcclOptions options) {
+  const int gpus = tensor::num_devices(c10::kCUDA);
+  if (options.local_rank >= gpus)
+    throw UserError(cat("rank ", rank, " wants GPU ", options.local_rank, " of this machine, which has ",
+                        gpus, ". Start at most one rank per GPU, or use cluster.transport = \"sockets\"."));
+  auto communicator = std::make_unique<NcclCommunicator>(store, rank, size, std::move(options));
+  tensor::use_device(communicator->device());
+  return communicator;
+}
+
+}  // namespace tessera::collective

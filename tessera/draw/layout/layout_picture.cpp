@@ -1,0 +1,160 @@
+#include "tessera/draw/layout/layout_picture.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "tessera/base/error.hpp"
+#include "tessera/program/ir/ranks.hpp"
+#include "tessera/program/passes/holdings.hpp"
+
+namespace tessera::draw {
+namespace {
+
+using program::Bucket;
+using program::Parameter;
+using program::Placement;
+using program::Tables;
+
+// Where each rank of a bucket's holders stands: its part among those of the ranks that the bucket is cut
+// over, and its slice of that part.
+struct Place {
+  std::int64_t part = 0, slice = 0;
+  auto operator<=>(const Place&) const = default;
+};
+using Holders = std::map<Place, std::vector<mesh::Rank>>;
+
+std::int64_t coordinate(const std::vector<mesh::AxisSet>& sets, std::int16_t set, mesh::Rank rank) {
+  return set < 0 ? 0 : sets[static_cast<std::size_t>(set)].coordinate(rank);
+}
+
+std::vector<Box> stored_boxes(const Parameter& parameter, const Bucket& bucket, const Tables& tables,
+                              const Place& place) {
+  const std::int64_t slice_elements = bucket.elements / tables.size_of(bucket.sharded_over);
+  const std::int64_t begin = std::max(place.slice * slice_elements, parameter.offset);
+  const std::int64_t end =
+      std::min((place.slice + 1) * slice_elements, parameter.offset + parameter.elements());
+  if (begin >= end) return {};
+  const Box part = parameter.box({place.part, tables.size_of(bucket.cut_over)});
+  std::vector<Box> out = boxes_of_range(parameter.shape, begin - parameter.offset, end - begin);
+  for (Box& box : out) box = moved(std::move(box), part.offset);
+  return out;
+}
+
+std::string placement_word(const Tables& tables, const Bucket& bucket, const Parameter& parameter,
+                           const program::AxisPlacement& on) {
+  const auto has = [&](std::int16_t set) {
+    return set >= 0 && std::ranges::count(tables.axis_sets[static_cast<std::size_t>(set)].axes, on.axis) > 0;
+  };
+  if (has(bucket.cut_over)) return cat("S(", parameter.cut_dim, ")");
+  const char* word = on.placement == Placement::replicated  ? "R"
+                     : on.placement == Placement::invariant ? "I"
+                                                            : "S";
+  return cat(word, has(bucket.sharded_over) ? " in slices" : "");
+}
+
+std::string placements_text(const Tables& tables, const Bucket& bucket, const Parameter& parameter) {
+  std::vector<std::string> words;
+  for (const program::AxisPlacement& on : bucket.placement) {
+    const program::Axis& axis = tables.axes[static_cast<std::size_t>(on.axis)];
+    if (axis.size > 1) words.push_back(cat(axis.name, " ", placement_word(tables, bucket, parameter, on)));
+  }
+  return words.empty() ? "whole" : join(words, ", ");
+}
+
+HeldParameter held(const Parameter& parameter, const Bucket& bucket, const Tables& tables,
+                   const Holders& holders) {
+  const std::int64_t num_parts = tables.size_of(bucket.cut_over);
+  HeldParameter out{.name = parameter.name,
+                    .bucket = bucket.name,
+                    .shape = parameter.whole_shape(num_parts),
+                    .placements = placements_text(tables, bucket, parameter)};
+  for (std::int64_t part = 0; part < num_parts; ++part) out.parts.push_back(parameter.box({part, num_parts}));
+  std::map<std::int64_t, std::vector<mesh::Rank>> by_part;
+  for (const auto& [place, ranks] : holders) {
+    if (auto boxes = stored_boxes(parameter, bucket, tables, place); !boxes.empty())
+      out.pieces.push_back({std::move(boxes), ranks});
+    by_part[place.part].insert(by_part[place.part].end(), ranks.begin(), ranks.end());
+  }
+  for (auto& [part, ranks] : by_part) {
+    std::ranges::sort(ranks);
+    out.unsliced.push_back({{out.parts[static_cast<std::size_t>(part)]}, std::move(ranks)});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::int64_t HeldPiece::elements() const {
+  std::int64_t out = 0;
+  for (const Box& box : boxes) out += box.elements();
+  return out;
+}
+
+std::int64_t num_copies(std::span<const HeldPiece> pieces) {
+  return std::ssize(
+      std::ranges::min_element(pieces, {}, [](const HeldPiece& piece) { return piece.ranks.size(); })->ranks);
+}
+
+std::vector<std::vector<Kept>> LayoutPicture::groups() const {
+  const bool all_alike = std::ranges::all_of(
+      parameters, [](const HeldParameter& parameter) { return parameter.pieces == parameter.unsliced; });
+  std::vector<std::vector<Kept>> out(1);
+  for (const Kept kept : kAllKept) {
+    if (!all_alike && !out.back().empty() && is_sliced(out.back().back(), zero) != is_sliced(kept, zero))
+      out.emplace_back();
+    out.back().push_back(kept);
+  }
+  return out;
+}
+
+std::string names_of(std::span<const Kept> kept) {
+  constexpr const char* kNames[] = {"weights", "gradients", "optimizer state"};
+  std::vector<std::string> names;
+  for (const Kept each : kept) names.emplace_back(kNames[static_cast<int>(each)]);
+  return join(names, ", ");
+}
+
+std::int64_t LayoutPicture::stage_of(mesh::Rank rank) const {
+  if (stage_axis < 0) return 0;
+  return ranks[static_cast<std::size_t>(rank)].coordinates[static_cast<std::size_t>(stage_axis)];
+}
+
+std::int64_t LayoutPicture::stage_stride() const {
+  std::int64_t out = 1;
+  for (std::size_t axis = static_cast<std::size_t>(stage_axis + 1); axis < axes.size(); ++axis)
+    out *= axes[axis].size;
+  return out;
+}
+
+LayoutPicture layout_picture(const program::Program& program, int zero) {
+  const Tables& tables = program.tables;
+  LayoutPicture out{.axes = tables.axes, .stage_axis = tables.stage_axis, .zero = zero};
+  const mesh::Mesh mesh = program::mesh_of(tables);
+  const auto sets = program::sets_of(tables);
+  std::vector<program::Holdings> of_classes;
+  for (const program::Sequence& sequence : program.classes)
+    of_classes.push_back(program::holdings(sequence, tables));
+  for (mesh::Rank rank = 0; rank < mesh.size(); ++rank) out.ranks.push_back({mesh.coordinates(rank)});
+
+  for (std::size_t b = 0; b < tables.buckets.size(); ++b) {
+    const Bucket& bucket = tables.buckets[b];
+    Holders holders;
+    for (mesh::Rank rank = 0; rank < mesh.size(); ++rank)
+      if (of_classes[tables.class_of_rank[static_cast<std::size_t>(rank)]].buckets[b])
+        holders[{coordinate(sets, bucket.cut_over, rank), coordinate(sets, bucket.sharded_over, rank)}]
+            .push_back(rank);
+    for (const Parameter& parameter : bucket.parameters) {
+      const HeldParameter& added = out.parameters.emplace_back(held(parameter, bucket, tables, holders));
+      for (const HeldPiece& piece : added.pieces)
+        for (const mesh::Rank rank : piece.ranks)
+          out.ranks[static_cast<std::size_t>(rank)].sliced += piece.elements();
+      for (const HeldPiece& piece : added.unsliced)
+        for (const mesh::Rank rank : piece.ranks)
+          out.ranks[static_cast<std::size_t>(rank)].unsliced += piece.elements();
+    }
+  }
+  return out;
+}
+
+}  // namespace tessera::draw

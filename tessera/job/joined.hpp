@@ -1,0 +1,22 @@
+// How does a process that torchrun, mpirun or srun started take its place in the job?
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "tessera/job/ranks.hpp"
+#include "tessera/launch/store/join.hpp"
+#include "tessera/launch/watch/telling.hpp"
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::job {
+
+// Nothing for a process that stands alone, or that our own launcher started.
+std::optional<launch::Membership> joined_membership();
+
+// Calls `body` as this rank of the job, once all ranks have met. Returns the exit code; what went wrong is
+// told by rank 0, or by this rank when rank 0 is gone.
+int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
+                   const std::function<void(const Rank&)>& body, launch::Words words, Stops stops);
+
+}  // namespace tessera::job

@@ -1,0 +1,218 @@
+#include "tessera/job/ranks.hpp"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/error.hpp"
+#include "tessera/base/files/queued_writer.hpp"
+#include "tessera/base/process/activity.hpp"
+#include "tessera/checkpoint/huggingface/tensor_files.hpp"
+#include "tessera/collective/nccl/nccl.hpp"
+#include "tessera/collective/threads/threads.hpp"
+#include "tessera/job/connect.hpp"
+#include "tessera/job/joined.hpp"
+#include "tessera/job/words.hpp"
+#include "tessera/launch/pin.hpp"
+#include "tessera/launch/spawn.hpp"
+#include "tessera/launch/store/key_client.hpp"
+#include "tessera/launch/store/peers.hpp"
+#include "tessera/launch/watch/board.hpp"
+#include "tessera/launch/watch/pulse.hpp"
+#include "tessera/launch/watch/signals.hpp"
+#include "tessera/launch/watch/vigil.hpp"
+#include "tessera/plan/compile.hpp"
+#include "tessera/spec/load.hpp"
+#include "tessera/spec/problems.hpp"
+#include "tessera/tensor/arena.hpp"
+#include "tessera/tensor/tensor.hpp"
+#include "tessera/tensor/told.hpp"
+
+namespace tessera::job {
+
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+using Body = std::function<void(const Rank&)>;
+
+// Our launcher sets all of its variables or none.
+[[noreturn]] void refuse_variable(const char* name) {
+  const std::string found = environment(name);
+  throw UserError(cat("TESSERA_STORE=", environment("TESSERA_STORE"),
+                      " is for ranks that tessera starts itself, and ", name,
+                      found.empty() ? " is not set" : cat(" is '", found, "'"),
+                      ". Unset TESSERA_STORE; to join ranks on several hosts, set it to host:port."));
+}
+
+Descriptor handed_down(const char* name) {
+  const std::string text = environment(name);
+  if (!text.starts_with("fd:")) refuse_variable(name);
+  return launch::inherited_descriptor(text.substr(3), name);
+}
+
+int number_handed_down(const char* name, int least, int most) {
+  const std::string text = environment(name);
+  int out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || end != text.data() + text.size() || out < least || out > most)
+    refuse_variable(name);
+  return out;
+}
+
+// Of the error under way, written down for whoever watches; returns its exit code.
+int failed(ActivityLog& log) {
+  const auto told = tensor::told(std::current_exception());
+  log.fail(told.text, told.exit_code);
+  return told.exit_code;
+}
+
+// Returns the exit code: the error is told by the launcher, which reads it from the board.
+int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
+  const int size = number_handed_down("TESSERA_WORLD_SIZE", 1, std::numeric_limits<int>::max()),
+            rank = number_handed_down("TESSERA_RANK", 0, size - 1);
+  if (run.cluster.pin) launch::pin_threads(rank, size);
+  tensor::set_threads(1);
+  launch::Board board(handed_down("TESSERA_BOARD"), size);
+  ActivityLog& log = board.log(rank);
+  std::optional<launch::StopOnSignals> signals;
+  if (stops == Stops::between_steps)
+    signals.emplace(board.stop_request(), launch::StopOptions{.grace_seconds = 0, .tells = false});
+  const launch::Pulse pulse(log);
+  try {
+    launch::KeyClient keys(handed_down("TESSERA_STORE"), rank);
+    const auto peers = launch::local_peers(keys);
+    // Our launcher starts the ranks of one machine: the rank is the local one.
+    const auto communicator =
+        connect(run, keys, *peers,
+                {.rank = rank, .size = size, .local_rank = rank, .prefix = environment("TESSERA_JOB")});
+    try {
+      body({*communicator, &log, &board.stop_request(), [&board] { return board.resident_bytes(); },
+            [&board] { return board.peak_bytes(); }});
+    } catch (...) {
+      return failed(log);  // before the connections end, or peers would seem to fail first
+    }
+    const During finished(&log, Doing::finished);
+    return 0;
+  } catch (...) {
+    return failed(log);
+  }
+}
+
+// Watches the ranks of this process, where nobody else does. One that hangs can't be ended by itself, so the
+// process is.
+class OwnWatch {
+ public:
+  OwnWatch(launch::Board& board, int num_ranks, double timeout_seconds, launch::Words words)
+      : vigil_(num_ranks, timeout_seconds, std::move(words), end_process),
+        pulse_(board.log(0), [=, this, &board] {
+          for (int rank = 0; rank < num_ranks; ++rank) {
+            auto state = board.log(rank).state();
+            state.beat_seconds = now_seconds();
+            vigil_.hear(rank, to_bytes(state, now_seconds()));
+          }
+        }) {}
+
+ private:
+  [[noreturn]] static void end_process(const std::string& message) {
+    constexpr double kPatienceSeconds = 1;
+    QueuedWriter errors({.descriptor = STDERR_FILENO});
+    errors.write(message);
+    errors.wait(kPatienceSeconds);
+    _exit(kExitPeerLost);
+  }
+
+  launch::Vigil vigil_;
+  launch::Pulse pulse_;
+};
+
+// Ranks of this process.
+int run_here(const spec::Run& run, const Body& body, Stops stops) {
+  const int ranks = static_cast<int>(run.layout.ranks());
+  launch::Board board(ranks);
+  std::optional<launch::StopOnSignals> signals;
+  if (stops == Stops::between_steps)
+    signals.emplace(board.stop_request(), launch::StopOptions{.grace_seconds = run.cluster.grace_seconds});
+  const OwnWatch watch(board, ranks, run.cluster.timeout_seconds,
+                       words_of([run] { return plan::compile(run); }));
+  const auto run_one = [&](const collective::Communicator& communicator) {
+    ActivityLog& log = board.log(communicator.rank());
+    body({communicator, &log, &board.stop_request(),
+          [&board] { return std::vector{board.log(0).resident_bytes()}; },
+          [&board] { return board.peak_bytes(); }});
+    const During finished(&log, Doing::finished);
+  };
+  if (run.cluster.transport == spec::Transport::nccl) {
+    MemoryKeyStore nobody;
+    MemoryConnector no_peers;
+    run_one(*connect(run, nobody, no_peers, {}));
+  } else {
+    collective::run_ranks(ranks, run_one);
+  }
+  return board.stop_request().exit_code();
+}
+
+}  // namespace
+
+// What would make the layout one of so many ranks.
+std::string advice_for(const spec::Layout& layout, int given) {
+  const std::int64_t others = layout.pp * layout.cp * layout.tp;
+  if (given % others != 0)
+    return cat("Start ", layout.ranks(), ". Other numbers must be multiples of pp * cp * tp = ", others,
+               ", with the factor as layout.dp.");
+  return cat("Start ", layout.ranks(), ", or change the layout: layout.dp=", given / others,
+             layout.dp() > 1 ? " in the place of dp_replicate and dp_shard." : ".");
+}
+
+bool started_by_launcher() { return environment("TESSERA_STORE").starts_with("fd:"); }
+
+spec::Run load_run(const JobOptions& options) {
+  spec::Run run = spec::load(options.file, options.overrides, checkpoint::described);
+  const spec::Build build{.nccl = collective::has_nccl()};
+  spec::validate(run, build);  // before its sizes are multiplied
+  const std::int64_t ranks = run.layout.ranks();
+  const auto joined = joined_membership();
+  if (joined && options.procs != 0)
+    throw UserError(cat("--procs is given, but ", joined->started_by, " has already started ",
+                        joined->world_size, " ranks. Leave --procs out."));
+  const int given = joined ? joined->world_size : options.procs;
+  if (given > 0 && ranks == 1) (run.layout.zero > 0 ? run.layout.dp_shard : run.layout.dp_replicate) = given;
+  if (given > 0 && run.layout.ranks() != given)
+    throw UserError(cat(joined ? joined->started_by + " started " : "--procs ", given,
+                        joined ? " ranks, which" : "", " does not fit the layout of ", options.file,
+                        ", which has ", ranks, " ranks (pp ", run.layout.pp, ", dp ", run.layout.dp(),
+                        ", cp ", run.layout.cp, ", tp ", run.layout.tp, "). ",
+                        advice_for(run.layout, given)));
+  spec::validate(run, build);
+  return run;
+}
+
+int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, Stops stops) {
+  tensor::use_arena();
+  std::signal(SIGPIPE, SIG_IGN);  // who read our output may leave: the training goes on
+  if (started_by_launcher()) return join_launcher(run, body, stops);
+  if (const auto joined = joined_membership())
+    return on_joined_rank(run, *joined, body, words_of([run] { return plan::compile(run); }), stops);
+  const int ranks = static_cast<int>(run.layout.ranks());
+  if (ranks == 1 || run.cluster.transport == spec::Transport::threads) return run_here(run, body, stops);
+  setenv(kStartedAt, cat(options.main_seconds).c_str(), 1);
+  launch::SpawnOptions spawn;
+  spawn.num_ranks = ranks;
+  spawn.command = options.argv;
+  spawn.command.front() = "/proc/self/exe";
+  spawn.job = cat("local-", getpid());
+  spawn.timeout_seconds = run.cluster.timeout_seconds;
+  spawn.words = words_of([run] { return plan::compile(run); });
+  if (stops == Stops::between_steps) spawn.grace_seconds = run.cluster.grace_seconds;
+  return launch::run_local_ranks(spawn);
+}
+
+}  // namespace tessera::job

@@ -1,0 +1,61 @@
+// Loads a run, starts its ranks and calls a function on each of them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/spec/spec.hpp"
+
+namespace tessera {
+class ActivityLog;
+class StopRequest;
+}  // namespace tessera
+namespace tessera::collective {
+class Communicator;
+}
+
+namespace tessera::job {
+
+inline constexpr int kProcsOfLayout = -1;
+
+// What the command line says of a run and its ranks.
+struct JobOptions {
+  std::string file;                    // the run file
+  std::vector<std::string> overrides;  // section.key=value
+  // Local rank processes, or kProcsOfLayout; 0: not said (train as the layout, verify on threads).
+  int procs = 0;
+  std::vector<std::string> argv;  // of this process, to start ranks with
+  double main_seconds = 0;        // when its main began
+};
+
+// Environment of ranks: when the launcher's main began, in now_seconds().
+inline constexpr char kStartedAt[] = "TESSERA_STARTED_AT";
+
+// Whether this process is a rank of `tessera train --procs` and the like.
+bool started_by_launcher();
+
+// The run of the options, validated. --procs widens a layout of one rank to that many data-parallel ones; any
+// other disagreement is an error.
+spec::Run load_run(const JobOptions& options);
+
+// What each rank is given.
+struct Rank {
+  const collective::Communicator& communicator;
+  ActivityLog* log = nullptr;   // where it writes what it is doing
+  StopRequest* stop = nullptr;  // looked at between steps
+  // Of the ranks that this one can see.
+  std::function<std::vector<std::int64_t>()> resident_bytes, peak_bytes;
+};
+
+// When a signal (launch/watch/signals.hpp) ends the ranks: between_steps if the body looks at the stop
+// request.
+enum class Stops { at_once, between_steps };
+
+// Starts the ranks of the run and calls `body` on each, as processes or as threads; in a process
+// that a launcher started, joins it. Returns the exit code.
+int on_ranks(const spec::Run& run, const JobOptions& options, const std::function<void(const Rank&)>& body,
+             Stops stops = Stops::at_once);
+
+}  // namespace tessera::job

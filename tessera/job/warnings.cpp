@@ -1,0 +1,25 @@
+#include "tessera/job/warnings.hpp"
+
+#include "tessera/base/text.hpp"
+
+namespace tessera::job {
+
+std::vector<std::string> warnings_of(const spec::Run& run, int cores) {
+  std::vector<std::string> out;
+  const std::int64_t ranks = run.layout.ranks();
+  const spec::Training& training = run.training;
+  if (training.warmup_steps > training.steps)
+    out.push_back(cat("training.warmup_steps = ", training.warmup_steps, " is above training.steps = ",
+                      training.steps, ": the learning rate never reaches training.learning_rate"));
+  if (run.cluster.devices > ranks)
+    out.push_back(cat("cluster.devices = ", run.cluster.devices, ", and the layout has ", ranks,
+                      ranks == 1 ? " rank" : " ranks",
+                      ": the other devices are not used. layout.dp takes more"));
+  if (cores > 0 && ranks > cores && run.cluster.transport != spec::Transport::nccl)
+    out.push_back(cat(ranks, " ranks share ", cores, cores == 1 ? " core" : " cores",
+                      ": they take turns, and a step takes longer than on ", cores,
+                      cores == 1 ? " rank" : " ranks"));
+  return out;
+}
+
+}  // namespace tessera::job

@@ -1,0 +1,14 @@
+// What of a run is allowed and yet hardly meant: told before it starts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::job {
+
+// A sentence each. `cores`: those that the ranks of this host share; 0: not known, or not all ranks are here.
+std::vector<std::string> warnings_of(const spec::Run& run, int cores);
+
+}  // namespace tessera::job

@@ -1,0 +1,32 @@
+// Who may reach the KeyServer from outside its process? Whoever a door lets in.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tessera/launch/net/channel.hpp"
+
+namespace tessera::launch {
+
+struct Visitor {
+  std::unique_ptr<Channel> channel;
+  std::string refusal = {};  // not empty: words to part with
+};
+
+class Door {
+ public:
+  explicit Door(Descriptor listening) : listening_(std::move(listening)) {}
+  virtual ~Door() = default;
+  int descriptor() const { return listening_.number(); }
+  virtual Visitor receive(Descriptor connection) const = 0;
+
+ private:
+  Descriptor listening_;
+};
+
+// Processes of `user` that connect to the Unix socket at `path`, which goes with the door. What a dead
+// process has left there is replaced. Throws UserError when somebody serves there, the path is too long or
+// the system refuses.
+std::unique_ptr<Door> unix_door(const std::string& path, uid_t user);
+
+}  // namespace tessera::launch

@@ -1,0 +1,21 @@
+// How do two ends of a network connection prove to each other that they hold the job's key, and talk unheard?
+// TLS 1.3 with the key as external PSK and a fresh Diffie-Hellman exchange: no certificates, tickets or early
+// data.
+#pragma once
+
+#include <memory>
+
+#include "tessera/launch/net/door.hpp"
+#include "tessera/launch/net/tls_key.hpp"
+
+namespace tessera::launch {
+
+// The client's end, proven. Nothing when the connection was cut off or the time is over: come again. Throws
+// UserError when the other end doesn't hold the key.
+std::unique_ptr<Channel> tls_channel(Descriptor connected, std::shared_ptr<const JobKey> key,
+                                     double deadline_seconds);
+
+// Lets in who holds the key; others are cut off.
+std::unique_ptr<Door> tls_door(Descriptor listening, std::shared_ptr<const JobKey> key);
+
+}  // namespace tessera::launch

@@ -1,0 +1,34 @@
+// Did somebody else start this process as one rank of a job, and as which? Read from the environment of
+// torchrun, Open MPI's mpirun and Slurm's srun.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+namespace tessera::launch {
+
+using Environment = std::map<std::string, std::string>;
+
+struct Membership {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;  // among the ranks of this host
+  int local_size = 1;
+  int num_hosts = 1;     // 2 when they are several, but the starter does not say how many
+  std::string job = {};  // equal on all ranks, another for each job of this user on a host
+  int generation = 0;    // how often the job was started again
+  std::string started_by = {};
+  bool is_bound = false;  // the starter has given this rank cores of its own
+  bool operator==(const Membership&) const = default;
+};
+
+// Nothing if this process stands alone, which a job of one rank does too: it may start ranks itself. The
+// innermost starter counts (torchrun or mpirun within srun). Throws UserError naming the variable that is
+// malformed or missing.
+std::optional<Membership> membership(const Environment& environment);
+
+// Of this process.
+Environment process_environment();
+
+}  // namespace tessera::launch

@@ -1,0 +1,452 @@
+#include "tessera/launch/store/key_server.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/error.hpp"
+#include "tessera/launch/net/poll_time.hpp"
+#include "tessera/launch/net/wire.hpp"
+#include "tessera/launch/store/key_table.hpp"
+
+namespace tessera::launch {
+namespace {
+
+// Nobody is served less because others talk or come in much.
+constexpr int kReceivesPerRound = 16;
+constexpr int kVisitorsPerRound = 16;
+
+struct Client {
+  std::unique_ptr<Channel> channel;  // null once the connection has ended
+  std::string in = {}, out = {};
+  std::size_t num_sent = 0;                                      // of `out`
+  std::deque<std::pair<std::size_t, Descriptor>> enclosed = {};  // by the place in `out` where they are sent
+  bool closing = false;                                          // once `out` is written
+  int rank = -1;                           // introduced, and not gone with a goodbye: its end is a loss
+  double stranger_until_seconds = 0;       // 0: no stranger
+  bool is_guest = false;                   // introduced, and came through the door
+  KeyTable::Exchange exchange = 0;         // the one it waits for; 0: none
+  std::set<std::string> unconnected = {};  // names for which no other client has asked yet
+  double deadline_seconds = 0;             // of either
+  bool waits() const { return exchange != 0 || !unconnected.empty(); }
+};
+
+}  // namespace
+
+// All state belongs to the thread; others only leave a note and ring the bell.
+class KeyServer::Loop {
+ public:
+  Loop(KeyServerCallbacks callbacks, StrangerLimits limits)
+      : callbacks_(std::move(callbacks)), limits_(limits), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    CHECK(static_cast<bool>(bell_), system_reason());
+    thread_ = std::thread([this] { serve(); });
+  }
+
+  ~Loop() {
+    stopping_ = true;
+    ring();
+    thread_.join();
+  }
+
+  Descriptor connect() {
+    auto [ours, theirs] = connected_pair();
+    {
+      std::scoped_lock lock(mutex_);
+      notes_.arrivals.push_back(std::move(ours));
+    }
+    ring();
+    return std::move(theirs);
+  }
+
+  void open(std::unique_ptr<Door> door, const std::vector<int>& awaited) {
+    {
+      std::scoped_lock lock(mutex_);
+      notes_.door = std::move(door);
+      news_.awaited = awaited;
+    }
+    ring();
+  }
+
+  std::vector<int> wait_until_come(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, timeout, [this] { return news_.awaited.empty() || !news_.lost.empty(); });
+    if (!news_.lost.empty()) throw PeerLost(news_.lost);
+    return news_.awaited;
+  }
+
+  void abort(const std::string& reason) {
+    {
+      std::scoped_lock lock(mutex_);
+      if (notes_.abort_reason.empty()) notes_.abort_reason = reason;
+    }
+    ring();
+  }
+
+  void wait_until_left(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, timeout, [this] { return news_.awaited.empty() && news_.num_guests == 0; });
+  }
+
+ private:
+  struct Notes {
+    std::string abort_reason;
+    std::vector<Descriptor> arrivals;
+    std::unique_ptr<Door> door;
+  };
+  // What others wait to hear of.
+  struct News {
+    std::vector<int> awaited;
+    std::ptrdiff_t num_guests = 0;
+    std::string lost;
+  };
+
+  void ring() {
+    const std::uint64_t one = 1;
+    CHECK(write(bell_.number(), &one, sizeof(one)) == sizeof(one), system_reason());
+  }
+
+  void serve() {
+    while (!stopping_) {
+      std::vector<pollfd> polled{{bell_.number(), POLLIN, 0}, {door_ ? door_->descriptor() : -1, POLLIN, 0}};
+      for (const auto& client : clients_)
+        polled.push_back({client.channel->descriptor(), events_of(client), 0});
+      if (poll(polled.data(), polled.size(), milliseconds_to_next_deadline()) < 0 && errno != EINTR) return;
+      if (polled[0].revents) hear_bell();
+      auto client = clients_.begin();
+      for (std::size_t i = 2; i < polled.size(); ++i, ++client) attend(*client, polled[i].revents);
+      answer_waiting();
+      dismiss_strangers();
+      if (polled[1].revents && door_) admit();
+      clients_.remove_if([](const Client& client) { return !client.channel; });
+      tell_news();
+    }
+  }
+
+  void tell_news() {
+    std::scoped_lock lock(mutex_);
+    news_.num_guests = std::ranges::count_if(clients_, &Client::is_guest);
+    news_.lost = lost_;
+    if (!notes_.door) news_.awaited.assign(awaited_.begin(), awaited_.end());
+    changed_.notify_all();
+  }
+
+  void attend(Client& client, short events) {
+    // With nothing to write, POLLOUT was asked for by a handshake.
+    if (events & (POLLIN | POLLHUP | POLLERR) || (events && client.out.empty())) read_from(client);
+    if (events & POLLOUT) write_to(client);
+  }
+
+  // Who doesn't take its answers is not asked for more.
+  static short events_of(const Client& client) {
+    if (client.out.empty()) return client.channel->events_to_receive();
+    const short out = client.channel->events_to_send();
+    return client.closing ? static_cast<short>(client.channel->events_to_receive() | out) : out;
+  }
+
+  int milliseconds_to_next_deadline() const {
+    double soonest = -1;
+    const auto look_at = [&](double seconds) {
+      if (soonest < 0 || seconds < soonest) soonest = seconds;
+    };
+    for (const auto& client : clients_) {
+      if (client.waits()) look_at(client.deadline_seconds);
+      if (client.stranger_until_seconds > 0) look_at(client.stranger_until_seconds);
+    }
+    if (soonest < 0) return -1;
+    return poll_milliseconds(soonest);
+  }
+
+  void hear_bell() {
+    std::uint64_t count;
+    while (read(bell_.number(), &count, sizeof(count)) > 0) continue;
+    std::scoped_lock lock(mutex_);
+    if (!notes_.abort_reason.empty() && lost_.empty()) lost_ = notes_.abort_reason;
+    for (auto& socket : notes_.arrivals) clients_.push_back({.channel = plain_channel(std::move(socket))});
+    notes_.arrivals.clear();
+    if (!notes_.door) return;
+    door_ = std::move(notes_.door);
+    awaited_ = {news_.awaited.begin(), news_.awaited.end()};
+    if (awaited_.empty()) door_.reset();
+  }
+
+  void admit() {
+    for (int i = 0; i < kVisitorsPerRound; ++i) {
+      Descriptor socket(accept4(door_->descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+        // A rank that can't be admitted ends the job; to look again would be to look all the time.
+        if (!dismiss_oldest_stranger()) {
+          if (lost_.empty()) lost_ = cat("the key server cannot admit another rank: ", system_reason());
+          door_.reset();
+          answer_waiting();
+        }
+        return;
+      }
+      if (!socket) return;  // nobody is left, or it went away again
+      if (num_strangers() >= limits_.most) dismiss_oldest_stranger();
+      Visitor visitor = door_->receive(std::move(socket));
+      clients_.push_back({.channel = std::move(visitor.channel)});
+      clients_.back().stranger_until_seconds = now_seconds() + limits_.seconds;
+      if (!visitor.refusal.empty()) refuse(clients_.back(), visitor.refusal);
+    }
+  }
+
+  static bool is_stranger(const Client& client) {
+    return client.channel && client.stranger_until_seconds > 0;
+  }
+
+  std::size_t num_strangers() const {
+    return static_cast<std::size_t>(std::ranges::count_if(clients_, is_stranger));
+  }
+
+  bool dismiss_oldest_stranger() {
+    const auto oldest = std::ranges::find_if(clients_, is_stranger);  // clients are in the order they came
+    if (oldest == clients_.end()) return false;
+    clients_.erase(oldest);
+    return true;
+  }
+
+  void dismiss_strangers() {
+    const double now = now_seconds();
+    for (auto& client : clients_)
+      if (is_stranger(client) && now >= client.stranger_until_seconds) drop(client);
+  }
+
+  void read_from(Client& client) {
+    char buffer[65536];
+    for (int i = 0; i < kReceivesPerRound && client.channel; ++i) {
+      const auto count = client.channel->receive(buffer);
+      if (!count) return drop(client);
+      if (*count == 0) return;
+      if (client.closing) continue;  // refused: what else it says is not heard
+      client.in.append(buffer, *count);
+      take_messages(client);
+      if (is_stranger(client) && client.in.size() > limits_.bytes)
+        return refuse(client, "too much was said before a hello");
+    }
+  }
+
+  void take_messages(Client& client) {
+    while (!client.closing && client.in.size() >= kLengthBytes) {
+      const std::uint32_t length = body_bytes(client.in);
+      const std::uint32_t most = client.rank < 0 ? static_cast<std::uint32_t>(limits_.bytes) : kMaxBodyBytes;
+      if (length > most)
+        return refuse(client, cat("a message of ", length, " bytes; at most ", most, " are allowed"));
+      if (client.in.size() < kLengthBytes + length) return;
+      const auto request = parse_request(std::string_view(client.in).substr(kLengthBytes, length));
+      if (!request) return refuse(client, "a malformed message");
+      if (client.waits()) return refuse(client, "a message while an exchange is under way");
+      client.in.erase(0, kLengthBytes + length);
+      answer(client, *request);
+    }
+  }
+
+  void answer(Client& client, const Request& request) {
+    const bool is_hello = request.kind == Request::Kind::hello;
+    if (is_hello != (client.rank < 0)) return refuse(client, "a hello must come first, and once");
+    switch (request.kind) {
+      case Request::Kind::hello:
+        return introduce(client, request.rank);
+      case Request::Kind::report:
+        if (callbacks_.on_report) callbacks_.on_report(client.rank, request.report);
+        return reply(client, lost_.empty() ? Reply{} : Reply{Reply::Kind::lost, {lost_}});
+      case Request::Kind::exchange:
+        return begin_exchange(client, request);
+      case Request::Kind::connect:
+        return begin_connecting(client, request);
+      case Request::Kind::goodbye:
+        await_again(client);
+        client.rank = -1;
+        client.closing = true;
+        return;
+    }
+  }
+
+  void introduce(Client& client, int rank) {
+    if (rank < 0) return refuse(client, cat("there is no rank ", rank));
+    if (is_stranger(client)) {
+      const auto place = awaited_.find(rank);
+      if (place == awaited_.end())
+        return refuse(client, cat("no connection of rank ", rank, " is awaited. Was it started twice?"));
+      awaited_.erase(place);
+      client.stranger_until_seconds = 0;
+      client.is_guest = true;
+      if (awaited_.empty()) door_.reset();
+    }
+    client.rank = rank;
+  }
+
+  // It may have given up on an answer that came late, and come in anew.
+  void await_again(const Client& client) {
+    if (door_ && client.is_guest && client.rank >= 0) awaited_.insert(client.rank);
+  }
+
+  void begin_exchange(Client& client, const Request& request) {
+    if (!lost_.empty()) return reply(client, {Reply::Kind::lost, {lost_}});
+    client.exchange = table_.begin(request.puts, request.keys);
+    client.deadline_seconds = now_seconds() + static_cast<double>(request.timeout_milliseconds) / 1000;
+  }
+
+  void begin_connecting(Client& client, const Request& request) {
+    if (!client.channel->carries_descriptors())
+      return refuse(client, "connections are handed over on one machine only");
+    if (!lost_.empty()) return reply(client, {Reply::Kind::lost, {lost_}});
+    client.deadline_seconds = now_seconds() + static_cast<double>(request.timeout_milliseconds) / 1000;
+    for (const auto& name : request.keys) {
+      if (!client.channel) return;  // it left while it was told of the last
+      const auto other = connecting_.find(name);
+      if (other == connecting_.end()) {
+        connecting_[name] = &client;
+        client.unconnected.insert(name);
+      } else if (other->second == &client) {
+        return refuse(client, cat("the connection ", name, " is asked for twice"));
+      } else if (!connect_both(client, *other->second, name)) {
+        return;
+      }
+    }
+  }
+
+  // False when the system has no more descriptors: then the job is lost.
+  bool connect_both(Client& client, Client& other, const std::string& name) {
+    connecting_.erase(name);
+    other.unconnected.erase(name);
+    try {
+      auto [one, another] = connected_pair();
+      hand_over(client, name, std::move(one));
+      hand_over(other, name, std::move(another));
+      return true;
+    } catch (const UserError& error) {
+      if (lost_.empty()) lost_ = error.what();
+      for (Client* waiting : {&client, &other}) {
+        stop_waiting(*waiting);
+        reply(*waiting, {Reply::Kind::lost, {lost_}});
+      }
+      return false;
+    }
+  }
+
+  void hand_over(Client& client, const std::string& name, Descriptor end) {
+    client.enclosed.emplace_back(client.out.size(), std::move(end));
+    reply(client, {Reply::Kind::connected, {name}});
+  }
+
+  void stop_waiting(Client& client) {
+    table_.end(client.exchange);
+    client.exchange = 0;
+    for (const auto& name : client.unconnected) connecting_.erase(name);
+    client.unconnected.clear();
+  }
+
+  void answer_waiting() {
+    const double now = now_seconds();
+    for (auto& client : clients_) {
+      if (!client.waits()) continue;
+      Reply answer;
+      if (client.exchange && table_.is_complete(client.exchange))
+        answer.texts = table_.values(client.exchange);
+      else if (!lost_.empty())
+        answer = {Reply::Kind::lost, {lost_}};
+      else if (now >= client.deadline_seconds)
+        answer = {Reply::Kind::missing,
+                  client.exchange ? table_.missing(client.exchange)
+                                  : std::vector(client.unconnected.begin(), client.unconnected.end())};
+      else
+        continue;
+      stop_waiting(client);
+      reply(client, answer);
+    }
+  }
+
+  void reply(Client& client, const Reply& reply) {
+    try {
+      client.out += encode(reply);
+    } catch (const UserError& error) {  // the values asked for are too many for one message
+      return refuse(client, error.what());
+    }
+    write_to(client);
+  }
+
+  void refuse(Client& client, const std::string& words) {
+    stop_waiting(client);
+    await_again(client);
+    client.closing = true;
+    client.rank = -1;
+    client.in.clear();
+    client.out += encode(Reply{Reply::Kind::refused, {words}});
+    write_to(client);
+  }
+
+  void write_to(Client& client) {
+    if (!client.channel || client.out.empty()) return;
+    while (client.num_sent < client.out.size()) {
+      const std::string_view left = std::string_view(client.out).substr(client.num_sent);
+      const bool encloses = !client.enclosed.empty() && client.enclosed.front().first == client.num_sent;
+      const auto after = client.enclosed.begin() + (encloses ? 1 : 0);
+      const auto part =
+          after == client.enclosed.end() ? left : left.substr(0, after->first - client.num_sent);
+      const auto count = encloses ? client.channel->send_with(part, client.enclosed.front().second)
+                                  : client.channel->send(part);
+      if (!count) return drop(client);
+      if (*count == 0) return;
+      client.num_sent += *count;
+      if (encloses) client.enclosed.pop_front();
+    }
+    client.out.clear();
+    client.num_sent = 0;
+    // Half a close: the words still arrive even when the client has more to say.
+    if (client.closing) client.channel->end_sending();
+  }
+
+  void drop(Client& client) {
+    client.channel.reset();
+    stop_waiting(client);
+    await_again(client);
+    if (client.rank < 0) return;
+    if (lost_.empty()) lost_ = cat("rank ", client.rank, "'s connection to the store broke off");
+    if (callbacks_.on_lost) callbacks_.on_lost(client.rank);
+  }
+
+  const KeyServerCallbacks callbacks_;
+  const StrangerLimits limits_;
+  Descriptor bell_;
+  std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;
+  Notes notes_;  // guarded by mutex_
+  News news_;    // guarded by mutex_
+  std::condition_variable changed_;
+  std::unique_ptr<Door> door_;
+  std::multiset<int> awaited_;  // through the door; empty without one
+  std::list<Client> clients_;
+  KeyTable table_;
+  std::unordered_map<std::string, Client*> connecting_;  // by name: who asked first, and waits for the other
+  std::string lost_;                                     // why waiting is in vain, once it is
+  std::thread thread_;
+};
+
+KeyServer::KeyServer(KeyServerCallbacks callbacks, StrangerLimits limits)
+    : loop_(std::make_unique<Loop>(std::move(callbacks), limits)) {}
+KeyServer::~KeyServer() = default;
+Descriptor KeyServer::connect() { return loop_->connect(); }
+void KeyServer::open(std::unique_ptr<Door> door, const std::vector<int>& awaited) {
+  loop_->open(std::move(door), awaited);
+}
+std::vector<int> KeyServer::wait_until_come(std::chrono::milliseconds timeout) {
+  return loop_->wait_until_come(timeout);
+}
+void KeyServer::abort(const std::string& reason) { loop_->abort(reason); }
+void KeyServer::wait_until_left(std::chrono::milliseconds timeout) { loop_->wait_until_left(timeout); }
+
+}  // namespace tessera::launch

@@ -1,0 +1,39 @@
+// How far is a long reading or writing, how fast, and for how long still? One line on a terminal, drawn in
+// place; nothing in a pipe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tessera/metrics/display/frame.hpp"
+
+namespace tessera::metrics {
+
+// What was done after `seconds`.
+struct BytesDone {
+  std::string what;  // "verifying"
+  std::uint64_t done = 0, all = 0;
+  double seconds = 0;
+};
+StyledLine progress_line(const BytesDone& bytes, const Canvas& canvas);
+
+class ProgressBar {
+ public:
+  // On standard error, if that is a terminal.
+  explicit ProgressBar(std::string what);
+  // Takes the line away.
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  // Draws at most eight times a second.
+  void update(std::uint64_t done, std::uint64_t all);
+
+ private:
+  const bool is_live_;
+  const double begin_seconds_;
+  double drawn_seconds_ = 0;
+  BytesDone bytes_;
+};
+
+}  // namespace tessera::metrics

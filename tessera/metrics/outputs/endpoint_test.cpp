@@ -1,0 +1,83 @@
+#include "tessera/metrics/outputs/endpoint.hpp"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/text.hpp"
+
+namespace tessera::metrics {
+namespace {
+
+using testing::HasSubstr;
+
+const StepFacts kFacts{.step = 1, .steps = 1000, .loss = 2, .tokens = 100, .step_seconds = 0.1};
+
+int connected(int port) {
+  const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(port))};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(client, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return client;
+}
+
+std::string page_at(int port) {
+  const int client = connected(port);
+  const std::string_view request = "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
+  EXPECT_EQ(write(client, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  std::string page;
+  char buffer[4096];
+  for (ssize_t count; (count = read(client, buffer, sizeof buffer)) > 0;)
+    page.append(buffer, static_cast<std::size_t>(count));
+  close(client);
+  return page;
+}
+
+TEST(Endpoint, ShowsAllNumbersOfOneStep) {
+  Endpoint endpoint(0);
+  std::atomic<bool> over = false;
+  std::thread training([&] {
+    while (!over) endpoint.update(kFacts);
+  });
+  for (int i = 0; i < 100; ++i) {
+    const std::string page = page_at(endpoint.port());
+    const auto number = [&](const std::string& name) {
+      const auto at = page.find(cat("\ntessera_", name, " "));
+      return at == page.npos ? -1 : std::stod(page.substr(at + name.size() + 10));
+    };
+    EXPECT_GE(number("steps_total"), 0) << page;
+    EXPECT_EQ(number("tokens_total"), kFacts.tokens * number("steps_total"));
+  }
+  over = true;
+  training.join();
+}
+
+// A connection that says nothing, or half a request, holds up nobody; without time-outs and threads it takes
+// 30 s each.
+TEST(Endpoint, SilentConnectionsDelayNobody) {
+  Endpoint endpoint(0);
+  endpoint.update(kFacts);
+  std::vector<int> silent = {connected(endpoint.port()), connected(endpoint.port())};
+  EXPECT_EQ(write(silent.back(), "GET /met", 8), 8);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until they are served
+  double begun = now_seconds();
+  EXPECT_THAT(page_at(endpoint.port()), HasSubstr("tessera_steps_total 1"));
+  EXPECT_LT(now_seconds() - begun, 5) << "at once when nothing else runs";
+  while (silent.size() < 10) silent.push_back(connected(endpoint.port()));
+  begun = now_seconds();
+  EXPECT_THAT(page_at(endpoint.port()), HasSubstr("tessera_steps_total 1"));
+  EXPECT_LT(now_seconds() - begun, 20)
+      << "about three seconds when nothing else runs, and 10 x 30 without time-outs";
+  for (const int client : silent) close(client);
+}
+
+}  // namespace
+}  // namespace tessera::metrics

@@ -1,0 +1,76 @@
+#include "tessera/plan/memory/memory.hpp"
+
+#include <algorithm>
+
+#include "tessera/base/error.hpp"
+#include "tessera/program/diagnose/spoken.hpp"
+
+namespace tessera::plan {
+namespace {
+
+RankMemory memory_of_class(const program::Program& program, std::uint32_t rank_class) {
+  const program::Sequence& sequence = program.classes[rank_class];
+  const program::Tables& tables = program.tables;
+  const program::Memory memory = program::replay_memory(sequence, tables);
+  RankMemory out;
+  out.first_rank = std::ranges::find(tables.class_of_rank, rank_class) - tables.class_of_rank.begin();
+  out.num_ranks = std::ranges::count(tables.class_of_rank, rank_class);
+  out.peak_bytes = memory.peak_bytes;
+  out.peak_op = memory.peak_op;
+  out.moment =
+      program::spoken(program, static_cast<int>(out.first_rank), static_cast<std::int32_t>(memory.peak_op));
+  out.at_peak = program::by_category(memory.at_peak, memory.scratch_at_peak, memory.host_bytes);
+  out.alive.push_back(
+      {"what the op itself needs, and the tokens of the micro-batches", memory.scratch_at_peak});
+  for (const program::HeldCell& held : program::cells_during(sequence, tables, memory.peak_op))
+    out.alive.push_back({program::spoken(held.cell, tables), held.bytes});
+  std::ranges::stable_sort(out.alive, std::greater(), &RankMemory::Alive::bytes);
+  return out;
+}
+
+}  // namespace
+
+std::vector<RankMemory> memory_of(const program::Program& program) {
+  std::vector<RankMemory> out;
+  for (std::uint32_t c = 0; c < program.classes.size(); ++c) out.push_back(memory_of_class(program, c));
+  return out;
+}
+
+std::int64_t peak_bytes(const program::Program& program) {
+  std::int64_t most = 0;
+  for (const program::Sequence& sequence : program.classes)
+    most = std::max(most, program::replay_memory(sequence, program.tables).peak_bytes);
+  return most;
+}
+
+void hold_to_memory_limit(const spec::Run& run, const program::Program& program) {
+  const std::int64_t limit = run.layout.memory_limit_mib << 20;
+  if (limit == 0 || peak_bytes(program) <= limit) return;
+  const auto size = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+  const auto ranks = memory_of(program);
+  const RankMemory& fullest = *std::ranges::max_element(ranks, {}, &RankMemory::peak_bytes);
+  std::string text =
+      cat("layout.memory_limit_mib = ", run.layout.memory_limit_mib, ": rank ", fullest.first_rank,
+          " would hold ", size(fullest.peak_bytes), " in ", fullest.moment, ":");
+  for (const Category category : kPlannedCategories)
+    if (category != Category::host)
+      text += cat(category == kPlannedCategories.front() ? " " : ", ", name_of(category), " ",
+                  size(fullest.at_peak.of(category)));
+  const auto found = fixes(run, program, limit);
+  if (found.empty())
+    throw UserError(
+        cat(text,
+            ".\nNothing that was tried fits: take more ranks (layout.dp_shard with layout.zero=3, "
+            "layout.pp), a shorter model.sequence, or a larger limit."));
+  text += ".\nWhat fits, the fastest first:\n";
+  std::vector<std::vector<std::string>> rows = {{"change", "holds", "step time, simulated"}};
+  constexpr std::size_t kMostFixes = 6;
+  for (std::size_t i = 0; i < std::min(found.size(), kMostFixes); ++i)
+    rows.push_back(
+        {join(found[i].changes, " "), size(found[i].peak_bytes), cat(fixed(found[i].slowdown, 2), " x")});
+  text += table(rows);
+  text.pop_back();
+  throw UserError(text);
+}
+
+}  // namespace tessera::plan

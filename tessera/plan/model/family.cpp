@@ -1,0 +1,46 @@
+#include "tessera/plan/model/family.hpp"
+
+#include <set>
+
+#include "tessera/base/error.hpp"
+#include "tessera/plan/model/open.hpp"
+
+namespace tessera::plan {
+
+LaidParameter rows_cut(program::Parameter parameter, Lies lies) {
+  parameter.cut_dim = 0;
+  return {std::move(parameter), lies};
+}
+
+LaidParameter columns_cut(program::Parameter parameter) {
+  parameter.cut_dim = 1;
+  return {std::move(parameter), Lies::cut};
+}
+
+namespace {
+
+Blueprint closed_blueprint(const spec::Run& run) {
+  switch (run.model.family) {
+    case spec::Family::llama:
+      return llama_blueprint(run);
+    case spec::Family::gpt2:
+      return gpt2_blueprint(run);
+  }
+  throw Bug("a family outside its enumeration");
+}
+
+}  // namespace
+
+Blueprint blueprint(const spec::Run& run) {
+  Blueprint out = closed_blueprint(run);
+  if (!run.layout.opened) return out;
+  for (std::size_t i = 0; i < out.blocks.size(); ++i) {
+    std::set<std::string> on_stream;
+    for (const auto& [parameter, lies] : out.block_vectors[i])
+      if (lies == Lies::by_stream) on_stream.insert(parameter.name);
+    out.blocks[i] = open(out.blocks[i], out.head.pieces.front(), Sizes(run), on_stream);
+  }
+  return out;
+}
+
+}  // namespace tessera::plan

@@ -1,0 +1,115 @@
+// The GPT-2 family: LayerNorm, learnt positions, GELU, biases everywhere. Names follow Hugging Face's where
+// the tensor is the same; the matrices of a block are called *_proj because theirs are [in, out] and fuse q,
+// k and v (checkpoint/huggingface/foreign.hpp says which is which).
+#include "tessera/base/text.hpp"
+#include "tessera/plan/model/family.hpp"
+#include "tessera/plan/model/pieces.hpp"
+#include "tessera/plan/model/unit_moments.hpp"
+
+namespace tessera::plan {
+namespace {
+
+using program::Init;
+using program::Parameter;
+using program::Piece;
+
+program::Unit block_unit(const Sizes& s, program::Dtype compute, std::int64_t layer) {
+  // q, k and v are views of the fused product.
+  Piece attention{
+      .name = "attention",
+      .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.sequence) * static_cast<double>(s.q),
+      .bytes_read = 3 * s.n * s.q * s.c,
+      .bytes_written = s.n * s.q * s.c + s.n * s.heads * s.a,
+      .channels = s.q};
+  exchange_context(attention, s, compute);
+  const Piece gelu{
+      .name = "gelu", .bytes_read = s.n * s.f * s.c, .bytes_written = s.n * s.f * s.c, .channels = s.f};
+  // Weights and biases of these.
+  const auto names = [&](std::initializer_list<const char*> layers) {
+    std::vector<std::string> list;
+    for (const char* name : layers)
+      for (const char* kind : {"weight", "bias"})
+        list.push_back(cat("transformer.h.", layer, ".", name, ".", kind));
+    return list;
+  };
+  program::Unit unit{cat("block.", layer),
+                     {named(norm_and_product("norm+qkv", s, kLayerNorm, 3 * s.q, 1), {"hidden"}, {"qkv"},
+                            names({"attn.q_proj", "attn.k_proj", "attn.v_proj", "ln_1"})),
+                      named(attention, {"qkv"}, {"attended"}),
+                      named(product_and_residual("out", s, s.q, 1), {"attended", "hidden"}, {"middle"},
+                            names({"attn.out_proj"})),
+                      named(norm_and_product("norm+up", s, kLayerNorm, s.f, 1), {"middle"}, {"up"},
+                            names({"mlp.up_proj", "ln_2"})),
+                      named(gelu, {"up"}, {"opened"}),
+                      named(product_and_residual("down", s, s.f, 1), {"opened", "middle"}, {"hidden"},
+                            names({"mlp.down_proj"}))}};
+  add_block_moments(unit, s, {.has_mean = true, .has_bias = true});
+  return unit;
+}
+
+LaidParameters block_parameters(const spec::Model& m, std::int64_t layer) {
+  const Init init = normal(m.init_std), residual = residual_normal(m);
+  const auto parameter = [&](const char* name, std::int64_t out, std::int64_t in, const Init& how) {
+    return Parameter{
+        .name = cat("transformer.h.", layer, ".", name, "_proj.weight"), .shape = {out, in}, .init = how};
+  };
+  return {rows_cut(parameter("attn.q", m.hidden, m.hidden, init)),
+          rows_cut(parameter("attn.k", m.hidden, m.hidden, init), Lies::with_keys),
+          rows_cut(parameter("attn.v", m.hidden, m.hidden, init), Lies::with_keys),
+          columns_cut(parameter("attn.out", m.hidden, m.hidden, residual)),
+          rows_cut(parameter("mlp.up", m.ffn, m.hidden, init)),
+          columns_cut(parameter("mlp.down", m.hidden, m.ffn, residual))};
+}
+
+Parameter bias(const std::string& name, std::int64_t size) {
+  return {.name = name + ".bias", .shape = {size}, .init = {Init::Kind::zeros, 0}};
+}
+
+LaidParameters norm_vectors(const spec::Model& m, const std::string& name) {
+  return {{{.name = name + ".weight", .shape = {m.hidden}, .init = {Init::Kind::ones, 0}}},
+          {bias(name, m.hidden)}};
+}
+
+LaidParameters block_vectors(const spec::Model& m, std::int64_t layer) {
+  const std::string block = cat("transformer.h.", layer, ".");
+  LaidParameters out = norm_vectors(m, block + "ln_1");
+  out.push_back(rows_cut(bias(block + "attn.q_proj", m.hidden)));
+  for (const char* name : {"attn.k_proj", "attn.v_proj"})
+    out.push_back(rows_cut(bias(block + name, m.hidden), Lies::with_keys));
+  out.push_back({bias(block + "attn.out_proj", m.hidden)});
+  for (LaidParameter& parameter : norm_vectors(m, block + "ln_2")) out.push_back(std::move(parameter));
+  out.push_back(rows_cut(bias(block + "mlp.up_proj", m.ffn)));
+  out.push_back({bias(block + "mlp.down_proj", m.hidden)});
+  return out;
+}
+
+}  // namespace
+
+Blueprint gpt2_blueprint(const spec::Run& run) {
+  const Sizes s(run);
+  const spec::Model& m = run.model;
+  const auto table = [&](const char* name, std::int64_t rows) {
+    return Parameter{.name = name, .shape = {rows, m.hidden}, .init = normal(m.init_std)};
+  };
+  Blueprint out;
+  const char *rows = "transformer.wte.weight", *positions = "transformer.wpe.weight";
+  out.embedding = {"embedding", {named(lookup(s, 2), {"tokens"}, {"hidden"}, {rows, positions})}};
+  out.head = {
+      "head",
+      {named(norm(s, kLayerNorm), {"hidden"}, {"normed"},
+             {"transformer.ln_f.weight", "transformer.ln_f.bias"}),
+       named(loss(s), {"normed", "targets"}, {"loss"}, {m.tied_embeddings ? rows : "lm_head.weight"})}};
+  add_lookup_moments(out.embedding, s, 2);
+  add_head_moments(out.head, s, true);
+  out.embedding_parameters = {rows_cut(table(rows, m.vocab)), {table(positions, m.sequence)}};
+  if (!m.tied_embeddings) out.head_parameters = {rows_cut(table("lm_head.weight", m.vocab))};
+  for (std::int64_t layer = 0; layer < m.layers; ++layer) {
+    out.blocks.push_back(block_unit(s, compute_dtype(run.layout.precision), layer));
+    out.block_parameters.push_back(block_parameters(m, layer));
+    out.block_vectors.push_back(block_vectors(m, layer));
+  }
+  out.head_vectors = norm_vectors(m, "transformer.ln_f");
+  return out;
+}
+
+}  // namespace tessera::plan

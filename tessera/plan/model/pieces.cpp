@@ -1,0 +1,200 @@
+#include "tessera/plan/model/pieces.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/program/ir/context_parallel.hpp"
+
+namespace tessera::plan {
+
+using program::CollectiveKind;
+using program::Dtype;
+using program::Init;
+using program::Piece;
+
+namespace {
+// Dropout reads and writes x once more.
+void drop(Piece& piece, const Sizes& s) {
+  if (!s.drops) return;
+  piece.bytes_read += s.r * s.h * s.c;
+  piece.bytes_written += s.r * s.h * s.c;
+}
+}  // namespace
+
+InnerSets::InnerSets(const spec::Layout& layout) {
+  std::int16_t next = data;
+  if (layout.tp > 1) tp = ++next;
+  if (layout.cp_ring() > 1) cp_ring = ++next;
+  if (layout.cp_heads > 1) cp_heads = ++next;
+  if (layout.opened) tp_exchanges = ++next;
+}
+
+Sizes::Sizes(const spec::Run& run)
+    : n(run.layout.micro_batch * run.model.sequence / run.layout.cp),
+      r(run.layout.cuts_stream() ? n / run.layout.tp : n),
+      h(run.model.hidden),
+      q(run.model.query_size() / run.layout.tp),
+      k(run.model.key_size() / run.tp_kv()),
+      f(run.model.ffn / run.layout.tp),
+      v(run.model.vocab / run.layout.tp),
+      c(bytes_of(compute_dtype(run.layout.precision))),
+      a(std::max<std::int64_t>(c, 4)),
+      heads(run.model.heads / run.layout.tp),
+      kv_heads(run.model.kv_heads / run.tp_kv()),
+      sequence(run.model.sequence),
+      tp(run.layout.tp),
+      cp_ring(run.layout.cp_ring()),
+      cp_heads(run.layout.cp_heads),
+      tp_rep(run.tp_rep()),
+      samples(run.layout.micro_batch),
+      has_documents(!run.data.document_end.empty()),
+      drops(run.model.dropout > 0) {
+  const InnerSets sets(run.layout);
+  over_tp = sets.tp;
+  over_cp_ring = sets.cp_ring;
+  over_cp_heads = sets.cp_heads;
+  over_tp_exchanges = sets.tp_exchanges;
+}
+
+Dtype storage_dtype(spec::Precision precision) {
+  return precision == spec::Precision::fp64 ? Dtype::fp64 : Dtype::fp32;
+}
+
+Dtype compute_dtype(spec::Precision precision) {
+  switch (precision) {
+    case spec::Precision::fp32:
+      return Dtype::fp32;
+    case spec::Precision::fp64:
+      return Dtype::fp64;
+    case spec::Precision::bf16:
+      return Dtype::bf16;
+    case spec::Precision::fp16:
+      break;
+  }
+  return Dtype::fp16;
+}
+
+double product_flops(std::int64_t n, std::int64_t in, std::int64_t out) {
+  return 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(out);
+}
+
+void enter_stream(Piece& piece, const Sizes& s) {
+  if (s.tp == 1) return;
+  const std::int64_t bytes = s.n * s.h * s.c;
+  if (s.r == s.n) {
+    piece.backward_collectives.push_back({CollectiveKind::all_reduce, s.over_tp, bytes});
+    return;
+  }
+  piece.collectives.push_back({CollectiveKind::all_gather, s.over_tp, bytes});
+  piece.backward_collectives.push_back({CollectiveKind::reduce_scatter, s.over_tp, bytes});
+}
+
+void leave_stream(Piece& piece, const Sizes& s) {
+  piece.token_parts = s.n / s.r;
+  if (s.tp == 1) return;
+  const std::int64_t bytes = s.n * s.h * s.c;
+  if (s.r == s.n) {
+    piece.collectives.push_back({CollectiveKind::all_reduce, s.over_tp, bytes});
+    return;
+  }
+  piece.collectives.push_back({CollectiveKind::reduce_scatter, s.over_tp, bytes});
+  piece.backward_collectives.push_back({CollectiveKind::all_gather, s.over_tp, bytes});
+}
+
+void exchange_context(Piece& piece, const Sizes& s, Dtype compute) {
+  const program::AttentionSizes attention{.samples = s.samples,
+                                          .query_heads = s.heads,
+                                          .kv_heads = s.kv_heads,
+                                          .positions = s.n / s.samples,
+                                          .head_dim = s.q / s.heads,
+                                          .compute = compute};
+  const auto calls = program::context_calls(attention, {s.cp_ring, s.cp_heads});
+  const auto list = [&](const std::vector<program::ContextCall>& from, std::vector<program::Collective>& to) {
+    for (const auto& [kind, axis, bytes] : from)
+      to.push_back({kind, axis == program::ContextAxis::ring ? s.over_cp_ring : s.over_cp_heads, bytes});
+  };
+  list(calls.forward, piece.collectives);
+  list(calls.backward, piece.backward_collectives);
+}
+
+Piece lookup(const Sizes& s, std::int64_t tables) {
+  constexpr std::int64_t kTokenBytes = 8;
+  // Rows of every table are written, then added up: those of the first for all tokens, of the others for the
+  // stream's.
+  const std::int64_t more = tables - 1;
+  Piece piece{.name = "lookup",
+              .bytes_read = (s.n + 3 * more * s.r) * s.h * s.c + (s.n + more * s.r) * kTokenBytes,
+              .bytes_written = (s.n + 2 * more * s.r) * s.h * s.c,
+              .channels = s.h};
+  leave_stream(piece, s);
+  drop(piece, s);
+  return piece;
+}
+
+Piece norm_and_product(const char* name, const Sizes& s, const NormSizes& norm, std::int64_t out,
+                       std::int64_t biases) {
+  Piece piece{.name = name,
+              .flops = product_flops(s.n, s.h, out),
+              .bytes_read = ((s.r + s.n) * s.h + norm.vectors * s.h + s.h * out + biases * out) * s.c,
+              .bytes_written = (s.r * s.h + s.n * out) * s.c,
+              .channels = out};
+  enter_stream(piece, s);
+  return piece;
+}
+
+Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, std::int64_t biases) {
+  Piece piece{.name = name,
+              .flops = product_flops(s.n, in, s.h),
+              .bytes_read = (s.n * in + in * s.h + biases * s.h + 2 * s.r * s.h) * s.c,
+              .bytes_written = (s.n + s.r) * s.h * s.c,
+              .channels = s.h};
+  leave_stream(piece, s);
+  drop(piece, s);
+  return piece;
+}
+
+Piece norm(const Sizes& s, const NormSizes& norm) {
+  return {.name = "norm",
+          .bytes_read = (s.r * s.h + norm.vectors * s.h) * s.c,
+          .bytes_written = s.r * s.h * s.c,
+          .channels = s.h,
+          .token_parts = s.n / s.r};
+}
+
+// Logits, dx and dW are multiplied out chunk by chunk in the forward, dx and dW are kept, and the backward
+// only scales them.
+Piece loss(const Sizes& s) {
+  const std::int64_t chunks = (s.n + program::kLossChunkTokens - 1) / program::kLossChunkTokens;
+  const std::int64_t narrow = s.c < s.a ? s.c : 0;  // bytes of what exists only if logits must be widened
+  const std::int64_t logits = s.n * s.v, weight = s.v * s.h, x = s.n * s.h;
+  // Log-softmax, exp and mask go over wide logits, which are widened before and narrowed after.
+  const std::int64_t passes = 3 * logits * s.a + (narrow ? logits * (s.c + s.a) : 0);
+  const std::int64_t dw = chunks * weight * (s.a + narrow);
+  Piece piece{.name = "loss",
+              .flops = 3 * product_flops(s.n, s.h, s.v),
+              .backward_flops = 0,
+              .bytes_read = (3 * x + 2 * chunks * weight + 2 * logits) * s.c + passes + dw,
+              .bytes_written = (logits + 2 * x) * s.c + passes + dw};
+  enter_stream(piece, s);
+  // Of each chunk every rank learns the others' largest logits, sums and targets' logits.
+  for (std::int64_t first = 0; s.tp > 1 && first < s.n; first += program::kLossChunkTokens)
+    piece.collectives.push_back({CollectiveKind::all_gather, s.over_tp,
+                                 3 * s.tp * std::min(program::kLossChunkTokens, s.n - first) * s.a});
+  return piece;
+}
+
+Piece named(Piece piece, std::vector<std::string> reads, std::vector<std::string> writes,
+            std::vector<std::string> parameters) {
+  piece.reads = std::move(reads);
+  piece.writes = std::move(writes);
+  piece.parameters = std::move(parameters);
+  return piece;
+}
+
+Init normal(double std) { return {Init::Kind::normal, std}; }
+
+Init residual_normal(const spec::Model& model) {
+  return normal(model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers)));
+}
+
+}  // namespace tessera::plan

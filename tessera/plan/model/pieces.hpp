@@ -1,0 +1,74 @@
+// Of which pieces are units made? What families share: sizes of a micro-batch, and the FLOPs and memory
+// traffic of common pieces (unit_moments.hpp: what they hold).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/program/ir/tables.hpp"
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::plan {
+
+program::Dtype storage_dtype(spec::Precision precision);
+program::Dtype compute_dtype(spec::Precision precision);
+
+// Sizes of one micro-batch on one rank: n tokens that its products see, r of them on the residual stream, h
+// hidden, q query width, k key (and value) width, f feed-forward, v vocabulary, c bytes per element computed
+// with, a bytes per element of statistics and of the loss; q, k, f, v, heads and kv_heads are the rank's own.
+struct Sizes {
+  std::int64_t n, r, h, q, k, f, v, c, a, heads, kv_heads, sequence;
+  std::int64_t tp, cp_ring, cp_heads;  // ranks
+  std::int64_t tp_rep;                 // ranks of tp that compute the same keys and values
+  std::int16_t over_tp, over_cp_ring, over_cp_heads,
+      over_tp_exchanges;  // axis sets, of those that have several ranks
+  std::int64_t samples;
+  bool has_documents;
+  bool drops;  // dropout reads and writes what is dropped once more; its mask is made again, never kept
+  explicit Sizes(const spec::Run& run);
+};
+
+// What a norm reads per channel: weights, biases.
+struct NormSizes {
+  std::int64_t vectors;
+};
+inline constexpr NormSizes kRmsNorm{1}, kLayerNorm{2};
+
+double product_flops(std::int64_t n, std::int64_t in, std::int64_t out);
+
+// Axis sets that the tables of a layout begin with: the data axes, and those over which pieces communicate.
+struct InnerSets {
+  std::int16_t data = 0, tp = -1, cp_ring = -1, cp_heads = -1;  // -1: of one rank
+  std::int16_t tp_exchanges =
+      -1;  // a channel of its own, beside segments that use tp's; -1: nothing is opened
+  explicit InnerSets(const spec::Layout& layout);
+};
+
+// The rank's tokens from the residual stream, whole on each rank of tp; and what each has summed of them,
+// back on it.
+void enter_stream(program::Piece& piece, const Sizes& s);
+void leave_stream(program::Piece& piece, const Sizes& s);
+
+// Collectives of attention over context parallelism.
+void exchange_context(program::Piece& piece, const Sizes& s, program::Dtype compute);
+
+// tokens -> rows of one or two tables.
+program::Piece lookup(const Sizes& s, std::int64_t tables);
+// x -> norm(x) W: the normalised x is written and read again. `biases` is how many rows of `out` are added to
+// the product.
+program::Piece norm_and_product(const char* name, const Sizes& s, const NormSizes& norm, std::int64_t out,
+                                std::int64_t biases);
+// residual + x W.
+program::Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, std::int64_t biases);
+program::Piece norm(const Sizes& s, const NormSizes& norm);
+// The vocabulary loss, as Note [Loss gradient in the forward] has it.
+program::Piece loss(const Sizes& s);
+
+program::Piece named(program::Piece piece, std::vector<std::string> reads, std::vector<std::string> writes,
+                     std::vector<std::string> parameters = {});
+
+program::Init normal(double std);
+// What adds to the residual stream starts smaller, so that the stream's variance does not grow with depth.
+program::Init residual_normal(const spec::Model& model);
+
+}  // namespace tessera::plan

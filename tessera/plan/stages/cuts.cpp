@@ -1,0 +1,112 @@
+#include "tessera/plan/stages/cuts.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "tessera/base/error.hpp"
+#include "tessera/base/text.hpp"
+#include "tessera/simulate/rates.hpp"
+
+namespace tessera::plan {
+namespace {
+
+bool is_opened(const program::Unit& unit) {
+  return std::ranges::any_of(unit.pieces, [](const auto& piece) { return !piece.exchanges.empty(); });
+}
+
+// Whether a piece from `from` on reads what piece `at` writes.
+bool is_read_from(const program::Unit& unit, std::size_t at, std::size_t from) {
+  for (const std::string& name : unit.pieces[at].writes)
+    for (std::size_t piece = from; piece < unit.pieces.size(); ++piece)
+      if (std::ranges::count(unit.pieces[piece].reads, name) > 0) return true;
+  return false;
+}
+
+// An opened block has norms apart, and the others of a branch in one piece: "qkv+attention+out" is all of
+// "norm+qkv".
+bool holds(const std::string& opened, const std::string& name) {
+  constexpr std::string_view kNorm = "norm+";
+  const std::string work = name.starts_with(kNorm) ? name.substr(kNorm.size()) : name;
+  return cat("+", opened, "+").find(cat("+", work, "+")) != std::string::npos;
+}
+
+std::vector<bool> named_pieces(const program::Unit& block, const std::vector<std::string>& names) {
+  std::vector<std::string> pieces;
+  for (const program::Piece& piece : block.pieces) pieces.push_back(piece.name);
+  std::vector<bool> out(pieces.size(), false);
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find_if(pieces, [&](const std::string& piece) {
+      return piece == name || (is_opened(block) && holds(piece, name));
+    });
+    if (found == pieces.end())
+      throw UserError(cat("layout.recompute_pieces names \"", name, "\"; the pieces of a block are ",
+                          join(pieces, ", ")));
+    out[static_cast<std::size_t>(found - pieces.begin())] = true;
+  }
+  if (names.empty())
+    throw UserError(cat("layout.recompute_pieces is empty: name some of ", join(pieces, ", "),
+                        ", or write layout.recompute = \"none\""));
+  return out;
+}
+
+}  // namespace
+
+Cut uncut(const program::Unit& unit) {
+  if (is_opened(unit)) return Cut(unit.pieces.size(), {1, false});
+  return {{static_cast<std::uint32_t>(unit.pieces.size()), false}};
+}
+
+Cut cut_around(const program::Unit& block, const std::vector<bool>& recomputed) {
+  const std::size_t num_pieces = block.pieces.size();
+  CHECK(recomputed.size() == num_pieces, "a choice for ", recomputed.size(), " of ", num_pieces, " pieces");
+  std::vector<bool> ends(num_pieces, false);  // by piece: a stretch ends with it
+  for (std::size_t piece = 0; piece < num_pieces; ++piece)
+    ends[piece] = piece + 1 == num_pieces || recomputed[piece] != recomputed[piece + 1] || is_opened(block);
+  for (bool is_changed = true; is_changed;) {
+    is_changed = false;
+    for (std::size_t piece = 0; piece < num_pieces; ++piece) {
+      std::size_t last = piece;
+      while (!ends[last]) ++last;
+      if (ends[piece] || !is_read_from(block, piece, last + 1)) continue;
+      ends[piece] = is_changed = true;
+    }
+  }
+  Cut out;
+  for (std::size_t piece = 0, first = 0; piece < num_pieces; ++piece)
+    if (ends[piece]) {
+      out.push_back({static_cast<std::uint32_t>(piece + 1 - first), recomputed[piece]});
+      first = piece + 1;
+    }
+  return out;
+}
+
+Cuts cuts(const spec::Layout& layout, std::span<const program::Unit> blocks) {
+  Cuts out;
+  for (const program::Unit& block : blocks) switch (layout.recompute) {
+      case spec::Recompute::none:
+        out.push_back(uncut(block));
+        break;
+      case spec::Recompute::full:
+        out.push_back(cut_around(block, std::vector<bool>(block.pieces.size(), true)));
+        break;
+      case spec::Recompute::selective:
+        out.push_back(cut_around(block, named_pieces(block, spec::split_list(layout.recompute_pieces))));
+        break;
+      case spec::Recompute::budget:
+        throw Bug("a budget is met by a search, not by words");
+    }
+  return out;
+}
+
+double recompute_seconds(const program::Unit& block, const Cut& cut) {
+  program::Unit again{block.name, {}};
+  std::size_t first = 0;
+  for (const Stretch& stretch : cut) {
+    const auto begin = block.pieces.begin() + static_cast<std::ptrdiff_t>(first);
+    if (stretch.recomputed) again.pieces.insert(again.pieces.end(), begin, begin + stretch.num_pieces);
+    first += stretch.num_pieces;
+  }
+  return simulate::cost(again, {}).forward;
+}
+
+}  // namespace tessera::plan

@@ -1,0 +1,165 @@
+#include "tessera/plan/stages/staging.hpp"
+
+#include <charconv>
+#include <filesystem>
+#include <numeric>
+#include <set>
+
+#include "tessera/base/error.hpp"
+#include "tessera/base/files/file_text.hpp"
+#include "tessera/base/text.hpp"
+#include "tessera/plan/model/family.hpp"
+#include "tessera/plan/model/pieces.hpp"
+#include "tessera/plan/stages/cuts.hpp"
+#include "tessera/plan/stages/schedule.hpp"
+#include "tessera/program/schedule/deal.hpp"
+#include "tessera/program/schedule/order_csv.hpp"
+#include "tessera/simulate/rates.hpp"
+
+namespace tessera::plan {
+namespace {
+
+using program::StageCost;
+
+// "3,2,2,3"
+std::vector<std::uint32_t> listed_stages(const std::string& text, std::size_t num_stages,
+                                         std::size_t num_units) {
+  std::vector<std::uint32_t> out;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    std::uint32_t count = 0;
+    const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, count);
+    if (error != std::errc() || rest != text.data() + end || count == 0)
+      throw UserError(cat("layout.stages = \"", text, "\" is no list of counts above 0, such as 3,2,2,3"));
+    out.push_back(count);
+    at = end + 1;
+  }
+  const auto total = std::accumulate(out.begin(), out.end(), std::uint64_t{0});
+  if (out.size() != num_stages || total != num_units)
+    throw UserError(cat("layout.stages = \"", text, "\" deals ", total, " units to ", out.size(),
+                        " stages; the model has ", num_units, " (embedding, blocks, head) and the layout ",
+                        num_stages, " stages"));
+  return out;
+}
+
+// What is recomputed is so in the input half. A budget's choice comes after the stages: until then nothing
+// is.
+std::vector<StageCost> unit_costs(const spec::Layout& layout, const Blueprint& parts) {
+  std::vector<StageCost> out = {simulate::cost(parts.embedding, {})};
+  for (const program::Unit& block : parts.blocks) out.push_back(simulate::cost(block, {}));
+  out.push_back(simulate::cost(parts.head, {}));
+  if (layout.recompute == spec::Recompute::budget) return out;
+  const Cuts chosen = cuts(layout, parts.blocks);
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    out[i + 1].input += recompute_seconds(parts.blocks[i], chosen[i]);
+  return out;
+}
+
+std::vector<std::uint32_t> dealt(const spec::Layout& layout, const std::vector<StageCost>& costs,
+                                 const std::vector<std::uint32_t>& rank_of_stage) {
+  if (!layout.stages.empty()) return listed_stages(layout.stages, rank_of_stage.size(), costs.size());
+  std::vector<double> seconds;
+  for (const StageCost& cost : costs) seconds.push_back(cost.forward + cost.input + cost.weight);
+  return program::deal(seconds, rank_of_stage);
+}
+
+// The run's units dealt to stages that lie so.
+program::Staging staging(const spec::Run& run, const std::vector<std::uint32_t>& rank_of_stage) {
+  const auto costs = unit_costs(run.layout, blueprint(run));
+  program::Staging out{{0}, {}};
+  for (const std::uint32_t count : dealt(run.layout, costs, rank_of_stage)) {
+    StageCost stage{0, 0, 0};
+    const std::uint32_t end = out.first_segment.back() + count;
+    for (std::uint32_t unit = out.first_segment.back(); unit < end; ++unit) {
+      stage.forward += costs[unit].forward;
+      stage.input += costs[unit].input;
+      stage.weight += costs[unit].weight;
+    }
+    out.costs.stages.push_back(stage);
+    out.first_segment.push_back(end);
+  }
+  const Sizes s(run);
+  const std::int64_t hidden_bytes = s.r * s.h * s.c;
+  out.costs.transfer = simulate::transfer_seconds(static_cast<double>(hidden_bytes), {});
+  return out;
+}
+
+program::Order order_of_file(const spec::Run& run) {
+  const std::string& path = run.layout.schedule_file;
+  if (!std::filesystem::is_regular_file(path))
+    throw UserError(cat("layout.schedule_file = \"", path, "\" is no file"));
+  program::Order order = program::parse_order_csv(file_text(path));
+  if (static_cast<std::int64_t>(order.ranks.size()) != run.layout.pp ||
+      order.num_micro != run.num_micro_batches())
+    throw UserError(
+        cat(path, " has ", order.ranks.size(), " ranks and ", order.num_micro,
+            " micro-batches, the run layout.pp = ", run.layout.pp, " and ", run.num_micro_batches(),
+            " micro-batches (training.global_batch / (dp * layout.micro_batch)). Make them equal."));
+  hold_to_limit(order, run.layout.max_activations, path);
+  return order;
+}
+
+program::Pipeline pipeline_of(const spec::Run& run, std::int64_t num_virtual) {
+  return {static_cast<std::uint32_t>(run.layout.pp),
+          static_cast<std::uint32_t>(num_virtual),
+          static_cast<std::int32_t>(run.num_micro_batches()),
+          {}};
+}
+
+Staged stage_by_file(const spec::Run& run) {
+  Staged out;
+  out.order = order_of_file(run);
+  out.staging = staging(run, out.order.rank_of_stage);
+  return out;
+}
+
+Staged stage_by_name(const spec::Run& run) {
+  program::Pipeline pipeline = pipeline_of(run, run.layout.num_virtual());
+  const bool is_v = spec::required_virtual_stages(run.layout.schedule) == 2;
+  Staged out;
+  out.staging = staging(run, is_v ? program::vee(pipeline.num_ranks)
+                                  : program::looped(pipeline.num_ranks, pipeline.num_virtual));
+  pipeline.costs = out.staging.costs;
+  Scheduled scheduled = schedule(run.layout.schedule, pipeline, run.layout.max_activations);
+  out.order = std::move(scheduled.order);
+  out.note = std::move(scheduled.note);
+  return out;
+}
+
+// Units are dealt anew for each placement, with fewer stages per rank too: a stage of several units can't be
+// split as evenly as the model, and the fixed schedules have one or two. A user's list says how many there
+// are.
+Staged stage_by_search(const spec::Run& run) {
+  std::set<std::int64_t> nums_virtual = {run.layout.num_virtual()};
+  if (run.layout.stages.empty())
+    for (const std::int64_t fewer : {1, 2})
+      if (fewer < run.layout.num_virtual()) nums_virtual.insert(fewer);
+  std::vector<program::Placed> placed;
+  std::vector<program::Staging> stagings;
+  for (const std::int64_t num_virtual : nums_virtual)
+    for (program::Placed& p : program::placements(pipeline_of(run, num_virtual))) {
+      stagings.push_back(staging(run, p.rank_of_stage));
+      p.pipeline.costs = stagings.back().costs;
+      placed.push_back(std::move(p));
+    }
+  program::Found found = automatic(placed, run.layout.max_activations);
+  Staged out;
+  out.order = std::move(found.order);
+  out.staging = std::move(stagings[found.placed]);
+  out.note = cat("auto: ", found.winner);
+  return out;
+}
+
+}  // namespace
+
+Staged stage(const spec::Run& run) {
+  Staged out = !run.layout.schedule_file.empty()                  ? stage_by_file(run)
+               : run.layout.schedule == spec::Schedule::automatic ? stage_by_search(run)
+                                                                  : stage_by_name(run);
+  const auto& first = out.staging.first_segment;
+  for (std::size_t s = 0; s + 1 < first.size(); ++s)
+    out.rank_of_unit.insert(out.rank_of_unit.end(), first[s + 1] - first[s], out.order.rank_of_stage[s]);
+  return out;
+}
+
+}  // namespace tessera::plan

@@ -1,0 +1,26 @@
+// Which units does each pipeline rank compute, and in which order? The stages of a run and their schedule.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/program/passes/generate.hpp"
+#include "tessera/program/schedule/order.hpp"
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::plan {
+
+struct Staged {
+  program::Order order;
+  program::Staging staging;  // in units; segments.hpp makes segments of them
+  std::vector<std::uint32_t> rank_of_unit;
+  std::string note;  // what the schedule had to do otherwise than asked for; often empty
+};
+
+// Deals the model's units (embedding, blocks, head) to stages, by layout.stages or by cost, and orders
+// them by layout.schedule or layout.schedule_file. Throws UserError for a list or file that does not fit the
+// run.
+Staged stage(const spec::Run& run);
+
+}  // namespace tessera::plan

@@ -1,0 +1,70 @@
+#include "tessera/program/ir/calls.hpp"
+
+#include <span>
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::program {
+namespace {
+
+Collective reduction(const Op& op, const Bucket& bucket, const Tables& tables) {
+  const std::int64_t bytes = bucket.elements * bytes_of(bucket.gradient);
+  const std::int64_t slices = tables.size_of(bucket.sharded_over);
+  if (op.flags & kOfShard) return {CollectiveKind::all_reduce, op.along, bytes / slices};
+  return {slices > 1 ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce, op.along, bytes};
+}
+
+Collective along_op(const Op& op, const Tables& tables) {
+  switch (op.what) {
+    case What::gather: {
+      const Bucket& bucket = tables.buckets[op.item];
+      return {CollectiveKind::all_gather, op.along, bucket.elements * bytes_of(bucket.compute)};
+    }
+    case What::reduce:
+      return reduction(op, tables.buckets[op.item], tables);
+    case What::sum:
+      return {CollectiveKind::all_reduce, op.along, bytes_of(Dtype::fp64)};
+    case What::exchange: {
+      const Exchange& exchange = tables.values[op.item].exchange;
+      return (named_cell(op).kind == CellKind::value ? exchange.forward : exchange.backward).at(0);
+    }
+    case What::send:
+      return {CollectiveKind::shift, op.along, tables.values[op.item].bytes};
+    default:
+      throw Bug("an op that goes along no axis set calls nothing");
+  }
+}
+
+// A backward goes through the pieces in reverse; each lists its calls in their order.
+std::vector<Collective> inside(const Op& op, const Tables& tables) {
+  const Segment& segment = tables.segments[op.item];
+  const auto pieces =
+      std::span(tables.units[segment.unit].pieces).subspan(segment.first_piece, segment.num_pieces);
+  std::vector<Collective> out;
+  const auto add = [&](const std::vector<Collective>& calls) {
+    out.insert(out.end(), calls.begin(), calls.end());
+  };
+  switch (op.what) {
+    case What::forward:
+    case What::recompute:
+      for (const Piece& piece : pieces) add(piece.collectives);
+      break;
+    case What::backward:
+    case What::backward_input:
+      for (std::size_t i = pieces.size(); i-- > 0;) add(pieces[i].backward_collectives);
+      break;
+    default:
+      break;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Collective> calls_of(const Op& op, const Tables& tables) {
+  if (is_compute(op.what)) return inside(op, tables);
+  if (op.along < 0 || op.what == What::receive || tables.size_of(op.along) == 1) return {};
+  return {along_op(op, tables)};
+}
+
+}  // namespace tessera::program

@@ -1,0 +1,14 @@
+// Which calls does an op make along axis sets, and how many bytes do these move? What the counters of a run
+// must equal, call by call.
+#pragma once
+
+#include <vector>
+
+#include "tessera/program/ir/types.hpp"
+
+namespace tessera::program {
+
+// In the order of the calls, of a full micro-batch; a send is a shift. None along sets of one rank.
+std::vector<Collective> calls_of(const Op& op, const Tables& tables);
+
+}  // namespace tessera::program

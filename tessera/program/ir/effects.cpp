@@ -1,0 +1,220 @@
+#include "tessera/program/ir/effects.hpp"
+
+#include "tessera/base/text.hpp"
+#include "tessera/program/ir/footprint.hpp"
+
+namespace tessera::program {
+namespace {
+
+Cell full_cell(std::uint32_t bucket, const Tables& tables) {
+  return {tables.buckets[bucket].full_resident ? CellKind::shard : CellKind::full, bucket, kOfStep};
+}
+
+void read_inputs(const Op& op, const Tables& tables, Effects& out) {
+  const Segment& segment = tables.segments[op.item];
+  for (const std::uint32_t value : segment.reads) out.reads.push_back({CellKind::value, value, op.micro});
+  for (const std::uint32_t bucket : segment.buckets) out.reads.push_back(full_cell(bucket, tables));
+}
+
+void add_weight_gradients(const Segment& segment, const Tables& tables, Effects& out) {
+  for (const std::uint32_t bucket : segment.buckets)
+    if (tables.buckets[bucket].trainable) out.adds.push_back({CellKind::weight_grad, bucket, kOfStep});
+}
+
+void forward(const Op& op, const Tables& tables, Effects& out) {
+  read_inputs(op, tables, out);
+  const Segment& segment = tables.segments[op.item];
+  for (const std::uint32_t value : segment.writes) out.makes.push_back({CellKind::value, value, op.micro});
+  if (!(op.flags & kNoTape)) out.makes.push_back({CellKind::tape, op.item, op.micro});
+  for (const Loss& loss : segment.losses) out.adds.push_back({CellKind::number, loss.loss, kOfStep});
+}
+
+// What backward and backward_input share.
+void input_gradient(const Op& op, const Tables& tables, Effects& out) {
+  const Segment& segment = tables.segments[op.item];
+  const Cell tape{CellKind::tape, op.item, op.micro};
+  out.reads.push_back(tape);
+  out.ends.push_back(tape);
+  for (const std::uint32_t value : segment.writes) {
+    out.reads.push_back({CellKind::gradient, value, op.micro});
+    out.ends.push_back({CellKind::gradient, value, op.micro});
+  }
+  for (const std::uint32_t bucket : segment.buckets) out.reads.push_back(full_cell(bucket, tables));
+  for (const Loss& loss : segment.losses) out.reads.push_back({CellKind::number, loss.tokens, kOfStep});
+  for (const std::uint32_t value : segment.reads) out.adds.push_back({CellKind::gradient, value, op.micro});
+  for (const std::uint32_t value : segment.ends) out.ends.push_back({CellKind::value, value, op.micro});
+}
+
+void step(const Op& op, const Tables& tables, Effects& out) {
+  const Cell gradient{CellKind::shard_grad, op.item, kOfStep}, state{CellKind::state, op.item, kOfStep};
+  out.reads = {gradient, state};
+  for (std::uint32_t number = 0; number < tables.numbers.size(); ++number) {
+    const Role role = tables.numbers[number].role;
+    if (role == Role::norm || role == Role::finite) out.reads.push_back({CellKind::number, number, kOfStep});
+  }
+  out.adds = {{CellKind::shard, op.item, kOfStep}, state};
+  out.ends = {gradient};
+}
+
+void sum(const Op& op, const Tables& tables, Effects& out) {
+  const Cell number{CellKind::number, op.item, kOfStep};
+  switch (tables.numbers[op.item].role) {
+    case Role::tokens:
+    case Role::loss:  // zero on a rank without the loss
+      break;
+    case Role::finite:  // a verdict on the norm, once it is whole: what isn't finite in any gradient is not
+                        // finite there
+      for (std::uint32_t other = 0; other < tables.numbers.size(); ++other)
+        if (tables.numbers[other].role == Role::norm) out.reads.push_back({CellKind::number, other, kOfStep});
+      break;
+    case Role::norm:
+      for (std::uint32_t bucket = 0; bucket < tables.buckets.size(); ++bucket)
+        if (tables.buckets[bucket].trainable) out.reads.push_back({CellKind::shard_grad, bucket, kOfStep});
+      break;
+  }
+  out.adds.push_back(number);
+}
+
+}  // namespace
+
+std::vector<Cell> Effects::writes() const {
+  std::vector<Cell> out;
+  for (const auto* list : {&makes, &adds, &ends, &leaves, &returns})
+    out.insert(out.end(), list->begin(), list->end());
+  return out;
+}
+
+void effects(const Op& op, const Tables& tables, Effects& out) {
+  for (auto* list : {&out.reads, &out.makes, &out.adds, &out.ends, &out.leaves, &out.returns}) list->clear();
+  const Cell work{CellKind::weight_work, op.item, op.micro};
+  switch (op.what) {
+    case What::forward:
+      return forward(op, tables, out);
+    case What::recompute:
+      read_inputs(op, tables, out);
+      out.makes.push_back({CellKind::tape, op.item, op.micro});
+      return;
+    case What::backward:
+      input_gradient(op, tables, out);
+      return add_weight_gradients(tables.segments[op.item], tables, out);
+    case What::backward_input:
+      input_gradient(op, tables, out);
+      out.makes.push_back(work);
+      return;
+    case What::backward_weight:
+      out.reads.push_back(work);
+      out.ends.push_back(work);
+      return add_weight_gradients(tables.segments[op.item], tables, out);
+    case What::gather:
+      out.reads.push_back({CellKind::shard, op.item, kOfStep});
+      out.makes.push_back({CellKind::full, op.item, kOfStep});
+      return;
+    case What::reduce:
+      if (op.flags & kOfShard) {
+        out.reads.push_back({CellKind::shard_grad, op.item, kOfStep});
+        out.adds.push_back({CellKind::shard_grad, op.item, kOfStep});
+        return;
+      }
+      out.reads.push_back({CellKind::weight_grad, op.item, kOfStep});
+      out.adds.push_back({CellKind::shard_grad, op.item, kOfStep});
+      if (op.flags & kEndsSource) out.ends.push_back({CellKind::weight_grad, op.item, kOfStep});
+      return;
+    case What::step:
+      return step(op, tables, out);
+    case What::send:
+      out.reads.push_back(named_cell(op));
+      if (op.flags & kEndsSource) out.ends.push_back(named_cell(op));
+      return;
+    case What::receive:
+      // A gradient may also come from readers on this rank, so its parts add up.
+      (named_cell(op).kind == CellKind::gradient ? out.adds : out.makes).push_back(named_cell(op));
+      return;
+    case What::exchange:
+      out.reads.push_back(named_cell(op));
+      out.adds.push_back(named_cell(op));
+      return;
+    case What::sum:
+      return sum(op, tables, out);
+    case What::offload:
+      out.leaves.push_back(named_cell(op));
+      return;
+    case What::fetch:
+      out.returns.push_back(named_cell(op));
+      return;
+    case What::free:
+      out.ends.push_back(named_cell(op));
+      return;
+  }
+}
+
+Effects effects(const Op& op, const Tables& tables) {
+  Effects out;
+  effects(op, tables, out);
+  return out;
+}
+
+std::int64_t bytes_of(const Cell& cell, const Tables& tables) {
+  const auto sharded = [&](std::int64_t bytes_per_element) {
+    const Bucket& bucket = tables.buckets[cell.item];
+    return bucket.elements / tables.size_of(bucket.sharded_over) * bytes_per_element;
+  };
+  switch (cell.kind) {
+    case CellKind::value:
+    case CellKind::gradient:
+      return tables.values[cell.item].bytes;
+    case CellKind::tape:
+      return footprint(tables.segments[cell.item], tables).tape_bytes;
+    case CellKind::weight_work:
+      return footprint(tables.segments[cell.item], tables).work_bytes;
+    case CellKind::full:
+      return tables.buckets[cell.item].elements * bytes_of(tables.buckets[cell.item].compute);
+    case CellKind::weight_grad:
+      return tables.buckets[cell.item].elements * bytes_of(tables.buckets[cell.item].gradient);
+    case CellKind::shard:
+      return sharded(bytes_of(tables.buckets[cell.item].storage));
+    case CellKind::shard_grad:
+      return sharded(bytes_of(tables.buckets[cell.item].storage));
+    case CellKind::state:
+      return sharded(tables.buckets[cell.item].state_bytes);
+    case CellKind::number:
+      break;
+  }
+  return sizeof(double);
+}
+
+std::string to_text(const Cell& cell, const Tables& tables) {
+  const auto of_micro = [&](const char* kind, const std::string& name) {
+    return cat(kind, "(", name, ", micro-batch ", cell.micro, ")");
+  };
+  const auto of_segment = [&](const char* kind) {
+    return cat(kind, "(segment ", cell.item, ", micro-batch ", cell.micro, ")");
+  };
+  const auto of_bucket = [&](const char* kind) {
+    return cat(kind, "(", tables.buckets[cell.item].name, ")");
+  };
+  switch (cell.kind) {
+    case CellKind::value:
+      return of_micro("Value", tables.values[cell.item].name);
+    case CellKind::gradient:
+      return of_micro("Gradient", tables.values[cell.item].name);
+    case CellKind::tape:
+      return of_segment("Tape");
+    case CellKind::weight_work:
+      return of_segment("WeightWork");
+    case CellKind::full:
+      return of_bucket("Full");
+    case CellKind::weight_grad:
+      return of_bucket("WeightGrad");
+    case CellKind::shard:
+      return of_bucket("Shard");
+    case CellKind::shard_grad:
+      return of_bucket("ShardGrad");
+    case CellKind::state:
+      return of_bucket("State");
+    case CellKind::number:
+      break;
+  }
+  return cat("Number(", tables.numbers[cell.item].name, ")");
+}
+
+}  // namespace tessera::program

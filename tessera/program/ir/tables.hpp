@@ -1,0 +1,246 @@
+// What do a program's ops speak about? Units, segments, buckets, values, numbers and axes, as plain data.
+// Parameters are listed here once: the run storey builds its flat buffers from these tables.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/base/box.hpp"
+
+namespace tessera::program {
+
+enum class Dtype : std::uint8_t { fp32, fp64, bf16, fp16 };
+constexpr std::int64_t bytes_of(Dtype dtype) {
+  return dtype == Dtype::fp64 ? 8 : dtype == Dtype::fp32 ? 4 : 2;
+}
+
+enum class CollectiveKind : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  shift,
+  broadcast
+};
+
+// Inside of a piece. Bytes are those of the whole array: what an all-gather makes, what a reduce-scatter
+// takes, what a rank brings to any other.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  std::int16_t over = 0;  // axis set
+  std::int64_t bytes = 0;
+  bool operator==(const Collective&) const = default;
+};
+
+// What happens to a value between the segment that writes it and the one that reads it, and to its gradient
+// on the way back, by ops of their own; each is nothing or one collective.
+struct Exchange {
+  std::vector<Collective> forward, backward;
+  bool operator==(const Exchange&) const = default;
+};
+
+// One change to what memory holds while a piece runs. Storages are named within their unit, a gradient's name
+// begins with "d."; a storage is there while the running code, the tape or weight work holds it. What a
+// segment touches and does not make is a value or gradient that comes from outside (footprint.hpp).
+struct Moment {
+  enum class Act : std::uint8_t {
+    make,    // the code holds `storage` of so many bytes
+    drop,    // the code lets go of it
+    tape,    // so does the tape hold it, until it is untaped
+    untape,  // a backward is through with it
+    sum,    // the gradient `storage` is added to `other`, in place if nothing else holds that one, and called
+            // `storage`
+    defer,  // the product of `storage` and `other` goes into a weight's gradient, by way of `scratch_bytes`;
+            // weight work
+    // holds them both until then
+  };
+  Act act = Act::make;
+  std::string storage;
+  std::int64_t bytes = 0;
+  std::string other;
+  std::int64_t other_bytes = 0, scratch_bytes = 0;
+  bool operator==(const Moment&) const = default;
+};
+
+// A part of a unit for one micro-batch on one rank.
+struct Piece {
+  std::string name;
+  double flops = 0;                   // of the forward
+  double backward_flops = 2 * flops;  // of both halves: each product's input and weight gradient
+  double repeated_flops = 0;          // of `flops`, what other ranks compute too; twice that backward
+  std::int64_t bytes_read = 0, bytes_written = 0;  // memory traffic of the forward
+  std::int64_t tape_bytes = 0;                     // kept for the backward, the segment's inputs not counted
+  std::int64_t work_bytes = 0;                     // kept from backward_input to backward_weight
+  std::int64_t scratch_bytes = 0;                  // held only while its forward runs
+  std::int64_t backward_scratch_bytes = 0;         // held only while its backward runs
+  // Bytes in the order in which they come and go, of which the four above are the sums; none: the sums are
+  // all that is known.
+  std::vector<Moment> forward_moments, backward_moments;
+  std::int64_t channels = 0;               // of its output
+  std::int64_t token_parts = 1;            // of how many equal parts of the rank's tokens its output is one
+  std::vector<std::string> reads, writes;  // names of values
+  std::vector<std::string> parameters;     // names of those that it reads
+  std::vector<Collective> collectives,
+      backward_collectives;         // in the order of the calls, of a full micro-batch
+  std::vector<Exchange> exchanges;  // of what it writes, in that order; empty: none
+  bool operator==(const Piece&) const = default;
+};
+
+struct Unit {
+  std::string name;  // embedding, block.3, head
+  std::vector<Piece> pieces;
+  bool operator==(const Unit&) const = default;
+};
+
+struct Loss {
+  std::uint32_t tokens = 0, loss = 0;  // numbers: its divisor, and where its sum goes
+  bool operator==(const Loss&) const = default;
+};
+
+// A run of pieces differentiated as one autograd graph on a rank.
+struct Segment {
+  std::uint32_t unit = 0, first_piece = 0, num_pieces = 0;
+  std::vector<std::uint32_t> reads, writes;  // values
+  std::vector<std::uint32_t> ends;           // of `reads`: those whose last reader this segment's backward is
+  std::vector<std::uint32_t> buckets;
+  std::vector<Loss> losses;
+  bool recomputed = false;  // its forward keeps no tape: recompute makes it before the backward
+  bool operator==(const Segment&) const = default;
+};
+
+struct Init {
+  enum class Kind : std::uint8_t { normal, ones, zeros } kind = Kind::normal;
+  double std = 0;  // normal
+  bool operator==(const Init&) const = default;
+};
+
+// Or the part of one that a rank holds, if its bucket is cut.
+struct Parameter {
+  std::string name;
+  std::vector<std::int64_t> shape;  // of the part
+  std::int64_t offset = 0;          // in elements, from the start of the bucket
+  Init init;
+  std::int16_t cut_dim = -1;  // along which the parts of a cut bucket lie
+  std::int64_t elements() const;
+  // Of as many parts as the ranks of Bucket::cut_over.
+  std::vector<std::int64_t> whole_shape(std::int64_t num_parts) const;
+  // Where in the whole this part lies.
+  Box box(const Slice& part) const;
+  bool operator==(const Parameter&) const = default;
+};
+
+// Of a parameter on one axis: R equal with partial gradients, I equal with equal gradients, S split.
+enum class Placement : std::uint8_t { replicated, invariant, sharded };
+struct AxisPlacement {
+  std::int16_t axis = 0;  // index into Tables::axes
+  Placement placement = Placement::replicated;
+  bool operator==(const AxisPlacement&) const = default;
+};
+
+inline constexpr std::int64_t kLossChunkTokens =
+    512;  // a loss head holds the logits of this many tokens at a time
+
+inline constexpr std::int64_t kBucketAlignment = 64;  // elements: a shard's size is a multiple
+
+// A flat buffer of parameters with one placement, dtype and optimizer rule. A rank holds those that its
+// segments read: along the stage axis a bucket lies on one rank, or, tied, on two of them with partial
+// gradients.
+struct Bucket {
+  std::string name;
+  std::vector<Parameter> parameters;
+  std::int64_t elements = 0;  // with the padding at the end
+  bool trainable = true;
+  bool weight_decay = true;
+  bool full_resident = false;  // Full is the Shard itself: whole on each rank, and computed with as stored
+  bool delayed = false;        // Full is one version behind: gathered in the step before, ahead of its update
+  std::vector<AxisPlacement> placement;
+  // The gradient is partial over the axes of reduced_over and shared_over together (the R axes). `reduce`
+  // sums WeightGrad over reduced_over into ShardGrad (each rank's part of it, if the bucket is sharded); a
+  // last one with kOfShard sums ShardGrad over shared_over: replicas of the shard, and stages that share a
+  // tied bucket.
+  std::int16_t reduced_over = -1, shared_over = -1;
+  // Axis set whose ranks hold one part each of every parameter, along its cut_dim; -1: each holds them whole.
+  std::int16_t cut_over = -1;
+  // Axis set over which Shard, ShardGrad and State are cut; -1: whole. The axes of reduced_over, by a channel
+  // of its own.
+  std::int16_t sharded_over = -1;
+  Dtype storage = Dtype::fp32, compute = Dtype::fp32, gradient = Dtype::fp32;
+  std::int64_t state_bytes = 8;  // optimizer state per element
+  bool operator==(const Bucket&) const = default;
+};
+
+// A tensor [tokens of the micro-batch / token_parts, channels].
+struct Value {
+  std::string name;
+  std::int64_t bytes = 0;  // of one whole micro-batch
+  std::int64_t channels = 0;
+  std::int64_t token_parts = 1;
+  Exchange exchange;  // bytes are then those of the larger
+  Dtype dtype = Dtype::fp32;
+  bool operator==(const Value&) const = default;
+};
+
+enum class Role : std::uint8_t { tokens, loss, norm, finite };
+struct Number {
+  std::string name;
+  Role role = Role::tokens;
+  std::vector<std::int16_t>
+      partial_over;  // axes (indices into Tables::axes) over which ranks hold parts of it
+  bool operator==(const Number&) const = default;
+};
+
+struct Axis {
+  std::string name;
+  std::int64_t size = 1;
+  bool operator==(const Axis&) const = default;
+};
+
+struct AxisSet {
+  std::string name;
+  std::vector<std::int16_t> axes;  // indices into Tables::axes, outermost first
+  std::vector<std::int64_t> only;  // coordinates on the outermost axis that belong to it; empty: all
+  bool operator==(const AxisSet&) const = default;
+};
+
+struct Phase {
+  std::int16_t axes = -1;  // the link it holds; -1: none, computes
+  double seconds = 0;
+  bool operator==(const Phase&) const = default;
+};
+
+struct Cost {
+  std::vector<Phase> phases;
+  std::int64_t bytes = 0;
+  bool host_waits = false;
+  bool operator==(const Cost&) const = default;
+};
+
+struct Tables {
+  std::vector<Unit> units;
+  std::vector<Segment> segments;
+  std::vector<Bucket> buckets;
+  std::vector<Value> values;
+  std::vector<Number> numbers;
+  std::vector<Axis> axes;  // of the mesh, outermost first; ranks are numbered row-major
+  std::vector<AxisSet> axis_sets;
+  std::vector<std::int16_t> groups;  // axis sets that need process groups, in the order they are made
+  std::vector<Cost> costs;
+  std::int16_t stage_axis =
+      -1;  // the axis along which segments are dealt; -1: each rank computes all of them
+  std::int16_t values_over = -1, gradients_over = -1;  // axis sets of that axis: a channel each
+  std::int32_t num_micro = 1;
+  std::vector<std::uint32_t> class_of_rank;  // index into Program::classes; its size is the number of ranks
+
+  std::int64_t size_of(std::int16_t axis_set) const;  // ranks in one group; of -1: 1
+  bool operator==(const Tables&) const = default;
+};
+
+// Fills Segment::ends: backwards run in reverse, so a value ends with the first segment that reads it.
+void assign_ends(Tables& tables);
+
+// Lays parameters side by side in the order given, pads the end so that each of num_shards parts is aligned,
+// and sets offsets and elements.
+void lay_out(Bucket& bucket, std::int64_t num_shards = 1);
+
+}  // namespace tessera::program

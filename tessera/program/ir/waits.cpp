@@ -1,0 +1,43 @@
+#include "tessera/program/ir/waits.hpp"
+
+#include <algorithm>
+
+#include "tessera/program/ir/hazards.hpp"
+
+namespace tessera::program {
+
+void build_waits(Sequence& sequence, const Tables& tables, std::span<const ExtraWait> extra) {
+  const auto num_ops = static_cast<std::uint32_t>(sequence.ops.size());
+  const LaneNumbers lanes(sequence);
+  const Touches touches(sequence, tables);
+  Hazards hazards(touches, lanes.size());
+  Clocks clocks(lanes, num_ops);
+  std::vector<Hazard> before;
+  sequence.waits.clear();
+  std::size_t next_extra = 0;
+  for (std::uint32_t at = 0; at < 2 * num_ops; ++at) {
+    Op& op = sequence.ops[at % num_ops];
+    before.clear();
+    hazards.touch(at, op, touches.of(at % num_ops), lanes[at % num_ops], before);
+    if (at == num_ops) next_extra = 0;
+    for (; next_extra < extra.size() && extra[next_extra].op == at % num_ops; ++next_extra)
+      before.push_back({at - extra[next_extra].op + extra[next_extra].earlier, {}});
+    clocks.start(at);
+    std::erase_if(before, [&](const Hazard& hazard) { return clocks.is_done(hazard.op); });
+    // Latest first: whatever an op implies was issued before it, so no wait taken here is implied by a later
+    // one.
+    std::sort(before.begin(), before.end(), [](const Hazard& a, const Hazard& b) { return a.op > b.op; });
+    op.first_wait = static_cast<std::uint32_t>(sequence.waits.size());
+    for (const Hazard& hazard : before) {
+      if (clocks.is_done(hazard.op)) continue;
+      clocks.wait(hazard.op);
+      if (at < num_ops)
+        continue;  // the second lap is a step with a step before it: its waits are the program's
+      const std::uint32_t target = hazard.op % num_ops;
+      sequence.waits.push_back(hazard.op < num_ops ? target | kPreviousStep : target);
+    }
+    op.num_waits = static_cast<std::uint16_t>(sequence.waits.size() - op.first_wait);
+  }
+}
+
+}  // namespace tessera::program

@@ -1,0 +1,62 @@
+#include "tessera/program/ir/work.hpp"
+
+namespace tessera::program {
+
+namespace {
+
+StepFlops flops_of(const Op& op, const Tables& tables) {
+  double forward = 0, backward = 0, repeated = 0;
+  const auto add_pieces = [&] {
+    const Segment& segment = tables.segments[op.item];
+    for (std::uint32_t i = 0; i < segment.num_pieces; ++i) {
+      const Piece& piece = tables.units[segment.unit].pieces[segment.first_piece + i];
+      forward += piece.flops;
+      backward += piece.backward_flops;
+      repeated += piece.repeated_flops;
+    }
+  };
+  switch (op.what) {
+    case What::forward:
+      add_pieces();
+      return {forward - repeated, forward};
+    case What::recompute:
+      add_pieces();
+      return {0, forward};
+    case What::backward:
+      add_pieces();
+      return {backward - 2 * repeated, backward};
+    case What::backward_input:  // two halves that are whole together
+    case What::backward_weight:
+      add_pieces();
+      return {backward / 2 - repeated, backward / 2};
+    case What::gather:
+    case What::reduce:
+    case What::step:
+    case What::send:
+    case What::receive:
+    case What::exchange:
+    case What::sum:
+    case What::offload:
+    case What::fetch:
+    case What::free:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+StepFlops step_flops(const Program& program) {
+  std::vector<double> ranks(program.classes.size());
+  for (const auto rank_class : program.tables.class_of_rank) ranks[rank_class] += 1;
+  StepFlops total;
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    for (const Op& op : program.classes[i].ops) {
+      const StepFlops flops = flops_of(op, program.tables);
+      total.model += ranks[i] * flops.model;
+      total.hardware += ranks[i] * flops.hardware;
+    }
+  return total;
+}
+
+}  // namespace tessera::program

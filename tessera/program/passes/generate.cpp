@@ -1,0 +1,233 @@
+#include "tessera/program/passes/generate.hpp"
+
+#include <algorithm>
+
+#include "tessera/base/error.hpp"
+#include "tessera/mesh/mesh.hpp"
+#include "tessera/program/ir/ranks.hpp"
+#include "tessera/program/passes/holdings.hpp"
+#include "tessera/program/schedule/walk_order.hpp"
+
+namespace tessera::program {
+namespace {
+
+// A send or a receive, and where it stands.
+struct Crossing {
+  Op op;
+  std::uint32_t slot = 0;          // tasks before it
+  std::uint32_t posted_after = 0;  // receive: tasks that have ended by then
+};
+
+// What one position on the stage axis computes, sends and receives, with the numbers and steps around it.
+// Backwards of segments that keep no tape follow their recomputation.
+class RankDraft {
+ public:
+  RankDraft(const Tables& tables, const Staging& staging, const GenerateOptions& options,
+            const std::vector<Task>& tasks, std::span<const Crossing> crossings)
+      : tables_(tables), staging_(staging), options_(options), tasks_(tasks), crossings_(crossings) {}
+
+  Draft run() {
+    sum(Role::tokens);
+    if (options_.take_turns && crossings_.empty())
+      compute_in_turns();
+    else
+      compute_with_crossings();
+    for (const Role role : {Role::loss, Role::norm, Role::finite}) sum(role);
+    const auto held = holdings({draft_.ops, {}}, tables_).buckets;
+    for (std::uint32_t bucket = 0; bucket < held.size(); ++bucket)
+      if (held[bucket] && tables_.buckets[bucket].trainable) push({.what = What::step, .item = bucket});
+    return std::move(draft_);
+  }
+
+ private:
+  void push(const Op& op) { draft_.ops.push_back(op); }
+
+  // Axis set by axis set, until no rank holds only a part. All group ops of a set share a lane: ranks would
+  // otherwise meet in different orders.
+  void sum(Role role) {
+    for (std::uint32_t number = 0; number < tables_.numbers.size(); ++number) {
+      if (tables_.numbers[number].role != role) continue;
+      std::vector<std::int16_t> left = tables_.numbers[number].partial_over;
+      for (std::int16_t set = 0; set < static_cast<std::int16_t>(tables_.axis_sets.size()); ++set) {
+        const AxisSet& axes = tables_.axis_sets[set];
+        const auto is_left = [&](std::int16_t axis) { return std::ranges::count(left, axis) > 0; };
+        if (!axes.only.empty() || !std::ranges::all_of(axes.axes, is_left)) continue;
+        std::erase_if(left, [&](std::int16_t axis) { return std::ranges::count(axes.axes, axis) > 0; });
+        push({.what = What::sum,
+              .lane = options_.residency.overlap ? communication(set) : kCompute,
+              .item = number,
+              .along = set});
+      }
+      CHECK(left.empty(), "no axis sets to sum ", tables_.numbers[number].name, " over");
+    }
+  }
+
+  void cross(const Crossing& crossing) {
+    if (crossing.op.what == What::receive && crossing.posted_after > 0)
+      draft_.waits.push_back(
+          {static_cast<std::uint32_t>(draft_.ops.size()), last_op_of_[crossing.posted_after - 1]});
+    push(crossing.op);
+  }
+
+  void compute_with_crossings() {
+    std::size_t next = 0;
+    for (std::uint32_t t = 0; t <= tasks_.size(); ++t) {
+      for (; next < crossings_.size() && crossings_[next].slot == t; ++next) cross(crossings_[next]);
+      if (t == tasks_.size()) break;
+      for (const Turn& turn : turns_of(tasks_[t])) take(turn);
+      last_op_of_.push_back(static_cast<std::uint32_t>(draft_.ops.size() - 1));
+    }
+  }
+
+  void compute_in_turns() {
+    for (std::size_t t = 0; t < tasks_.size(); ++t) {
+      const auto mine = turns_of(tasks_[t]);
+      const bool has_partner =
+          tasks_[t].what != What::forward && t + 1 < tasks_.size() && tasks_[t + 1].what == What::forward;
+      const auto others = has_partner ? turns_of(tasks_[++t]) : std::vector<Turn>();
+      for (std::size_t i = 0; i < std::max(mine.size(), others.size()); ++i) {
+        if (i < mine.size()) take(mine[i]);
+        if (i < others.size()) take(others[i]);
+      }
+    }
+  }
+
+  // The work of a segment, and the exchanges of what it has made.
+  using Turn = std::vector<Op>;
+
+  void take(const Turn& turn) {
+    for (const Op& op : turn) push(op);
+  }
+
+  void exchange(CellKind kind, std::uint32_t value, std::int32_t micro, Turn& turn) const {
+    const Exchange& of_value = tables_.values[value].exchange;
+    for (const Collective& call : kind == CellKind::value ? of_value.forward : of_value.backward)
+      turn.push_back({.what = What::exchange,
+                      .lane = options_.residency.overlap ? communication(call.over) : kCompute,
+                      .item = value,
+                      .micro = micro,
+                      .along = call.over,
+                      .flags = static_cast<std::uint16_t>(kind)});
+  }
+
+  std::vector<Turn> turns_of(const Task& task) const {
+    const std::uint32_t first = staging_.first_segment[task.stage],
+                        end = staging_.first_segment[task.stage + 1];
+    std::vector<Turn> out;
+    if (task.what == What::forward) {
+      for (std::uint32_t segment = first; segment < end; ++segment) {
+        const bool is_recomputed = tables_.segments[segment].recomputed;
+        Turn& turn = out.emplace_back();
+        turn.push_back({.what = task.what,
+                        .item = segment,
+                        .micro = task.micro,
+                        .flags = is_recomputed ? kNoTape : std::uint16_t{0}});
+        for (const std::uint32_t value : tables_.segments[segment].writes)
+          exchange(CellKind::value, value, task.micro, turn);
+      }
+      return out;
+    }
+    for (std::uint32_t segment = end; segment-- > first;) {
+      Turn& turn = out.emplace_back();
+      if (tables_.segments[segment].recomputed && task.what != What::backward_weight)
+        turn.push_back({.what = What::recompute, .item = segment, .micro = task.micro});
+      turn.push_back({.what = task.what, .item = segment, .micro = task.micro});
+      if (task.what == What::backward_weight) continue;
+      for (const std::uint32_t value : tables_.segments[segment].reads)
+        exchange(CellKind::gradient, value, task.micro, turn);
+    }
+    return out;
+  }
+
+  const Tables& tables_;
+  const Staging& staging_;
+  const GenerateOptions& options_;
+  const std::vector<Task>& tasks_;
+  const std::span<const Crossing> crossings_;
+  std::vector<std::uint32_t> last_op_of_;  // per task
+  Draft draft_;
+};
+
+// The sends and receives of each position, in the one order in which all must see them.
+std::vector<std::vector<Crossing>> crossings_of(const Tables& tables, const Order& order,
+                                                const Staging& staging, std::span<const Transfer> transfers) {
+  std::vector<std::vector<Crossing>> out(order.ranks.size());
+  const auto num_ranks = static_cast<std::int64_t>(order.ranks.size());
+  for (const Transfer& t : transfers) {
+    const std::uint32_t to_stage = t.is_gradient ? t.stage - 1 : t.stage + 1;
+    const std::uint32_t from = order.rank_of_stage[t.stage], to = order.rank_of_stage[to_stage];
+    // Between stages lies the value that the first segment of the later one reads.
+    const std::uint32_t later = staging.first_segment[std::max(t.stage, to_stage)];
+    CHECK(tables.segments[later].reads.size() == 1, "stages must meet at one value");
+    const std::int16_t along = t.is_gradient ? tables.gradients_over : tables.values_over;
+    // The shorter way round the ring.
+    std::int64_t hop = (static_cast<std::int64_t>(to) - from + num_ranks) % num_ranks;
+    if (2 * hop > num_ranks) hop -= num_ranks;
+    const auto kind = static_cast<std::uint16_t>(t.is_gradient ? CellKind::gradient : CellKind::value);
+    Op op{.what = What::send,
+          .lane = communication(along, 0),
+          .item = tables.segments[later].reads[0],
+          .micro = t.micro,
+          .along = along,
+          .hop = static_cast<std::int16_t>(hop),
+          .flags = static_cast<std::uint16_t>(kind | kEndsSource)};
+    out[from].push_back({op, t.sender_slot});
+    op.what = What::receive;
+    op.lane = communication(along, 1);
+    op.hop = static_cast<std::int16_t>(-hop);
+    op.flags = kind;
+    out[to].push_back({op, t.receiver_slot, t.posted_after});
+  }
+  return out;
+}
+
+}  // namespace
+
+Program generate(const Tables& tables, const Order& order, const Staging& staging,
+                 const GenerateOptions& options) {
+  CHECK(staging.first_segment.size() == order.rank_of_stage.size() + 1 &&
+            staging.first_segment.back() == tables.segments.size(),
+        "stages must be dealt all segments");
+  const bool is_trained = std::ranges::any_of(tables.buckets, &Bucket::trainable);
+  CHECK(is_trained, "nothing to train: no bucket is trainable");
+  const Walk walked = walk(order, staging.costs, {.receives_ahead = options.receives_ahead});
+  if (!walked.stuck.empty()) throw UserError(cat("this order of tasks gets stuck: ", walked.stuck));
+  const auto crossings = crossings_of(tables, order, staging, walked.transfers);
+  Program program{tables, {}};
+  const mesh::Mesh mesh = mesh_of(tables);
+  auto& class_of_rank = program.tables.class_of_rank;
+  class_of_rank.assign(static_cast<std::size_t>(mesh.size()), 0);
+  if (tables.stage_axis >= 0) {
+    const mesh::AxisSet stages = mesh.along(tables.axes[tables.stage_axis].name);
+    for (std::size_t rank = 0; rank < class_of_rank.size(); ++rank)
+      class_of_rank[rank] = static_cast<std::uint32_t>(stages.coordinate(static_cast<mesh::Rank>(rank)));
+  }
+  for (std::size_t position = 0; position < order.ranks.size(); ++position) {
+    Draft draft =
+        RankDraft(program.tables, staging, options, order.ranks[position], crossings[position]).run();
+    add_residency(draft, program.tables, options.residency);
+    add_offload(draft, program.tables, options.offload);
+    program.classes.push_back(draft.finish(program.tables));
+  }
+  return program;
+}
+
+Program data_parallel(const Tables& tables, const GenerateOptions& options, bool split_backward) {
+  const auto num_segments = static_cast<std::uint32_t>(tables.segments.size());
+  Order order{tables.num_micro, std::vector<std::uint32_t>(num_segments, 0), {{}}};
+  auto& tasks = order.ranks[0];
+  for (std::int32_t micro = 0; micro < tables.num_micro; ++micro) {
+    for (std::uint32_t segment = 0; segment < num_segments; ++segment)
+      tasks.push_back({What::forward, segment, micro});
+    for (std::uint32_t segment = num_segments; segment-- > 0;) {
+      tasks.push_back({split_backward ? What::backward_input : What::backward, segment, micro});
+      if (split_backward) tasks.push_back({What::backward_weight, segment, micro});
+    }
+  }
+  Staging staging{{}, {std::vector<StageCost>(num_segments)}};
+  for (std::uint32_t segment = 0; segment <= num_segments; ++segment)
+    staging.first_segment.push_back(segment);
+  return generate(tables, order, staging, options);
+}
+
+}  // namespace tessera::program

@@ -1,0 +1,42 @@
+#include "tessera/program/schedule/order.hpp"
+
+#include <algorithm>
+
+#include "tessera/base/text.hpp"
+#include "tessera/program/ir/words.hpp"
+
+namespace tessera::program {
+
+std::string word(const Task& task) {
+  return cat(task.stage, kWhatLetters[static_cast<std::size_t>(task.what)], task.micro);
+}
+
+Costs even_costs(std::uint32_t num_ranks, std::uint32_t num_virtual, const StageCost& of_rank,
+                 double transfer) {
+  const StageCost stage{of_rank.forward / num_virtual, of_rank.input / num_virtual,
+                        of_rank.weight / num_virtual};
+  return {std::vector<StageCost>(std::size_t{num_ranks} * num_virtual, stage), transfer};
+}
+
+double seconds_of(const Task& task, const Costs& costs) {
+  const StageCost& cost = costs.stages[task.stage];
+  if (task.what == What::forward) return cost.forward;
+  if (task.what == What::backward_input) return cost.input;
+  if (task.what == What::backward_weight) return cost.weight;
+  return cost.input + cost.weight;
+}
+
+std::vector<std::int64_t> peak_activations(const Order& order) {
+  std::vector<std::int64_t> out;
+  for (const auto& tasks : order.ranks) {
+    std::int64_t held = 0, peak = 0;
+    for (const Task& task : tasks) {
+      if (task.what == What::forward) peak = std::max(peak, ++held);
+      if (task.what == What::backward || task.what == What::backward_weight) --held;
+    }
+    out.push_back(peak);
+  }
+  return out;
+}
+
+}  // namespace tessera::program

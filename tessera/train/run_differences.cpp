@@ -1,0 +1,66 @@
+#include "tessera/train/run_differences.hpp"
+
+#include <set>
+
+#include "tessera/base/text.hpp"
+#include "tessera/spec/schema.hpp"
+
+namespace tessera::train {
+namespace {
+
+// Keys that mean nothing in this model have one value, so that models compare equal which compute the same.
+spec::Run in_one_form(spec::Run run) {
+  spec::Model& model = run.model;
+  const spec::Model plain;
+  model.head_dim = model.head_size();
+  if (model.family == spec::Family::gpt2) {
+    model.kv_heads = model.heads;
+    model.rope_theta = plain.rope_theta;
+    model.rope_scaling_factor = plain.rope_scaling_factor;
+    model.sliding_window = plain.sliding_window;
+    model.qkv_bias = plain.qkv_bias;
+    model.qk_norm = plain.qk_norm;
+  }
+  if (model.rope_scaling_factor == 1) {
+    model.rope_low_frequency_factor = plain.rope_low_frequency_factor;
+    model.rope_high_frequency_factor = plain.rope_high_frequency_factor;
+    model.rope_original_context = plain.rope_original_context;
+  }
+  return run;
+}
+
+// All of [model] but how weights and samples come about.
+bool defines_model(const spec::Key& key) {
+  static const std::set<std::string> others = {"sequence", "init_std", "dropout", "weights", "follow_links"};
+  return key.section == "model" && !others.contains(key.name);
+}
+
+// Which samples a step is made of. The file itself is compared apart.
+bool defines_data(const spec::Key& key) {
+  static const std::set<std::string> others = {"training.global_batch", "model.sequence"};
+  return (key.section == "data" && key.name != "path" && key.name != "bytes_as_tokens") ||
+         others.contains(key.full());
+}
+
+std::vector<std::string> differences(const spec::Run& run, const spec::Run& saved,
+                                     bool (*counts)(const spec::Key&)) {
+  const spec::Run a = in_one_form(run), b = in_one_form(saved);
+  std::vector<std::string> out;
+  for (const spec::Key& key : spec::schema())
+    if (counts(key) && key.get(a) != key.get(b))
+      out.push_back(cat(key.full(), " = ", spec::value_text(key.get(a)), ", the checkpoint has ",
+                        spec::value_text(key.get(b))));
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> model_differences(const spec::Run& run, const spec::Run& saved) {
+  return differences(run, saved, defines_model);
+}
+
+std::vector<std::string> data_differences(const spec::Run& run, const spec::Run& saved) {
+  return differences(run, saved, defines_data);
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,66 @@
+// Is a layout equal to one device? Runs it in fp64 and compares loss, every gradient, the norm, the
+// parameters after some steps, and the replicas bit by bit.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/collective/group.hpp"
+#include "tessera/spec/spec.hpp"
+#include "tessera/train/session.hpp"
+#include "tessera/verify/compare.hpp"
+
+namespace tessera::train {
+
+struct Verification {
+  std::vector<Comparison> comparisons;
+  double worst_relative_error = 0;
+  bool replicas_equal = true;
+  bool numbers_equal = true;  // loss and norm, on all ranks
+  double tolerance = 1e-10;
+  std::int64_t num_ranks = 1, num_micro = 1;
+  std::string schedule;  // of the pipeline, if there is one
+  std::string bits;      // of what the layout came to (bits_text)
+  std::string shrunk;    // how the model was made smaller; empty: it wasn't
+  std::string fault;     // what went wrong first, where it lies, and what that usually means; empty: nothing
+  bool passed() const { return worst_relative_error <= tolerance && replicas_equal && numbers_equal; }
+};
+
+// What one device comes to: computed once for all layouts of equal mathematics.
+class References {
+ public:
+  struct Reference {
+    Outcome outcome;
+    std::vector<std::string> order;  // of parameters, as computed
+  };
+  const Reference& of(const spec::Run& run);
+  std::size_t size() const { return known_.size(); }
+
+ private:
+  std::map<std::string, Reference> known_;  // by the text of the run on one device
+};
+
+// Verifies on the ranks of a communicator, which are as many as the layout has; the result is whole on rank
+// 0.
+Verification verify(const spec::Run& run, const collective::Communicator& communicator);
+
+// The same with threads as ranks. `damaged` makes it go wrong: a proof that can't notice that proves nothing.
+Verification verify_on_threads(const spec::Run& run, const std::optional<Damaged>& damaged = std::nullopt);
+
+// The same of a run that is small already and in the precision to verify, against a reference that may be
+// known.
+Verification verify_as_it_is(const spec::Run& run, References& references,
+                             const std::optional<Damaged>& damaged = std::nullopt);
+
+// The same of any program of that run, right or wrong.
+Verification verify_varied(const spec::Run& run, const Variation& variation, References& references);
+
+// What a layout may be off: 1e-10 in fp64, 1e-4 in fp32.
+double tolerance_of(spec::Precision precision);
+
+// Every comparison as a table, and a verdict.
+std::string to_text(const Verification& verification);
+
+}  // namespace tessera::train
