@@ -265,7 +265,7 @@ function(tessera_trial name)
   set_tests_properties(${test} PROPERTIES LABELS process TIMEOUT 1200)
 endfunction()
 
-# tessera_alone(tests...): tests that watch the clock or count what the machine has left. No other test runs beside them.
+# tessera_alone(tests...): tests that no other test runs beside.
 function(tessera_alone)
   foreach(test IN LISTS ARGN)
     if(TEST ${test})
@@ -303,10 +303,10 @@ function(tessera_program)
     foreach(test IN LISTS process_tests)
       add_dependencies(${test} tessera_binary)
     endforeach()
-    # The pictures and tables of docs/schedules.md are what the binary says.
-    add_test(NAME schedules_page_test
-      COMMAND ${PROJECT_SOURCE_DIR}/scripts/draw-schedules --check --binary $<TARGET_FILE:tessera_binary>)
-    set_tests_properties(schedules_page_test PROPERTIES LABELS process)
+    # The pictures of docs/ and the tables of docs/schedules.md are what the binary says.
+    add_test(NAME drawn_docs_test
+      COMMAND ${PROJECT_SOURCE_DIR}/scripts/draw-docs --check --binary $<TARGET_FILE:tessera_binary>)
+    set_tests_properties(drawn_docs_test PROPERTIES LABELS process)
     if(PROJECT_BINARY_DIR STREQUAL "${PROJECT_SOURCE_DIR}/build/release")
       add_test(NAME readme_test COMMAND ${PROJECT_SOURCE_DIR}/scripts/check-readme)
       set_tests_properties(readme_test PROPERTIES LABELS process)

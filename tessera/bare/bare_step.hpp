@@ -1,5 +1,5 @@
-// How fast is the same training step as a plain loop over LibTorch, without Tessera? The yardstick of
-// `tessera bench step`: a Llama decoder with AdamW on one thread. Knows no Tessera header.
+// The training step of `tessera bench step`'s yardstick: a Llama decoder with AdamW as a plain loop over
+// LibTorch on one thread, without Tessera. Knows no Tessera header.
 #pragma once
 
 #include <cstdint>

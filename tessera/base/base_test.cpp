@@ -107,12 +107,12 @@ TEST(Random, PermutationIsABijectionForEverySize) {
 
 TEST(MemoryKeyStore, ExchangeWaitsForPeersAndNamesTheMissing) {
   MemoryKeyStore store;
-  std::thread peer([&] { store.exchange({{"b", "2"}}, {"a"}, std::chrono::seconds(5)); });
-  EXPECT_EQ(store.exchange({{"a", "1"}}, {"b", "a"}, std::chrono::seconds(5)),
+  std::thread peer([&] { store.put_and_get({{"b", "2"}}, {"a"}, std::chrono::seconds(5)); });
+  EXPECT_EQ(store.put_and_get({{"a", "1"}}, {"b", "a"}, std::chrono::seconds(5)),
             (std::vector<std::string>{"2", "1"}));
   peer.join();
   try {
-    store.exchange({}, {"absent"}, std::chrono::milliseconds(10));
+    store.put_and_get({}, {"absent"}, std::chrono::milliseconds(10));
     FAIL();
   } catch (const PeerLost& lost) {
     EXPECT_NE(std::string(lost.what()).find("absent"), std::string::npos);

@@ -1,4 +1,4 @@
-// Which part of a tensor is this? A box of its elements, the common part of two, a row-major range as boxes,
+// A part of a tensor as a box of its elements, with the common part of two boxes, a row-major range as boxes,
 // and the runs in which elements of one box lie in the memory of another.
 #pragma once
 

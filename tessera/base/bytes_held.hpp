@@ -1,4 +1,4 @@
-// What is memory held for? The words in which it is planned, counted, told and drawn.
+// The categories in which memory is planned, counted, reported and drawn.
 #pragma once
 
 #include <array>

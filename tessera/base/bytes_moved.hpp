@@ -1,4 +1,4 @@
-// How much did a rank move in a step?
+// The bytes that a rank moved in a step.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What time is it? Seconds on the steady clock, comparable between processes of one machine.
+// The time in seconds on the steady clock, comparable between processes of one machine.
 #pragma once
 
 #include <chrono>

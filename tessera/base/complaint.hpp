@@ -1,4 +1,4 @@
-// Did it work, and if not, what is said about it? For what goes on when something given to it is broken.
+// Returns what a call that threw has to say, for code that goes on when something given to it is broken.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What went wrong, and whose turn is it? Three kinds of error, each with its exit code.
+// The three kinds of error, each with its exit code.
 #pragma once
 
 #include <stdexcept>

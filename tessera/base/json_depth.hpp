@@ -1,5 +1,5 @@
-// How deeply is this JSON nested? Asked before a text from outside is parsed: each level takes far more
-// memory than its one byte of text, and what walks a parsed value takes a stack frame per level.
+// Returns how deeply a JSON text is nested. Asked before a text from outside is parsed: each level takes far
+// more memory than its one byte of text, and what walks a parsed value takes a stack frame per level.
 #pragma once
 
 #include <string_view>

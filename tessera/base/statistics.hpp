@@ -1,4 +1,4 @@
-// What is typical of many measurements?
+// The median and other summaries of many measurements.
 #pragma once
 
 #include <algorithm>

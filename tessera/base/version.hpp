@@ -1,4 +1,4 @@
-// Which Tessera is this?
+// The version of Tessera.
 #pragma once
 
 namespace tessera {

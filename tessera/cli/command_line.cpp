@@ -8,11 +8,14 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/version.hpp"
 #include "tessera/base/wrapped.hpp"
 #include "tessera/cli/commands/commands.hpp"
+#include "tessera/cli/completion.hpp"
 #include "tessera/plan/layouts.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/schema.hpp"
+#include "tessera/tensor/tensor.hpp"
 #include "tessera/tensor/told.hpp"
 
 namespace tessera::cli {
@@ -260,6 +263,13 @@ int dispatch(int argc, char** argv) {
   save->add_flag("--json", options.json, "print one JSON object (docs/json.md)");
   auto* doctor = app.add_subcommand("doctor", "say whether this machine can train, and what to mend");
   doctor->add_flag("--json", options.json, "print one JSON object (docs/doctor.md)");
+  auto* completion =
+      app.add_subcommand("completion", "print the script by which a shell completes what is typed");
+  std::string shell;
+  completion->add_option("shell", shell, "bash or zsh: source <(tessera completion bash)")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh"}));
+  app.set_version_flag("--version", cat("tessera ", kVersion, ", LibTorch ", tensor::engine_version()));
 
   refuse_unknown_command(app, options.argv);
   try {
@@ -271,6 +281,10 @@ int dispatch(int argc, char** argv) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
     throw UserError(cat(error.what(), "\nSee tessera --help."));
+  }
+  if (completion->parsed()) {
+    std::cout << completion_script(app, shell);
+    return 0;
   }
   if (options.print_config && !options.file.empty()) {
     std::cout << spec::to_text(job::load_run(options));

@@ -194,5 +194,21 @@ TEST_F(Binary, BenchStepReportsTheRatioToTheBareLoop) {
   EXPECT_GT(field(outcome.out, "tokens_per_second"), 0);
 }
 
+TEST_F(Binary, SaysItsVersionAndCompletesWhatIsTypedInAShell) {
+  EXPECT_TRUE(tessera("--version").out.starts_with("tessera 0.1, LibTorch 2."));
+  const std::string script = path("completion.bash");
+  ASSERT_EQ(shell(cat(binary(), " completion bash > ", script)).code, 0);
+  const auto completed = [&](const std::string& words, int at) {
+    return shell(cat("bash -c '. ", script, "; COMP_WORDS=(tessera ", words, "); COMP_CWORD=", at,
+                     "; _tessera; echo \"${COMPREPLY[*]}\"'"))
+        .out;
+  };
+  EXPECT_EQ(completed("ver", 1), "verify\n");
+  EXPECT_EQ(completed("checkpoint in", 2), "inspect\n");
+  EXPECT_EQ(completed("train run.toml layout.dp_", 3), "layout.dp_replicate= layout.dp_shard=\n");
+  EXPECT_EQ(completed("draw run.toml --mem", 3), "--memory-limit --memory\n");
+  EXPECT_EQ(tessera("completion csh").code, 2);
+}
+
 }  // namespace
 }  // namespace tessera::cli

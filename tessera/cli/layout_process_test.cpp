@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/cli/testing/binary_fixture.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::cli {
 namespace {

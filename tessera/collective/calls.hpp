@@ -1,7 +1,6 @@
-// What did a group do? Every operation of a Group is counted, by kind and direction: calls and bytes. Bytes
-// are those of the whole array: an all-gather's output, a reduce-scatter's input, the tensor of an
-// all-reduce, a broadcast or a send, this rank's input of an all-to-all. Barriers, receives and groups of one
-// count nothing.
+// The counts of a group's operations by kind and direction: calls and bytes. Bytes are those of the whole
+// array: an all-gather's output, a reduce-scatter's input, the tensor of an all-reduce, a broadcast or a
+// send, this rank's input of an all-to-all. Barriers, receives and groups of one count nothing.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// Would a proof notice it? A Damage makes chosen operations of a group wrong in one of four ways; shapes stay
-// right and no rank waits for ever. For tests with ranks as threads: all members of all groups of an axis
-// must be damaged alike.
+// Fault injection for tests: a Damage makes chosen operations of a group wrong in one of four ways; shapes
+// stay right and no rank waits for ever. For tests with ranks as threads: all members of all groups of an
+// axis must be damaged alike.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// How do the ranks of a set talk to each other? A Group is a value: copies share one connection. A group of
+// A set of ranks and the operations between them. A Group is a value: copies share one connection. A group of
 // one never communicates. Operations block. One thread at a time may call them; with sockets and threads one
 // that receives and one that sends may do so beside it, NCCL wants one caller at a time (Note [One queue on a
 // device] in engine/lanes.cpp). All members call the same collectives in the same order. A peer that is gone
@@ -51,7 +51,7 @@ class Group {
   // In place: everyone gets the root's values.
   void broadcast(at::Tensor& t, int root) const;
   // Returns at once with the values copied: never waits for the receiver. Equal tags arrive in order. Tags
-  // are at least 0 and below kExchangeTag (exchange.hpp).
+  // are at least 0 and below kPairwiseTag (exchange.hpp).
   void send(const at::Tensor& t, int to, int tag) const;
   // The same without a copy, unless t is not dense: nobody may change these values any more. They are held
   // until received.

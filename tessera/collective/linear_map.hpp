@@ -1,4 +1,4 @@
-// How does a linear map of our own enter autograd? With its transpose.
+// Puts a linear map and its transpose into autograd.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// What does a Group hold? Its members and a c10d backend. Only the heavy files of this module include it,
-// after c10d's Backend.hpp.
+// What a Group holds: its members and a c10d backend. Only the heavy files of this module include it, after
+// c10d's Backend.hpp.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// How does a tensor lie on the ranks of an axis, and what does its gradient do there? `dim` belongs to a
+// How a tensor is placed on the ranks of an axis, and what that means for its gradient. `dim` belongs to a
 // tensor, `axis` to the mesh.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What do the typed collectives do to bare tensors? Along any dim, evenly or by row counts, without autograd.
-// All results are new tensors or views; arguments stay as they are.
+// The typed collectives on bare tensors: along any dim, evenly or by row counts, without autograd. All
+// results are new tensors or views; arguments stay as they are.
 #pragma once
 
 #include <span>

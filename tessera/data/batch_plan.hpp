@@ -1,4 +1,5 @@
-// Which samples are in micro-batch m of data rank r? Arithmetic on the sample cursor, the same on every rank.
+// Returns which samples are in micro-batch m of data rank r: arithmetic on the sample cursor, the same on
+// every rank.
 #pragma once
 
 #include <cstdint>

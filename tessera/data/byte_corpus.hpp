@@ -1,5 +1,5 @@
-// Which tokens does a sample hold? Windows of a text file read as bytes, in an order that is a function of
-// (seed, global sample index): nothing is shuffled in memory, so the order is the same on every layout.
+// Samples as windows of a text file read as bytes, in an order that is a function of (seed, global sample
+// index): nothing is shuffled in memory, so the order is the same on every layout.
 #pragma once
 
 #include <cstdint>

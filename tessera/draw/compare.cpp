@@ -9,7 +9,7 @@
 namespace tessera::draw {
 namespace {
 
-using Kinds = std::array<double, program::kNumWhats>;
+using Kinds = std::array<double, program::kNumOpKinds>;
 
 Kinds by_kind(const Panel& panel) {
   Kinds out = {};
@@ -34,7 +34,7 @@ Comparison compare(const Panel& predicted, const Panel& measured) {
   for (std::size_t kind = 0; kind < a.size(); ++kind)
     if (a[kind] > 0 || b[kind] > 0)
       out.kinds.push_back(
-          {std::string(program::name_of(static_cast<program::What>(kind))), a[kind], b[kind]});
+          {std::string(program::name_of(static_cast<program::OpKind>(kind))), a[kind], b[kind]});
   return out;
 }
 

@@ -1,4 +1,4 @@
-// How far is the prediction from what was measured? Numbers of two panels side by side.
+// Compares the numbers of a predicted and a measured panel.
 #pragma once
 
 #include <string>

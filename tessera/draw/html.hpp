@@ -1,4 +1,4 @@
-// How is a picture explored? One HTML file with everything in it: the SVG, zoom, and what each bar is.
+// A picture as one HTML file with everything in it: the SVG, zoom, and what each bar is.
 #pragma once
 
 #include <string>

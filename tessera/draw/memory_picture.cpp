@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/diagnose/spoken.hpp"
+#include "tessera/program/diagnose/op_description.hpp"
 
 namespace tessera::draw {
 namespace {
@@ -43,7 +43,7 @@ MemoryPicture memory_picture(const program::Program& program, const simulate::Ti
     panel.peak_time = spans.at(memory.peak_op).start;
     panel.peak_text =
         cat(bytes_text(static_cast<double>(memory.peak_bytes)), " in ",
-            program::spoken(program, static_cast<int>(rank), static_cast<std::int32_t>(memory.peak_op)));
+            program::described(program, static_cast<int>(rank), static_cast<std::int32_t>(memory.peak_op)));
     for (const program::Span& span : spans) out.end = std::max(out.end, span.end);
   }
   return out;

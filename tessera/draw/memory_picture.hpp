@@ -1,5 +1,5 @@
-// What does a rank's memory look like over a step? Bytes by category, stacked, a panel for each class of
-// equal ranks, with the peak and the limit marked.
+// A picture of memory over a step: bytes by category, stacked, a panel for each class of equal ranks, with
+// the peak and the limit marked.
 #pragma once
 
 #include <cstdint>

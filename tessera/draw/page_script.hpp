@@ -1,5 +1,5 @@
-// What makes the page move? The script of html.cpp; it knows the classes that svg.cpp writes, and nothing
-// else.
+// The script that makes the page of html.cpp interactive. It knows the classes that svg.cpp writes, and
+// nothing else.
 #pragma once
 
 namespace tessera::draw {

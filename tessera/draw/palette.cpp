@@ -7,7 +7,7 @@
 namespace tessera::draw {
 namespace {
 
-using program::What;
+using program::OpKind;
 
 constexpr Colour kBlue{0x00, 0x72, 0xb2}, kOrange{0xe6, 0x9f, 0x00}, kYellow{0xf0, 0xe4, 0x42},
     kGreen{0x00, 0x9e, 0x73}, kPurple{0xcc, 0x79, 0xa7}, kVermillion{0xd5, 0x5e, 0x00},
@@ -15,30 +15,30 @@ constexpr Colour kBlue{0x00, 0x72, 0xb2}, kOrange{0xe6, 0x9f, 0x00}, kYellow{0xf
 constexpr Colour kDark{0x14, 0x14, 0x14}, kLight{0xff, 0xff, 0xff};
 
 // Compute and communication have rows of their own, so a colour may stand once for each.
-Colour base(What what) {
+Colour base(OpKind what) {
   switch (what) {
-    case What::forward:
-    case What::send:
+    case OpKind::forward:
+    case OpKind::send:
       return kBlue;
-    case What::backward:
-    case What::receive:
+    case OpKind::backward:
+    case OpKind::receive:
       return kOrange;
-    case What::backward_input:
+    case OpKind::backward_input:
       return kYellow;
-    case What::backward_weight:
-    case What::gather:
+    case OpKind::backward_weight:
+    case OpKind::gather:
       return kGreen;
-    case What::recompute:
-    case What::exchange:
-    case What::offload:
+    case OpKind::recompute:
+    case OpKind::exchange:
+    case OpKind::offload:
       return kPurple;
-    case What::reduce:
+    case OpKind::reduce:
       return kVermillion;
-    case What::fetch:
+    case OpKind::fetch:
       return kSkyBlue;
-    case What::step:
-    case What::sum:
-    case What::free:
+    case OpKind::step:
+    case OpKind::sum:
+    case OpKind::free:
       return kGrey;
   }
   return kGrey;
@@ -55,15 +55,15 @@ double linear(std::uint8_t channel) {
 
 }  // namespace
 
-int num_shades(What what) {
+int num_shades(OpKind what) {
   const bool of_step =
-      what == What::gather || what == What::reduce || what == What::step || what == What::sum;
+      what == OpKind::gather || what == OpKind::reduce || what == OpKind::step || what == OpKind::sum;
   return of_step ? 1 : kNumShades;
 }
 
 int shade_of(std::int32_t micro) { return micro < 0 ? 0 : micro % kNumShades; }
 
-Colour fill(What what, int shade) {
+Colour fill(OpKind what, int shade) {
   const Colour from = base(what);
   // Blue grows darker, away from green; all others lighter.
   const Colour to = from == kBlue ? Colour{} : kLight;

@@ -1,5 +1,5 @@
-// Which colour does an op have? Okabe and Ito's colours, told apart with any kind of colour vision; shaded by
-// micro-batch, so that neighbours differ.
+// The colours of ops: Okabe and Ito's, told apart with any kind of colour vision; shaded by micro-batch, so
+// that neighbours differ.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct Colour {
 inline constexpr int kNumShades = 3;
 
 // How many a kind of op has: one where ops are of the whole step.
-int num_shades(program::What what);
+int num_shades(program::OpKind what);
 // The shade of a micro-batch; ops of the step have the first.
 int shade_of(std::int32_t micro);
 // Of a bar.
-Colour fill(program::What what, int shade);
+Colour fill(program::OpKind what, int shade);
 // Of what belongs to the rank at a place of its stage: the colours one after the other, lighter with each
 // round.
 Colour rank_colour(std::int64_t place);

@@ -10,7 +10,7 @@
 namespace tessera::draw {
 namespace {
 
-using program::What;
+using program::OpKind;
 using Triple = std::array<double, 3>;
 using Matrix = std::array<Triple, 3>;
 
@@ -57,11 +57,11 @@ double distance(Colour a, Colour b, const Matrix& eye) {
 }
 
 TEST(Palette, WordsOnBarsAreRead) {
-  for (int kind = 0; kind < program::kNumWhats; ++kind)
-    for (int shade = 0; shade < num_shades(static_cast<What>(kind)); ++shade) {
-      const Colour colour = fill(static_cast<What>(kind), shade);
+  for (int kind = 0; kind < program::kNumOpKinds; ++kind)
+    for (int shade = 0; shade < num_shades(static_cast<OpKind>(kind)); ++shade) {
+      const Colour colour = fill(static_cast<OpKind>(kind), shade);
       EXPECT_GE(contrast(colour, ink(colour)), 4.5)
-          << program::name_of(static_cast<What>(kind)) << " " << shade << " " << to_text(colour);
+          << program::name_of(static_cast<OpKind>(kind)) << " " << shade << " " << to_text(colour);
     }
 }
 
@@ -72,16 +72,16 @@ TEST(Palette, ContrastIsWhatTheStandardSays) {
 }
 
 TEST(Palette, KindsOnOneLaneAreToldApartByEveryEye) {
-  const std::vector<What> lanes[] = {
-      {What::forward, What::recompute, What::backward, What::backward_input, What::backward_weight,
-       What::step},
-      {What::gather, What::reduce, What::send, What::receive, What::exchange, What::sum},
-      {What::offload, What::fetch}};
+  const std::vector<OpKind> lanes[] = {
+      {OpKind::forward, OpKind::recompute, OpKind::backward, OpKind::backward_input, OpKind::backward_weight,
+       OpKind::step},
+      {OpKind::gather, OpKind::reduce, OpKind::send, OpKind::receive, OpKind::exchange, OpKind::sum},
+      {OpKind::offload, OpKind::fetch}};
   constexpr double kClearlyDifferent = 10;  // 2.3 is just noticeable
   for (const auto& [eye, matrix] : kEyes)
     for (const auto& kinds : lanes)
-      for (const What a : kinds)
-        for (const What b : kinds)
+      for (const OpKind a : kinds)
+        for (const OpKind b : kinds)
           for (int i = 0; a < b && i < num_shades(a); ++i)
             for (int j = 0; j < num_shades(b); ++j)
               EXPECT_GE(distance(fill(a, i), fill(b, j), matrix), kClearlyDifferent)
@@ -92,7 +92,7 @@ TEST(Palette, NeighbouringMicroBatchesDifferInShade) {
   EXPECT_EQ(shade_of(program::kOfStep), 0);
   for (int micro = 0; micro < 9; ++micro) {
     EXPECT_NE(shade_of(micro), shade_of(micro + 1));
-    EXPECT_NE(fill(What::forward, shade_of(micro)), fill(What::forward, shade_of(micro + 1)));
+    EXPECT_NE(fill(OpKind::forward, shade_of(micro)), fill(OpKind::forward, shade_of(micro + 1)));
   }
 }
 

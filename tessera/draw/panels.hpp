@@ -1,4 +1,4 @@
-// How does a step become a panel? From a program and when its ops run, or from what a trace measured.
+// Makes a panel from a program and when its ops run, or from what a trace measured.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 namespace tessera::draw {
 namespace {
 
-using program::What;
+using program::OpKind;
 
 void measure(Lanes& rank) {
   rank.busy = rank.peak_held = 0;
@@ -64,8 +64,8 @@ void measure(Panel& panel) {
 std::vector<Level> held_activations(const Row& compute) {
   std::vector<Level> changes;
   for (const Bar& bar : compute.bars) {
-    if (bar.what == What::forward) changes.push_back({bar.start, 1});
-    if (bar.what == What::backward || bar.what == What::backward_weight) changes.push_back({bar.end, -1});
+    if (bar.what == OpKind::forward) changes.push_back({bar.start, 1});
+    if (bar.what == OpKind::backward || bar.what == OpKind::backward_weight) changes.push_back({bar.end, -1});
   }
   // What ends at a time makes room for what starts then.
   std::ranges::stable_sort(changes, [](const Level& a, const Level& b) {

@@ -1,5 +1,5 @@
-// What is there to see of a step? Bars on rows over time, what ranks hold, and the numbers above: made of a
-// program with its simulated timeline, or of a trace, and drawn by svg.hpp and html.hpp.
+// The content of a picture of a step. Bars on rows over time, what ranks hold, and the numbers above: made of
+// a program with its simulated timeline, or of a trace, and drawn by svg.hpp and html.hpp.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tessera::draw {
 // One op on its lane.
 struct Bar {
   std::string word;  // program/ir/text.hpp
-  program::What what = program::What::forward;
+  program::OpKind what = program::OpKind::forward;
   std::int32_t micro = program::kOfStep;
   std::uint32_t visit = 0;  // compute: which of its rank's virtual stages, in the model's order
   double start = 0, end = 0;

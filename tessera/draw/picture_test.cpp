@@ -14,7 +14,7 @@
 namespace tessera::draw {
 namespace {
 
-using program::What;
+using program::OpKind;
 
 program::Pipeline pipeline(std::uint32_t ranks, std::uint32_t num_virtual, std::int32_t micro,
                            double transfer = 0) {
@@ -31,7 +31,7 @@ TEST(Picture, NumbersOfAPanelAreThoseOfTheSchedule) {
     EXPECT_EQ(panel.ranks[rank].name, cat("rank ", rank));
     EXPECT_EQ(panel.ranks[rank].busy, 24);
     EXPECT_EQ(panel.ranks[rank].peak_held, static_cast<double>(4 - rank));
-    EXPECT_EQ(std::ranges::count(panel.ranks[rank].rows[0].bars, What::backward, &Bar::what), 8);
+    EXPECT_EQ(std::ranges::count(panel.ranks[rank].rows[0].bars, OpKind::backward, &Bar::what), 8);
   }
 }
 
@@ -64,7 +64,7 @@ TEST(Picture, StepsCountNeitherAsBusyNorForTheMakespan) {
   panel.ranks.push_back({.name = "rank 0",
                          .num_ranks = 3,
                          .rows = {{.lane = "compute",
-                                   .bars = {{.word = "s0", .what = What::step, .start = 2, .end = 9},
+                                   .bars = {{.word = "s0", .what = OpKind::step, .start = 2, .end = 9},
                                             {.word = "0F0", .start = 0, .end = 1}}}}});
   measure(panel);
   EXPECT_EQ(panel.makespan, 1);
@@ -74,18 +74,18 @@ TEST(Picture, StepsCountNeitherAsBusyNorForTheMakespan) {
 }
 
 TEST(Picture, AnActivationIsHeldFromForwardToWeightHalf) {
-  Row row{.bars = {{.what = What::forward, .start = 0, .end = 1},
-                   {.what = What::forward, .start = 1, .end = 2},
-                   {.what = What::backward_input, .start = 2, .end = 3},
-                   {.what = What::backward, .start = 3, .end = 4},
-                   {.what = What::backward_weight, .start = 4, .end = 5}}};
+  Row row{.bars = {{.what = OpKind::forward, .start = 0, .end = 1},
+                   {.what = OpKind::forward, .start = 1, .end = 2},
+                   {.what = OpKind::backward_input, .start = 2, .end = 3},
+                   {.what = OpKind::backward, .start = 3, .end = 4},
+                   {.what = OpKind::backward_weight, .start = 4, .end = 5}}};
   EXPECT_EQ(held_activations(row), (std::vector<Level>{{0, 1}, {1, 2}, {4, 1}, {5, 0}}));
 }
 
 TEST(Picture, WhatEndsMakesRoomForWhatStartsThen) {
-  const Row row{.bars = {{.what = What::forward, .start = 0, .end = 1},
-                         {.what = What::backward, .start = 1, .end = 2},
-                         {.what = What::forward, .start = 2, .end = 3}}};
+  const Row row{.bars = {{.what = OpKind::forward, .start = 0, .end = 1},
+                         {.what = OpKind::backward, .start = 1, .end = 2},
+                         {.what = OpKind::forward, .start = 2, .end = 3}}};
   for (const Level& level : held_activations(row)) EXPECT_LE(level.held, 1);
 }
 
@@ -117,14 +117,14 @@ TEST(Picture, BarsSayWhatTheyWaitFor) {
   program::Program program;
   program.tables.segments.resize(1);
   program.tables.class_of_rank = {0, 0, 0};
-  program.classes = {{.ops = {{.what = What::forward, .micro = 0},
-                              {.what = What::backward, .micro = 0, .first_wait = 0, .num_waits = 1}},
+  program.classes = {{.ops = {{.what = OpKind::forward, .micro = 0},
+                              {.what = OpKind::backward, .micro = 0, .first_wait = 0, .num_waits = 1}},
                       .waits = {0}}};
   const Panel panel = predicted(program, {.classes = {{{0, 1}, {1, 3}}}, .makespan = 3});
   ASSERT_EQ(panel.ranks.size(), 1u);
   EXPECT_EQ(panel.ranks[0].num_ranks, 3);
   EXPECT_EQ(panel.ranks[0].rows[0].bars[1],
-            (Bar{.word = "0B0", .what = What::backward, .micro = 0, .start = 1, .end = 3, .waits = "0F0"}));
+            (Bar{.word = "0B0", .what = OpKind::backward, .micro = 0, .start = 1, .end = 3, .waits = "0F0"}));
   EXPECT_THROW(predicted(program, {.classes = {{{0, 1}}}}), Bug);
 }
 
@@ -143,7 +143,7 @@ std::vector<Traced> three_steps() {
                      "communication dp",
                      step,
                      std::nullopt,
-                     {.word = "r0", .what = What::reduce, .start = start + 2, .end = start + length}});
+                     {.word = "r0", .what = OpKind::reduce, .start = start + 2, .end = start + length}});
     }
   return out;
 }

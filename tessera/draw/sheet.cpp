@@ -76,7 +76,7 @@ std::string stripes(std::uint32_t visit, const std::string& colour, double x, do
   return out;
 }
 
-std::string colour_class(program::What what, int shade) {
+std::string colour_class(program::OpKind what, int shade) {
   std::string name(program::name_of(what));
   std::erase(name, ' ');
   return cat(name, std::min(shade, num_shades(what) - 1));
@@ -135,10 +135,10 @@ text { font-family: system-ui, "Helvetica Neue", Arial, sans-serif; font-size: 1
 .micro { text-anchor: middle; pointer-events: none } .micro.small { font-size: 8px } )"
       R"(.no-room { display: none }
 )";
-  for (int kind = 0; kind < program::kNumWhats; ++kind)
-    for (int shade = 0; shade < num_shades(static_cast<program::What>(kind)); ++shade) {
-      const Colour colour = fill(static_cast<program::What>(kind), shade);
-      const std::string name = colour_class(static_cast<program::What>(kind), shade);
+  for (int kind = 0; kind < program::kNumOpKinds; ++kind)
+    for (int shade = 0; shade < num_shades(static_cast<program::OpKind>(kind)); ++shade) {
+      const Colour colour = fill(static_cast<program::OpKind>(kind), shade);
+      const std::string name = colour_class(static_cast<program::OpKind>(kind), shade);
       out += cat(".", name, " { fill: ", to_text(colour), " } .on-", name, " { fill: ", to_text(ink(colour)),
                  " }\n");
     }

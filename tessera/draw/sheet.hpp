@@ -1,5 +1,4 @@
-// Where on the sheet does something stand? The frame that all parts of an SVG share, and the elements they
-// write.
+// The coordinates that all parts of an SVG share, and the elements they write.
 #pragma once
 
 #include <string>
@@ -60,6 +59,6 @@ std::string stripes(std::uint32_t visit, const std::string& colour, double x, do
 // Their height, with the gaps.
 double foot_height(std::uint32_t visit);
 // The class of a bar's colour: "forward1".
-std::string colour_class(program::What what, int shade);
+std::string colour_class(program::OpKind what, int shade);
 
 }  // namespace tessera::draw

@@ -1,4 +1,4 @@
-// What does a picture look like? A self-contained SVG: no script, no font of its own, light and dark.
+// A picture as a self-contained SVG: no script, no font of its own, light and dark.
 #pragma once
 
 #include <string>

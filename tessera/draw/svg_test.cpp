@@ -148,7 +148,7 @@ TEST(Svg, WhatTakesNoTimeIsLeftOut) {
   Picture with_steps = small();
   const double end = with_steps.panels[0].makespan;
   with_steps.panels[0].ranks[0].rows[0].bars.push_back(
-      {.word = "s0", .what = program::What::step, .start = end, .end = end});
+      {.word = "s0", .what = program::OpKind::step, .start = end, .end = end});
   EXPECT_EQ(to_svg(with_steps), to_svg(small()));
   Picture picture = small();
   for (Lanes& rank : picture.panels[0].ranks)
@@ -167,7 +167,7 @@ TEST(Svg, TextOfUsersIsEscaped) {
 TEST(Svg, ColoursOfTextOnBarsAreThoseOfThePalette) {
   const std::string svg = to_svg(small());
   for (int shade = 0; shade < kNumShades; ++shade) {
-    const Colour colour = fill(program::What::forward, shade);
+    const Colour colour = fill(program::OpKind::forward, shade);
     EXPECT_THAT(svg, HasSubstr(cat(".forward", shade, " { fill: ", to_text(colour), " } .on-forward", shade,
                                    " { fill: ", to_text(ink(colour)), " }")));
   }

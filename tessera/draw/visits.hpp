@@ -1,4 +1,4 @@
-// Which of its rank's virtual stages is a segment in? Read off who computes which segments.
+// Returns which of its rank's virtual stages a segment is in, read off who computes which segments.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@ namespace tessera::engine {
 using collective::Volume;
 using collective::Volumes;
 using program::Op;
-using program::What;
+using program::OpKind;
 
 namespace {
 
@@ -26,7 +26,7 @@ CallCount::CallCount(const program::Sequence& sequence, const program::Tables& t
   for (std::size_t set = 0; set < groups.size(); ++set) all_.push_back(static_cast<std::int16_t>(set));
   std::ranges::copy_if(all_, std::back_inserter(of_compute_), [&](std::int16_t set) {
     return std::ranges::none_of(sequence.ops, [&](const Op& op) {
-      return op.along == set && !(op.what == What::sum && comes_last(tables.numbers[op.item].role));
+      return op.along == set && !(op.what == OpKind::sum && comes_last(tables.numbers[op.item].role));
     });
   });
   begin_step();
@@ -34,7 +34,7 @@ CallCount::CallCount(const program::Sequence& sequence, const program::Tables& t
 
 std::span<const std::int16_t> CallCount::sets_of(const Op& op) const {
   if (program::is_compute(op.what)) return of_compute_;
-  if (op.along < 0 || op.what == What::receive) return {};
+  if (op.along < 0 || op.what == OpKind::receive) return {};
   return std::span(all_).subspan(static_cast<std::size_t>(op.along), 1);
 }
 

@@ -1,5 +1,5 @@
-// Which calls of groups belong to which op, and how many does a step make? Differences of the groups'
-// tallies, so that every operation of a group is counted in one place.
+// Counts the calls of groups by op and by step: differences of the groups' tallies, so that every operation
+// of a group is counted in one place.
 #pragma once
 
 #include <span>

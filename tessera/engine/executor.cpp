@@ -11,8 +11,8 @@ namespace tessera::engine {
 using program::Cell;
 using program::CellKind;
 using program::Op;
+using program::OpKind;
 using program::Role;
-using program::What;
 using tensor::Tensor;
 
 struct Executor::Recording {
@@ -25,7 +25,7 @@ Executor::Executor(const Parts& parts)
     : parts_(parts),
       tables_(parts.program.tables),
       sequence_(parts.program.classes.at(tables_.class_of_rank.at(static_cast<std::size_t>(parts.rank)))),
-      residence_(parts_),
+      bucket_store_(parts_),
       calls_(sequence_, tables_, parts.groups),
       lanes_(
           sequence_, [this](std::uint32_t op) { run(op); }, parts.log, parts.device) {
@@ -66,7 +66,7 @@ StepReport Executor::step(const StepInput& input) {
   report.taken = number(Role::finite) == 0;
   report.at_peak = account_.at_peak();
   report.times = times_;
-  report.moved = residence_.take_moved();
+  report.moved = bucket_store_.take_moved();
   report.moved.along = calls_.of_step();
   return report;
 }
@@ -74,8 +74,8 @@ StepReport Executor::step(const StepInput& input) {
 // What the step before would have gathered; a run that goes on has it already.
 void Executor::gather_delayed() {
   for (const Op& op : sequence_.ops)
-    if (op.what == What::gather && tables_.buckets[op.item].delayed && !residence_.has_full(op.item))
-      residence_.gather(op);
+    if (op.what == OpKind::gather && tables_.buckets[op.item].delayed && !bucket_store_.has_full(op.item))
+      bucket_store_.gather(op);
 }
 
 std::size_t Executor::at(std::uint32_t item, std::int32_t micro) const {
@@ -94,50 +94,50 @@ void Executor::run(std::uint32_t index) {
   const auto calls = calls_.before(op);
   times_[index] = {index, now_seconds(), 0};
   switch (op.what) {
-    case What::forward:
+    case OpKind::forward:
       forward(op);
       break;
-    case What::recompute:
+    case OpKind::recompute:
       recompute(op);
       break;
-    case What::backward:
+    case OpKind::backward:
       backward(op, true);
       break;
-    case What::backward_input:
+    case OpKind::backward_input:
       backward(op, false);
       break;
-    case What::backward_weight:
-      residence_.begin_gradients(tables_.segments[op.item]);
+    case OpKind::backward_weight:
+      bucket_store_.begin_gradients(tables_.segments[op.item]);
       weight_work_[at(op.item, op.micro)].run();
       break;
-    case What::gather:
-      residence_.gather(op);
+    case OpKind::gather:
+      bucket_store_.gather(op);
       break;
-    case What::reduce:
-      residence_.reduce(op);
+    case OpKind::reduce:
+      bucket_store_.reduce(op);
       break;
-    case What::sum:
+    case OpKind::sum:
       sum(op);
       break;
-    case What::step:
+    case OpKind::step:
       update(op);
       break;
-    case What::free:
+    case OpKind::free:
       end(program::named_cell(op));
       break;
-    case What::send:
+    case OpKind::send:
       send(index);
       break;
-    case What::receive:
+    case OpKind::receive:
       receive(op);
       break;
-    case What::offload:
+    case OpKind::offload:
       offload(op);
       break;
-    case What::fetch:
+    case OpKind::fetch:
       fetch(op);
       break;
-    case What::exchange:
+    case OpKind::exchange:
       exchange(op);
       break;
   }
@@ -148,7 +148,7 @@ void Executor::run(std::uint32_t index) {
 
 model::Outcome Executor::compute(const Op& op, const std::vector<Tensor>& inputs, model::Tape& tape) {
   const auto& segment = tables_.segments[op.item];
-  residence_.read_weights(segment);
+  bucket_store_.read_weights(segment);
   auto outcome =
       parts_.model[segment.unit]->forward(segment.first_piece, segment.num_pieces, inputs,
                                           input_->micro_batches[static_cast<std::size_t>(op.micro)], tape);
@@ -197,9 +197,9 @@ void Executor::recompute(const Op& op) {
 
 void Executor::backward(const Op& op, bool with_weights) {
   const auto& segment = tables_.segments[op.item];
-  if (with_weights) residence_.begin_gradients(segment);
+  if (with_weights) bucket_store_.begin_gradients(segment);
   if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
-  residence_.read_weights(segment);
+  bucket_store_.read_weights(segment);
   Recording& recording = *tapes_[at(op.item, op.micro)];
   std::vector<Tensor> root_gradients;
   for (const auto value : segment.writes)
@@ -233,7 +233,7 @@ double Executor::partial(Role role) const {
       return total;
     }
     case Role::norm:
-      return residence_.squared_norm();
+      return bucket_store_.squared_norm();
     case Role::finite:
       return std::isfinite(number(Role::norm)) ? 0.0 : 1.0;
   }
@@ -353,24 +353,24 @@ void Executor::finish_sends() {
 void Executor::update(const Op& op) {
   if (number(Role::finite) != 0) return;
   const double norm = std::sqrt(number(Role::norm)) / input_->loss_scale;
-  residence_.step(op, {input_->learning_rate, input_->count,
-                       optim::clip_scale(norm, parts_.clip_norm) / input_->loss_scale});
+  bucket_store_.step(op, {input_->learning_rate, input_->count,
+                          optim::clip_scale(norm, parts_.clip_norm) / input_->loss_scale});
 }
 
 // An empty micro-batch has no values.
 void Executor::offload(const Op& op) {
   const Cell cell = program::named_cell(op);
-  if (cell.kind != CellKind::value) return residence_.offload(op);
+  if (cell.kind != CellKind::value) return bucket_store_.offload(op);
   Tensor& value = held(cell);
-  if (value.defined() && !(op.flags & program::kUnchanged)) residence_.put({cell}, value);
+  if (value.defined() && !(op.flags & program::kUnchanged)) bucket_store_.put({cell}, value);
   value = Tensor();
 }
 
 void Executor::fetch(const Op& op) {
   const Cell cell = program::named_cell(op);
-  if (cell.kind != CellKind::value) return residence_.fetch(op);
+  if (cell.kind != CellKind::value) return bucket_store_.fetch(op);
   if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples > 0)
-    held(cell) = residence_.get({cell});
+    held(cell) = bucket_store_.get({cell});
 }
 
 void Executor::end(const Cell& cell) {
@@ -390,7 +390,7 @@ void Executor::end(const Cell& cell) {
     case CellKind::full:
     case CellKind::weight_grad:
     case CellKind::shard_grad:
-      residence_.end(cell);
+      bucket_store_.end(cell);
       break;
     case CellKind::shard:
     case CellKind::state:

@@ -1,4 +1,4 @@
-// How is a checked program carried out on this rank? Segments by autograd, buckets by flat buffers, groups by
+// Carries out a checked program on this rank: segments by autograd, buckets by flat buffers, groups by
 // collectives; what ends is freed as effects(op) says. Knows ops, not models: no op is special to a family or
 // a strategy.
 #pragma once
@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "tessera/engine/bucket_store.hpp"
 #include "tessera/engine/call_count.hpp"
 #include "tessera/engine/lanes.hpp"
 #include "tessera/engine/parts.hpp"
-#include "tessera/engine/residence.hpp"
 #include "tessera/program/ir/effects.hpp"
 #include "tessera/tensor/account.hpp"
 
@@ -48,7 +48,7 @@ class Executor {
   explicit Executor(const Parts& parts);
   StepReport step(const StepInput& input);
   // For what is done with buckets between steps.
-  Residence& residence() { return residence_; }
+  BucketStore& bucket_store() { return bucket_store_; }
 
  private:
   struct Recording;  // a tape with its graph
@@ -78,7 +78,7 @@ class Executor {
   Parts parts_;
   const program::Tables& tables_;
   const program::Sequence& sequence_;
-  Residence residence_;
+  BucketStore bucket_store_;
   std::vector<std::vector<program::Cell>> ends_;  // by op
   std::vector<tensor::Tensor> values_, gradients_;
   std::vector<std::unique_ptr<Recording>> tapes_;

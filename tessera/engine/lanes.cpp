@@ -20,7 +20,7 @@ constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
 // changes what others look at between steps. Gathers and reductions are waited for by whoever uses what they
 // make.
 bool ends_step(const program::Op& op) {
-  return op.what != program::What::gather && op.what != program::What::reduce;
+  return op.what != program::OpKind::gather && op.what != program::OpKind::reduce;
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Who runs an op, and when? The compute lane is the calling thread; each other lane is a thread of its own
-// that goes through its ops in order. On an accelerator a lane is a stream too, its thread's: a thread waits
-// until the other op has been issued, its stream until that op's event.
+// The lanes that run a rank's ops. The compute lane is the calling thread; each other lane is a thread of its
+// own that goes through its ops in order. On an accelerator a lane is a stream too, its thread's: a thread
+// waits until the other op has been issued, its stream until that op's event.
 #pragma once
 
 #include <atomic>

@@ -54,7 +54,7 @@ TEST(Lanes, AStepIsNotOverBeforeTheUpdatesAndFreesOfOtherLanes) {
   auto program = program::data_parallel(program::example_tables({.resident = false}), {});
   auto& sequence = program.classes.front();
   for (auto& op : sequence.ops)
-    if (op.what == program::What::step || op.what == program::What::free) op.lane = program::kCopy;
+    if (op.what == program::OpKind::step || op.what == program::OpKind::free) op.lane = program::kCopy;
   program::build_waits(sequence, program.tables);
   std::atomic<std::size_t> num_done = 0;
   const auto run = [&](std::uint32_t index) {

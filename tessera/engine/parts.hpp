@@ -1,4 +1,4 @@
-// What is an executor made of? Everything is handed in by whoever joins the parts, and outlives it.
+// The parts of an executor. Everything is handed in by whoever joins the parts, and outlives it.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 #include "tessera/model/unit.hpp"
 #include "tessera/optim/optimizer.hpp"
 #include "tessera/program/ir/types.hpp"
-#include "tessera/shard/depot.hpp"
 #include "tessera/shard/flat_bucket.hpp"
+#include "tessera/shard/offload_store.hpp"
 
 namespace tessera::engine {
 
 // groups[i] is the group of axis set i; model, buckets and optimizers are what this rank holds (a bucket's
-// table is the program's; an optimizer per bucket). What lies outside between steps is in the depot.
+// table is the program's; an optimizer per bucket). What lies outside between steps is in the offload store.
 struct Parts {
   const program::Program& program;
   std::int64_t rank = 0;
@@ -23,7 +23,7 @@ struct Parts {
   model::Model& model;
   std::span<shard::FlatBucket> buckets;
   std::span<optim::BucketOptimizer> optimizers;
-  shard::Depot& depot;
+  shard::OffloadStore& offload_store;
   double clip_norm = 0;
   ActivityLog* log = nullptr;    // where this rank writes what it is doing
   at::Device device = at::kCPU;  // of buckets and batches

@@ -13,9 +13,9 @@
 #include "tessera/job/reporter.hpp"
 #include "tessera/launch/pin.hpp"
 #include "tessera/launch/store/join_store.hpp"
-#include "tessera/launch/watch/pulse.hpp"
+#include "tessera/launch/watch/heartbeat.hpp"
 #include "tessera/launch/watch/signals.hpp"
-#include "tessera/launch/watch/vigil.hpp"
+#include "tessera/launch/watch/watchdog.hpp"
 #include "tessera/tensor/tensor.hpp"
 #include "tessera/tensor/told.hpp"
 
@@ -27,13 +27,13 @@ using std::chrono::milliseconds;
 // What rank 0 has besides: it watches all, and tells. Outlives the server, whose thread calls it.
 class Head {
  public:
-  Head(int num_ranks, double timeout_seconds, launch::Words words)
-      : vigil_(num_ranks, timeout_seconds, std::move(words),
-               [this](const std::string& message) { judge(message); }) {}
+  Head(int num_ranks, double timeout_seconds, launch::RankDescriber describer)
+      : watchdog_(num_ranks, timeout_seconds, std::move(describer),
+                  [this](const std::string& message) { judge(message); }) {}
 
   launch::KeyServerCallbacks callbacks() {
-    return {.on_report = [this](int rank, std::string_view bytes) { vigil_.hear(rank, bytes); },
-            .on_lost = [this](int rank) { vigil_.lose(rank); }};
+    return {.on_report = [this](int rank, std::string_view bytes) { watchdog_.hear(rank, bytes); },
+            .on_lost = [this](int rank) { watchdog_.lose(rank); }};
   }
   // Until people have been told what happened, and the other ranks have had time to hear of it.
   void wait_until_told() {
@@ -63,7 +63,7 @@ class Head {
   std::condition_variable told_;
   bool is_told_ = false;
   launch::KeyServer* server_ = nullptr;
-  launch::Vigil vigil_;
+  launch::Watchdog watchdog_;
 };
 
 class Serving {
@@ -89,7 +89,8 @@ std::optional<launch::Membership> joined_membership() {
 }
 
 int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
-                   const std::function<void(const Rank&)>& body, launch::Words words, Stops stops) {
+                   const std::function<void(const Rank&)>& body, launch::RankDescriber describer,
+                   Stops stops) {
   StopRequest stop;
   std::optional<launch::StopOnSignals> signals;
   if (stops == Stops::between_steps)
@@ -101,7 +102,7 @@ int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
   const milliseconds timeout(static_cast<std::int64_t>(run.cluster.timeout_seconds * 1000));
   std::optional<Head> head;
   if (membership.rank == 0)
-    head.emplace(membership.world_size, run.cluster.timeout_seconds, std::move(words));
+    head.emplace(membership.world_size, run.cluster.timeout_seconds, std::move(describer));
   launch::JoinedStore store(
       membership,
       launch::store_options(launch::process_environment(), run.cluster.store, run.cluster.key_file, timeout),
@@ -115,7 +116,7 @@ int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
   const auto log = std::make_unique<ActivityLog>();
   Abort abort(*communicator, *log);
   Reporter reporter(store.reports(), *log, abort, timeout);
-  const launch::Pulse pulse(*log, [&reporter] { reporter.report(); });
+  const launch::Heartbeat heartbeat(*log, [&reporter] { reporter.report(); });
   try {
     body({*communicator, log.get(), &stop, [&log] { return std::vector{log->resident_bytes()}; },
           [&log] { return std::vector{log->peak_bytes()}; }});

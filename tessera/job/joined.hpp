@@ -1,4 +1,4 @@
-// How does a process that torchrun, mpirun or srun started take its place in the job?
+// Runs a rank of a job that torchrun, mpirun or srun started.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 
 #include "tessera/job/ranks.hpp"
 #include "tessera/launch/store/join.hpp"
-#include "tessera/launch/watch/telling.hpp"
+#include "tessera/launch/watch/failure_report.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::job {
@@ -17,6 +17,7 @@ std::optional<launch::Membership> joined_membership();
 // Calls `body` as this rank of the job, once all ranks have met. Returns the exit code; what went wrong is
 // told by rank 0, or by this rank when rank 0 is gone.
 int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
-                   const std::function<void(const Rank&)>& body, launch::Words words, Stops stops);
+                   const std::function<void(const Rank&)>& body, launch::RankDescriber describer,
+                   Stops stops);
 
 }  // namespace tessera::job

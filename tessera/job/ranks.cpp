@@ -17,15 +17,15 @@
 #include "tessera/collective/threads/threads.hpp"
 #include "tessera/job/connect.hpp"
 #include "tessera/job/joined.hpp"
-#include "tessera/job/words.hpp"
+#include "tessera/job/rank_describer.hpp"
 #include "tessera/launch/pin.hpp"
 #include "tessera/launch/spawn.hpp"
 #include "tessera/launch/store/key_client.hpp"
 #include "tessera/launch/store/peers.hpp"
-#include "tessera/launch/watch/board.hpp"
-#include "tessera/launch/watch/pulse.hpp"
+#include "tessera/launch/watch/heartbeat.hpp"
 #include "tessera/launch/watch/signals.hpp"
-#include "tessera/launch/watch/vigil.hpp"
+#include "tessera/launch/watch/status_board.hpp"
+#include "tessera/launch/watch/watchdog.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/problems.hpp"
@@ -81,12 +81,12 @@ int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
             rank = number_handed_down("TESSERA_RANK", 0, size - 1);
   if (run.cluster.pin) launch::pin_threads(rank, size);
   tensor::set_threads(1);
-  launch::Board board(handed_down("TESSERA_BOARD"), size);
+  launch::StatusBoard board(handed_down("TESSERA_BOARD"), size);
   ActivityLog& log = board.log(rank);
   std::optional<launch::StopOnSignals> signals;
   if (stops == Stops::between_steps)
     signals.emplace(board.stop_request(), launch::StopOptions{.grace_seconds = 0, .tells = false});
-  const launch::Pulse pulse(log);
+  const launch::Heartbeat heartbeat(log);
   try {
     launch::KeyClient keys(handed_down("TESSERA_STORE"), rank);
     const auto peers = launch::local_peers(keys);
@@ -111,13 +111,13 @@ int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
 // process is.
 class OwnWatch {
  public:
-  OwnWatch(launch::Board& board, int num_ranks, double timeout_seconds, launch::Words words)
-      : vigil_(num_ranks, timeout_seconds, std::move(words), end_process),
-        pulse_(board.log(0), [=, this, &board] {
+  OwnWatch(launch::StatusBoard& board, int num_ranks, double timeout_seconds, launch::RankDescriber describer)
+      : watchdog_(num_ranks, timeout_seconds, std::move(describer), end_process),
+        heartbeat_(board.log(0), [=, this, &board] {
           for (int rank = 0; rank < num_ranks; ++rank) {
             auto state = board.log(rank).state();
             state.beat_seconds = now_seconds();
-            vigil_.hear(rank, to_bytes(state, now_seconds()));
+            watchdog_.hear(rank, to_bytes(state, now_seconds()));
           }
         }) {}
 
@@ -130,19 +130,19 @@ class OwnWatch {
     _exit(kExitPeerLost);
   }
 
-  launch::Vigil vigil_;
-  launch::Pulse pulse_;
+  launch::Watchdog watchdog_;
+  launch::Heartbeat heartbeat_;
 };
 
 // Ranks of this process.
 int run_here(const spec::Run& run, const Body& body, Stops stops) {
   const int ranks = static_cast<int>(run.layout.ranks());
-  launch::Board board(ranks);
+  launch::StatusBoard board(ranks);
   std::optional<launch::StopOnSignals> signals;
   if (stops == Stops::between_steps)
     signals.emplace(board.stop_request(), launch::StopOptions{.grace_seconds = run.cluster.grace_seconds});
   const OwnWatch watch(board, ranks, run.cluster.timeout_seconds,
-                       words_of([run] { return plan::compile(run); }));
+                       describer_of([run] { return plan::compile(run); }));
   const auto run_one = [&](const collective::Communicator& communicator) {
     ActivityLog& log = board.log(communicator.rank());
     body({communicator, &log, &board.stop_request(),
@@ -200,7 +200,7 @@ int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, 
   std::signal(SIGPIPE, SIG_IGN);  // who read our output may leave: the training goes on
   if (started_by_launcher()) return join_launcher(run, body, stops);
   if (const auto joined = joined_membership())
-    return on_joined_rank(run, *joined, body, words_of([run] { return plan::compile(run); }), stops);
+    return on_joined_rank(run, *joined, body, describer_of([run] { return plan::compile(run); }), stops);
   const int ranks = static_cast<int>(run.layout.ranks());
   if (ranks == 1 || run.cluster.transport == spec::Transport::threads) return run_here(run, body, stops);
   setenv(kStartedAt, cat(options.main_seconds).c_str(), 1);
@@ -210,7 +210,7 @@ int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, 
   spawn.command.front() = "/proc/self/exe";
   spawn.job = cat("local-", getpid());
   spawn.timeout_seconds = run.cluster.timeout_seconds;
-  spawn.words = words_of([run] { return plan::compile(run); });
+  spawn.describer = describer_of([run] { return plan::compile(run); });
   if (stops == Stops::between_steps) spawn.grace_seconds = run.cluster.grace_seconds;
   return launch::run_local_ranks(spawn);
 }

@@ -37,7 +37,7 @@ class Reporter {
            std::chrono::milliseconds timeout)
       : reports_(reports), log_(log), abort_(abort), timeout_(timeout) {}
 
-  // Thread edge: of main while it makes the pulse, of the pulse, or of main once that has failed.
+  // Thread edge: of main while it makes the heartbeat, of the heartbeat, or of main once that has failed.
   void report();
   bool is_server_gone() const { return is_server_gone_; }
 

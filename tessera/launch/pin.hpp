@@ -1,4 +1,4 @@
-// Which cores does a rank compute on? Each rank of a host gets a share of its own, of neighbouring cores.
+// Binds ranks to cores. Each rank of a host gets a share of its own, of neighbouring cores.
 #pragma once
 
 #include <string>

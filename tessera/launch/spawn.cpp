@@ -14,9 +14,9 @@
 #include "tessera/base/process/process_stat.hpp"
 #include "tessera/launch/store/key_server.hpp"
 #include "tessera/launch/store/open_files.hpp"
-#include "tessera/launch/watch/board.hpp"
 #include "tessera/launch/watch/child.hpp"
 #include "tessera/launch/watch/signals.hpp"
+#include "tessera/launch/watch/status_board.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -135,7 +135,7 @@ class Job {
     for (int rank = 0; rank < options_.num_ranks; ++rank) {
       const auto end = failure_of(rank);
       if (!end) continue;
-      if (!first_) scene_ = {board_.states(), now_seconds()};
+      if (!first_) snapshot_ = {board_.states(), now_seconds()};
       if (!first_ || (first_->ending.code == kExitPeerLost && end->code != kExitPeerLost))
         first_ = Failure{rank, *end};
     }
@@ -189,8 +189,8 @@ class Job {
       hangs = !children_[static_cast<std::size_t>(rank)].ending() && waiting > 0 && waiting < limit;
     }
     if (!hangs) return;
-    scene_ = {board_.states(), now};
-    hang_ = options_.words.guilt(scene_.states, scene_.now_seconds);
+    snapshot_ = {board_.states(), now};
+    hang_ = options_.describer.culprit(snapshot_.states, snapshot_.now_seconds);
     if (hang_->rank >= 0) {
       const pid_t process = children_[static_cast<std::size_t>(hang_->rank)].process();
       if (is_stopped(process))
@@ -207,7 +207,7 @@ class Job {
       return;
     }
     const bool is_cause_known =
-        first_ && (first_->ending.code != kExitPeerLost || now - scene_.now_seconds > kSecondsForTheCause);
+        first_ && (first_->ending.code != kExitPeerLost || now - snapshot_.now_seconds > kSecondsForTheCause);
     if (!is_cause_known && !hang_ && !ends_at_once_) return;
     ending_since_seconds_ = now;
     // At once: what hangs may take long to die.
@@ -256,9 +256,9 @@ class Job {
     if (hang_) return "";                                     // told when it was noticed
     if (first_ && first_->ending.code == kExitNo) return "";  // the rank itself has told why
     if (first_ && !is_interrupted()) {
-      // It may have told its error after the scene was taken.
-      scene_.states[static_cast<std::size_t>(first_->rank)].error = board_.log(first_->rank).state().error;
-      return ending_text(first_->rank, first_->ending, scene_, options_.words);
+      // It may have told its error after the snapshot was taken.
+      snapshot_.states[static_cast<std::size_t>(first_->rank)].error = board_.log(first_->rank).state().error;
+      return ending_text(first_->rank, first_->ending, snapshot_, options_.describer);
     }
     if (is_grace_over_) return grace_text(stop().signal(), options_.grace_seconds);
     return ends_at_once_ ? cat("tessera: interrupted by signal ", stop().signal(), ": all ranks are ended\n")
@@ -271,16 +271,16 @@ class Job {
   QueuedWriter report_;    // a standard error that takes nothing must not hold up the watch
   SignalMailbox signals_;  // before the server, whose thread must not take the signals
   KeyServer server_;
-  Board board_;
+  StatusBoard board_;
   std::vector<Child> children_;
   double started_seconds_ = 0, all_here_seconds_ = 0;
   std::vector<double> stopped_since_seconds_;  // before their first sign of life; 0: not stopped
   bool is_stop_told_ = false, is_grace_over_ = false;
   bool ends_at_once_ = false;  // because a signal asked for it
   std::optional<Failure> first_;
-  std::optional<Guilt> hang_;
+  std::optional<Culprit> hang_;
   std::string hang_note_;
-  Scene scene_;  // when it was noticed
+  Snapshot snapshot_;  // when it was noticed
   double ending_since_seconds_ = -1;
 };
 

@@ -1,12 +1,12 @@
-// How are the ranks of one machine started, watched and ended together? One process per rank; the first
-// failure ends them all, and is the one that is told.
+// Starts, watches and ends the ranks of one machine together: one process per rank; the first failure ends
+// them all, and is the one that is reported.
 #pragma once
 
 #include <chrono>
 #include <string>
 #include <vector>
 
-#include "tessera/launch/watch/telling.hpp"
+#include "tessera/launch/watch/failure_report.hpp"
 
 namespace tessera::launch {
 
@@ -17,7 +17,7 @@ struct SpawnOptions {
   // A rank that waits longer than this for another, or shows no sign of life, ends the job; 0: ranks are not
   // watched, for commands that don't write to their board.
   double timeout_seconds = 0;
-  Words words = plain_words();
+  RankDescriber describer = plain_describer();
   // The ranks take stop signals by themselves (StopOnSignals) and look at the board's stop request between
   // steps. They have this long to stop after the first signal; 0: a signal ends them at once.
   double grace_seconds = 0;

@@ -259,8 +259,8 @@ TEST_F(Spawn, RanksThatDoNotStopWithinTheGraceAreEnded) {
 TEST_F(Spawn, AWatchedRankThatIsStoppedBeforeItsFirstSignOfLifeIsAHang) {
   auto options = shell(2, "test $TESSERA_RANK = 1 && kill -STOP $$; exec sleep 60");
   options.timeout_seconds = 0.3;
-  options.words.guilt = [](std::span<const RankState> states, double) {
-    return Guilt{states[1].beat_seconds == 0 ? 1 : -1, "rank 1 is the one"};
+  options.describer.culprit = [](std::span<const RankState> states, double) {
+    return Culprit{states[1].beat_seconds == 0 ? 1 : -1, "rank 1 is the one"};
   };
   EXPECT_EQ(run(options), kExitPeerLost);
   EXPECT_TRUE(report_.starts_with("tessera: no progress for 0.3 s: rank 1 is the one.\n")) << report_;

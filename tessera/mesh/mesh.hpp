@@ -1,4 +1,4 @@
-// Who stands where? Ranks as digits over named axes and their factors: coordinates, peers, groups. Pure
+// The mesh: ranks as digits over named axes and their factors, with coordinates, peers and groups. Pure
 // arithmetic, no table of ranks is kept. The last axis varies fastest.
 #pragma once
 

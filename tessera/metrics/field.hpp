@@ -1,4 +1,4 @@
-// How is a record of named values written as JSON? The one place that quotes and prints numbers.
+// Writes records of named values as JSON. This is the one place that quotes and prints numbers.
 #pragma once
 
 #include <cstdint>

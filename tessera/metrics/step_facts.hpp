@@ -1,5 +1,5 @@
-// What is known of a step that has ended? The one list of numbers that lines, the display, metrics.jsonl,
-// event files and the endpoint show.
+// The numbers of a step that has ended: the one list that lines, the display, metrics.jsonl, event files and
+// the endpoint show.
 #pragma once
 
 #include <cstdint>

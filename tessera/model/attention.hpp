@@ -1,4 +1,4 @@
-// How does a block attend? Causal attention over its own positions and, in generation, those of the cache.
+// The attention of a block: causal, over its own positions and, in generation, those of the cache.
 #pragma once
 
 #include "tessera/model/unit.hpp"

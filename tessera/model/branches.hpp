@@ -1,4 +1,4 @@
-// What does a block carry between its pieces? The stream, and what the branch beside it has come to. Every
+// What a block carries between its pieces: the stream, and what the branch beside it has come to. Every
 // branch is three pieces: one leaves the stream, one works, one adds to the stream.
 #pragma once
 

@@ -6,7 +6,7 @@
 
 namespace tessera::model {
 
-Model make(const spec::Run& run, const program::Tables& tables, const Held& held) {
+Model make(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
   CHECK(tables.units.size() == static_cast<std::size_t>(run.model.layers) + 2,
         "units do not match the model's layers");
   switch (run.model.family) {

@@ -11,7 +11,7 @@ namespace tessera::model {
 namespace {
 
 using parallel::Dropout;
-using parallel::Share;
+using parallel::ParallelContext;
 using shard::find_weight;
 using shard::FlatBucket;
 using shard::Weight;
@@ -36,8 +36,8 @@ struct Linear {
   Tensor operator()(const Tensor& x, Tape& tape) const {
     return parallel::linear(x, weight, tape.work, &bias);
   }
-  Tensor to_stream(const Tensor& x, Tape& tape, const Share& share) const {
-    return parallel::linear_to_stream(x, weight, tape.work, share, &bias);
+  Tensor to_stream(const Tensor& x, Tape& tape, const ParallelContext& context) const {
+    return parallel::linear_to_stream(x, weight, tape.work, context, &bias);
   }
   // The two halves of it, between which ranks add up.
   Tensor sums(const Tensor& x, Tape& tape) const { return parallel::linear(x, weight, tape.work); }
@@ -53,40 +53,40 @@ struct Linear {
 
 class EmbeddingUnit final : public Unit {
  public:
-  EmbeddingUnit(const spec::Run& run, const Held& held)
-      : share_(held.share),
+  EmbeddingUnit(const spec::Run& run, const RankModel& held)
+      : context_(held.context),
         tokens_(find_weight(held.buckets, "transformer.wte.weight")),
         positions_(find_weight(held.buckets, "transformer.wpe.weight")),
         drop_(run.model.dropout, run.training.seed, 0, Dropout::Place::embedding) {}
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor>, const Batch& batch, Tape& tape) override {
     const Tensor tokens =
-        parallel::embedding_to_stream(batch.tokens_T, tokens_, tape.anchor(), tape.work, share_);
+        parallel::embedding_to_stream(batch.tokens_T, tokens_, tape.anchor(), tape.work, context_);
     const Tensor x = tokens.add(
         parallel::embedding(places_T(batch, tokens.size(0)), positions_, tape.anchor(), tape.work));
-    return {{drop_(x, stream_rows(share_, batch.sample_indices))}, {}};
+    return {{drop_(x, stream_rows(context_, batch.sample_indices))}, {}};
   }
 
  private:
   // Of so many rows of the stream.
   Tensor places_T(const Batch& batch, std::int64_t rows) const {
     const std::int64_t per_sample = batch.tokens_T.size(0) / batch.samples, before = num_cached(batch, 0);
-    const std::int64_t first = first_of_stream(share_, batch.tokens_T.size(0));
+    const std::int64_t first = first_of_stream(context_, batch.tokens_T.size(0));
     Tensor places = tensor::empty({rows}, at::kLong);
     auto* out = places.mutable_data_ptr<std::int64_t>();
     for (std::int64_t i = 0; i < rows; ++i)
-      out[i] = share_.positions[static_cast<std::size_t>(before + (first + i) % per_sample)];
+      out[i] = context_.positions[static_cast<std::size_t>(before + (first + i) % per_sample)];
     return places.to(batch.tokens_T.device());
   }
 
-  const Share& share_;
+  const ParallelContext& context_;
   Weight &tokens_, &positions_;
   Dropout drop_;
 };
 
 class BlockUnit final : public Unit {
  public:
-  BlockUnit(const spec::Run& run, std::int64_t layer, const Held& held)
-      : share_(held.share),
+  BlockUnit(const spec::Run& run, std::int64_t layer, const RankModel& held)
+      : context_(held.context),
         heads_(run.model.heads / run.layout.tp),
         layer_(static_cast<std::size_t>(layer)),
         name_(cat("transformer.h.", layer, ".")),
@@ -101,28 +101,28 @@ class BlockUnit final : public Unit {
 
   Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
-    if (share_.opened) return forward_opened(first, count, std::move(values), batch, tape);
+    if (context_.opened) return forward_opened(first, count, std::move(values), batch, tape);
     auto [x, branch] = enter(first, count, std::move(values));
-    const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
+    const parallel::Rows rows = stream_rows(context_, batch.sample_indices);
     for (std::size_t piece = first; piece < first + count; ++piece) {
       switch (piece) {
         case 0:
-          branch = qkv_(from_stream(norm_1_(x, tape), share_), tape);
+          branch = qkv_(from_stream(norm_1_(x, tape), context_), tape);
           break;
         case 1:
-          branch = attend(parallel::split(branch, batch.samples, heads_), batch, layer_, share_.context);
+          branch = attend(parallel::split(branch, batch.samples, heads_), batch, layer_, context_.cp);
           break;
         case 2:
-          x = x.add(drop_attention_(out_.to_stream(branch, tape, share_), rows));
+          x = x.add(drop_attention_(out_.to_stream(branch, tape, context_), rows));
           break;
         case 3:
-          branch = up_(from_stream(norm_2_(x, tape), share_), tape);
+          branch = up_(from_stream(norm_2_(x, tape), context_), tape);
           break;
         case 4:
           branch = tensor::gelu(branch);
           break;
         case 5:
-          x = x.add(drop_mlp_(down_.to_stream(branch, tape, share_), rows));
+          x = x.add(drop_mlp_(down_.to_stream(branch, tape, context_), rows));
           break;
         default:
           throw Bug(cat("a GPT-2 block has no piece ", piece));
@@ -136,13 +136,13 @@ class BlockUnit final : public Unit {
   Outcome forward_opened(std::size_t piece, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                          Tape& tape) {
     CHECK(count == 1, "opened blocks are cut between all pieces");
-    const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
+    const parallel::Rows rows = stream_rows(context_, batch.sample_indices);
     switch (piece) {
       case 0:
         return {{norm_1_(values.at(0), tape)}, {}};
       case 1: {
         const auto heads = parallel::split(qkv_(values.at(0), tape), batch.samples, heads_);
-        return {{out_.sums(attend(heads, batch, layer_, share_.context), tape)}, {}};
+        return {{out_.sums(attend(heads, batch, layer_, context_.cp), tape)}, {}};
       }
       case 2: {
         const Tensor middle = values.at(1).add(drop_attention_(out_.with_bias(values.at(0), tape), rows));
@@ -157,7 +157,7 @@ class BlockUnit final : public Unit {
     }
   }
 
-  const Share& share_;
+  const ParallelContext& context_;
   std::int64_t heads_;
   std::size_t layer_;
   std::string name_;
@@ -170,8 +170,8 @@ class BlockUnit final : public Unit {
 
 class HeadUnit final : public Head {
  public:
-  HeadUnit(const spec::Model& spec, const Held& held)
-      : share_(held.share),
+  HeadUnit(const spec::Model& spec, const RankModel& held)
+      : context_(held.context),
         norm_(held.buckets, "transformer.ln_f", spec.norm_epsilon),
         table_(
             find_weight(held.buckets, spec.tied_embeddings ? "transformer.wte.weight" : "lm_head.weight")) {}
@@ -179,8 +179,8 @@ class HeadUnit final : public Head {
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
     return {{},
-            {parallel::vocabulary_loss(norm_(values.at(0), tape), table_, batch.targets_T, tape.work, share_,
-                                       batch.head_gradient_factor)}};
+            {parallel::vocabulary_loss(norm_(values.at(0), tape), table_, batch.targets_T, tape.work,
+                                       context_, batch.head_gradient_factor)}};
   }
   Tensor logits(const Tensor& x) const override {
     Tape tape;
@@ -188,14 +188,14 @@ class HeadUnit final : public Head {
   }
 
  private:
-  const Share& share_;
+  const ParallelContext& context_;
   Norm norm_;
   Weight& table_;
 };
 
 }  // namespace
 
-Model make_gpt2(const spec::Run& run, const program::Tables& tables, const Held& held) {
+Model make_gpt2(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
   Model model(tables.units.size());
   if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held);
   for (std::int64_t layer = 0; layer < run.model.layers; ++layer)

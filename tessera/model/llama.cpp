@@ -12,35 +12,36 @@ namespace tessera::model {
 namespace {
 
 using parallel::Dropout;
+using parallel::ParallelContext;
 using parallel::Rotary;
-using parallel::Share;
 using shard::find_weight;
 using shard::FlatBucket;
 using shard::Weight;
 
 class EmbeddingUnit final : public Unit {
  public:
-  EmbeddingUnit(const spec::Run& run, const Held& held)
-      : share_(held.share),
+  EmbeddingUnit(const spec::Run& run, const RankModel& held)
+      : context_(held.context),
         table_(find_weight(held.buckets, "model.embed_tokens.weight")),
         drop_(run.model.dropout, run.training.seed, 0, Dropout::Place::embedding) {}
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor>, const Batch& batch, Tape& tape) override {
-    const Tensor x = parallel::embedding_to_stream(batch.tokens_T, table_, tape.anchor(), tape.work, share_);
-    return {{drop_(x, stream_rows(share_, batch.sample_indices))}, {}};
+    const Tensor x =
+        parallel::embedding_to_stream(batch.tokens_T, table_, tape.anchor(), tape.work, context_);
+    return {{drop_(x, stream_rows(context_, batch.sample_indices))}, {}};
   }
 
  private:
-  const Share& share_;
+  const ParallelContext& context_;
   Weight& table_;
   Dropout drop_;
 };
 
 class BlockUnit final : public Unit {
  public:
-  BlockUnit(const spec::Run& run, std::int64_t layer, const Held& held, const Rotary& rotary)
+  BlockUnit(const spec::Run& run, std::int64_t layer, const RankModel& held, const Rotary& rotary)
       : spec_(run.model),
         layer_(static_cast<std::size_t>(layer)),
-        share_(held.share),
+        context_(held.context),
         heads_(run.model.heads / run.layout.tp),
         kv_heads_(run.model.kv_heads / run.tp_kv()),
         rotary_(rotary),
@@ -57,28 +58,28 @@ class BlockUnit final : public Unit {
 
   Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
-    if (share_.opened) return forward_opened(first, count, std::move(values), batch, tape);
+    if (context_.opened) return forward_opened(first, count, std::move(values), batch, tape);
     auto [x, branch] = enter(first, count, std::move(values));
-    const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
+    const parallel::Rows rows = stream_rows(context_, batch.sample_indices);
     for (std::size_t piece = first; piece < first + count; ++piece) {
       switch (piece) {
         case 0:
-          branch = queries_keys_and_values(from_stream(norm(x, norm_1_, tape), share_), tape);
+          branch = queries_keys_and_values(from_stream(norm(x, norm_1_, tape), context_), tape);
           break;
         case 1:
-          branch = attend(heads(branch, batch, tape), batch, layer_, share_.context);
+          branch = attend(heads(branch, batch, tape), batch, layer_, context_.cp);
           break;
         case 2:
-          x = x.add(drop_attention_(parallel::linear_to_stream(branch, out_, tape.work, share_), rows));
+          x = x.add(drop_attention_(parallel::linear_to_stream(branch, out_, tape.work, context_), rows));
           break;
         case 3:
-          branch = parallel::linear(from_stream(norm(x, norm_2_, tape), share_), gate_up_, tape.work);
+          branch = parallel::linear(from_stream(norm(x, norm_2_, tape), context_), gate_up_, tape.work);
           break;
         case 4:
           branch = parallel::swiglu(branch);
           break;
         case 5:
-          x = x.add(drop_mlp_(parallel::linear_to_stream(branch, down_, tape.work, share_), rows));
+          x = x.add(drop_mlp_(parallel::linear_to_stream(branch, down_, tape.work, context_), rows));
           break;
         default:
           throw Bug(cat("a Llama block has no piece ", piece));
@@ -102,13 +103,13 @@ class BlockUnit final : public Unit {
   Outcome forward_opened(std::size_t piece, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                          Tape& tape) {
     CHECK(count == 1, "opened blocks are cut between all pieces");
-    const parallel::Rows rows = stream_rows(share_, batch.sample_indices);
+    const parallel::Rows rows = stream_rows(context_, batch.sample_indices);
     switch (piece) {
       case 0:
         return {{norm(values.at(0), norm_1_, tape)}, {}};
       case 1: {
         const Tensor qkv = queries_keys_and_values(values.at(0), tape);
-        const Tensor attended = attend(heads(qkv, batch, tape), batch, layer_, share_.context);
+        const Tensor attended = attend(heads(qkv, batch, tape), batch, layer_, context_.cp);
         return {{parallel::linear(attended, out_, tape.work)}, {}};
       }
       case 2: {
@@ -155,7 +156,7 @@ class BlockUnit final : public Unit {
 
   const spec::Model& spec_;
   std::size_t layer_;
-  const Share& share_;
+  const ParallelContext& context_;
   std::int64_t heads_, kv_heads_;  // of this rank
   Rotary rotary_;
   Weight& norm_1_;
@@ -167,9 +168,9 @@ class BlockUnit final : public Unit {
 
 class HeadUnit final : public Head {
  public:
-  HeadUnit(const spec::Model& spec, const Held& held)
+  HeadUnit(const spec::Model& spec, const RankModel& held)
       : spec_(spec),
-        share_(held.share),
+        context_(held.context),
         norm_(find_weight(held.buckets, "model.norm.weight")),
         table_(find_weight(held.buckets,
                            spec.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight")) {}
@@ -178,7 +179,7 @@ class HeadUnit final : public Head {
                   Tape& tape) override {
     const Tensor x = tensor::rms_norm(values.at(0), tape.leaf(norm_), spec_.norm_epsilon);
     return {{},
-            {parallel::vocabulary_loss(x, table_, batch.targets_T, tape.work, share_,
+            {parallel::vocabulary_loss(x, table_, batch.targets_T, tape.work, context_,
                                        batch.head_gradient_factor)}};
   }
   Tensor logits(const Tensor& x) const override {
@@ -187,19 +188,19 @@ class HeadUnit final : public Head {
 
  private:
   const spec::Model& spec_;
-  const Share& share_;
+  const ParallelContext& context_;
   Weight &norm_, &table_;
 };
 
 }  // namespace
 
-Model make_llama(const spec::Run& run, const program::Tables& tables, const Held& held) {
+Model make_llama(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
   const spec::Model& spec = run.model;
   const auto dtype = shard::to_torch(tables.buckets.front().compute);
   const parallel::Frequencies frequencies{spec.rope_theta, spec.rope_scaling_factor,
                                           spec.rope_low_frequency_factor, spec.rope_high_frequency_factor,
                                           spec.rope_original_context};
-  const Rotary rotary = parallel::rotary(held.share.positions, spec.head_size(), frequencies, dtype,
+  const Rotary rotary = parallel::rotary(held.context.positions, spec.head_size(), frequencies, dtype,
                                          held.buckets.front().device());
   Model model(tables.units.size());
   if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held);

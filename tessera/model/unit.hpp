@@ -1,4 +1,4 @@
-// What does a model look like to the engine? Units made of pieces: functions of values, with their weights'
+// The model as the engine sees it: units made of pieces, which are functions of values, with their weights'
 // gradients deferred. The same code serves training, recomputation and (without a tape) evaluation.
 #pragma once
 

@@ -1,6 +1,6 @@
-// By what is the loss multiplied so that fp16 gradients neither vanish nor overflow? A power of two that
-// halves when a gradient was not finite and doubles after many steps that were. The same on all ranks, since
-// all take a step or none.
+// The factor of the loss that keeps fp16 gradients from vanishing and overflowing: a power of two that halves
+// when a gradient was not finite and doubles after many steps that were. The same on all ranks, since all
+// take a step or none.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How do gradients change parameters? AdamW and SGD over a rank's slice of a bucket, by ATen's fused kernels.
+// AdamW and SGD over a rank's slice of a bucket, by ATen's fused kernels.
 #pragma once
 
 #include "tessera/shard/flat_bucket.hpp"

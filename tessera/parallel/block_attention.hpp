@@ -1,5 +1,5 @@
-// What do some queries take from a block of the keys, and what do they give back in the backward? Blocks of
-// one row of attention are merged by their log-sum-exps. Nothing here is seen by autograd.
+// Attention of some queries to one block of keys, forward and backward. Blocks of one row of attention are
+// merged by their log-sum-exps. Nothing here is seen by autograd.
 //
 // Shapes as in layers.hpp; Q queries and C keys of the block.
 #pragma once

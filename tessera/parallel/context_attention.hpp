@@ -1,4 +1,4 @@
-// How do ranks attend to sequences of which each holds a part? Inside a ring place heads are exchanged for
+// Attention over sequences of which each rank holds a part. Inside a ring place heads are exchanged for
 // positions by all-to-all; the places pass keys and values round a ring (ring_attention.hpp).
 // program::context_positions says who holds what, program::context_calls which collectives it takes. A group
 // of one leaves its part out.

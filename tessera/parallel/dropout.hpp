@@ -1,12 +1,12 @@
-// Which channels does dropout zero? A function of (seed, unit, place, global sample index, position, channel)
-// and of nothing else: not of the layout, the micro-batch, the rank or the order. A sample that comes again
-// in another epoch has another global index, so the number of the step is not needed. The mask is made again
-// in the backward and never kept.
+// Dropout whose mask is a function of (seed, unit, place, global sample index, position, channel) and of
+// nothing else: not of the layout, the micro-batch, the rank or the order. A sample that comes again in
+// another epoch has another global index, so the number of the step is not needed. The mask is made again in
+// the backward and never kept.
 #pragma once
 
 #include <cstdint>
 
-#include "tessera/parallel/share.hpp"
+#include "tessera/parallel/parallel_context.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera::parallel {

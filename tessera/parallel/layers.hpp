@@ -6,7 +6,7 @@
 // ffn, N heads, K key-value heads, D channels of a head, B samples, S positions.
 #pragma once
 
-#include "tessera/parallel/share.hpp"
+#include "tessera/parallel/parallel_context.hpp"
 #include "tessera/shard/weight.hpp"
 #include "tessera/tensor/tensor.hpp"
 
@@ -21,8 +21,8 @@ Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* b
 
 // The same where the ranks of tp hold columns of the weight, and of x: their sums go to the stream, then
 // comes the bias.
-Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const Share& share,
-                        Weight* bias_O = nullptr);
+Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work,
+                        const ParallelContext& context, Weight* bias_O = nullptr);
 
 // x plus the bias, if there is one.
 Tensor add_bias(const Tensor& x_TO, Weight* bias_O, WeightWork& work);
@@ -32,7 +32,7 @@ Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, 
 
 // The same where the ranks of tp hold rows of the table, of tokens that all of them have; to the stream.
 Tensor embedding_to_stream(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work,
-                           const Share& share);
+                           const ParallelContext& context);
 
 // Rotary tables in the compute dtype, for halves of D rotated against each other: cosines for both halves,
 // sines for one.
@@ -74,7 +74,7 @@ Tensor swiglu(const Tensor& gate_up_T2F);
 // which the backward divides out again. x comes from the stream; the ranks of tp hold rows of the table, and
 // get the same loss.
 Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work,
-                       const Share& share, double gradient_factor = 1.0);
+                       const ParallelContext& context, double gradient_factor = 1.0);
 
 // The same in a form that keeps logits, for generation and for comparing with other implementations.
 Tensor logits(const Tensor& x_TH, const Weight& weight_VH);

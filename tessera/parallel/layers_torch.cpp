@@ -324,10 +324,10 @@ Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* b
   return Linear::apply(x_TI, &weight_OI, bias_O, &work);
 }
 
-Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const Share& share,
-                        Weight* bias_O) {
-  if (share.tp.group.size() == 1) return linear(x_TI, weight_OI, work, bias_O);
-  return add_bias(to_stream(linear(x_TI, weight_OI, work), share), bias_O, work);
+Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work,
+                        const ParallelContext& context, Weight* bias_O) {
+  if (context.tp.group.size() == 1) return linear(x_TI, weight_OI, work, bias_O);
+  return add_bias(to_stream(linear(x_TI, weight_OI, work), context), bias_O, work);
 }
 
 Tensor add_bias(const Tensor& x_TO, Weight* bias_O, WeightWork& work) {
@@ -339,11 +339,11 @@ Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, 
 }
 
 Tensor embedding_to_stream(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work,
-                           const Share& share) {
-  const auto& tp = share.tp.group;
+                           const ParallelContext& context) {
+  const auto& tp = context.tp.group;
   if (tp.size() == 1) return embedding(tokens_T, weight_VH, tape, work);
   const std::int64_t first = weight_VH.value().size(0) * tp.rank();
-  return to_stream(PartEmbedding::apply(tape, tokens_T, &weight_VH, &work, first), share);
+  return to_stream(PartEmbedding::apply(tape, tokens_T, &weight_VH, &work, first), context);
 }
 
 namespace {
@@ -397,9 +397,9 @@ Heads split_norm_and_rotate(const Tensor& qkv, const HeadNorm& norm, const Rotar
 Tensor swiglu(const Tensor& gate_up_T2F) { return SwiGlu::apply(gate_up_T2F); }
 
 Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work,
-                       const Share& share, double gradient_factor) {
+                       const ParallelContext& context, double gradient_factor) {
   const bool differentiate = at::GradMode::is_enabled() && x_TH.requires_grad();
-  return VocabularyLoss::apply(from_stream(x_TH, share), targets_T, &weight_VH, &work, &share.tp.group,
+  return VocabularyLoss::apply(from_stream(x_TH, context), targets_T, &weight_VH, &work, &context.tp.group,
                                gradient_factor, differentiate);
 }
 

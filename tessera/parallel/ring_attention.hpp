@@ -1,4 +1,4 @@
-// How do ring places attend to a sequence that they hold in parts? Keys and values go round the ring; each
+// Attention of ring places to a sequence that they hold in parts. Keys and values go round the ring; each
 // place merges what its queries take from them. In the backward they go round again, and their gradients with
 // them. See program/ir/context_parallel.hpp for who holds what. Nothing here is seen by autograd.
 #pragma once

@@ -38,15 +38,15 @@ std::vector<double> losses(const Head& head, int tp) {
   collective::run_ranks(tp, [&](const collective::Communicator& communicator) {
     std::vector<int> all(static_cast<std::size_t>(tp));
     std::iota(all.begin(), all.end(), 0);
-    Share share;
-    share.tp.group = collective::make_groups(communicator, {all}).front();
+    ParallelContext context;
+    context.tp.group = collective::make_groups(communicator, {all}).front();
     const std::int64_t rows = kVocabulary / tp;
     const Tensor part = head.table_VH.narrow(0, rows * communicator.rank(), rows).contiguous();
     Weight weight(part, tensor::empty(part.sizes(), at::kFloat));
     WeightWork work;
     for (std::int64_t token = 0; token < kTokens; ++token) {
       const double loss =
-          vocabulary_loss(head.x_TH.narrow(0, token, 1), weight, target_of(token), work, share)
+          vocabulary_loss(head.x_TH.narrow(0, token, 1), weight, target_of(token), work, context)
               .item<double>();
       if (communicator.rank() == 0) out.push_back(loss);
     }

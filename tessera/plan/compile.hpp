@@ -1,4 +1,4 @@
-// What does a run execute? The checked program of a layout.
+// Compiles a layout to its checked program.
 #pragma once
 
 #include <string>

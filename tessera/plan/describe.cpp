@@ -79,16 +79,16 @@ constexpr OnTp kInvariant{Placement::invariant, Placement::invariant},
     kReplicated{Placement::replicated, Placement::replicated}, kCut{Placement::sharded, Placement::sharded},
     kWithKeys{Placement::sharded, Placement::replicated};
 
-OnTp on_tp(Lies lies, const spec::Run& run) {
+OnTp on_tp(TensorPlacement placement, const spec::Run& run) {
   if (run.layout.tp == 1) return kInvariant;
-  switch (lies) {
-    case Lies::by_stream:
+  switch (placement) {
+    case TensorPlacement::by_stream:
       return run.layout.sequence_parallel ? kReplicated : kInvariant;
-    case Lies::by_heads:
+    case TensorPlacement::by_heads:
       return kReplicated;
-    case Lies::cut:
+    case TensorPlacement::cut:
       return kCut;
-    case Lies::with_keys:
+    case TensorPlacement::with_keys:
       return run.tp_rep() > 1 ? kWithKeys : kCut;
   }
   throw Bug("a parameter that lies in no known way");
@@ -152,10 +152,10 @@ class Buckets {
 
   // Parameters that lie alike share a bucket; the first takes the name as it is. `tied` is read by the first
   // stage and by the last.
-  void add(const std::string& name, LaidParameters parameters, bool weight_decay, bool is_tied = false) {
+  void add(const std::string& name, PlacedParameters parameters, bool weight_decay, bool is_tied = false) {
     std::vector<std::pair<OnTp, std::vector<program::Parameter>>> by_placement;
-    for (auto& [parameter, lies] : parameters) {
-      const OnTp on = on_tp(lies, run_);
+    for (auto& [parameter, placement] : parameters) {
+      const OnTp on = on_tp(placement, run_);
       auto found = std::ranges::find(by_placement, on, [](const auto& entry) { return entry.first; });
       if (found == by_placement.end()) found = by_placement.insert(found, {on, {}});
       found->second.push_back(part_of(std::move(parameter), on));
@@ -166,8 +166,8 @@ class Buckets {
   }
 
   // Norms and biases of the units after the embedding, one per pipeline rank.
-  void add_vectors(std::vector<LaidParameters> of_units) {
-    std::map<std::uint32_t, LaidParameters> by_rank;
+  void add_vectors(std::vector<PlacedParameters> of_units) {
+    std::map<std::uint32_t, PlacedParameters> by_rank;
     for (std::size_t i = 0; i < of_units.size(); ++i)
       for (auto& parameter : of_units[i])
         by_rank[rank_of_unit_.empty() ? 0 : rank_of_unit_[i + 1]].push_back(std::move(parameter));

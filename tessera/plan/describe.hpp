@@ -1,5 +1,5 @@
-// What does a run consist of? Units, parameters in buckets, values and axes of a model under a layout, as the
-// tables that programs speak about. No tensor is made.
+// The tables of a run: units, parameters in buckets, values and axes of a model under a layout. No tensor is
+// made.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How many FLOPs is a step of this run?
+// Returns how many FLOPs a step of a run takes.
 #pragma once
 
 #include "tessera/program/ir/work.hpp"

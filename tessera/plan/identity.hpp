@@ -1,4 +1,4 @@
-// When are two layouts the same? If their programs are.
+// Tells whether two layouts are the same: if their programs are.
 #pragma once
 
 #include <string>

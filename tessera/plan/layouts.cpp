@@ -10,8 +10,8 @@
 #include "tessera/base/random.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/identity.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
-#include "tessera/spec/words.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -115,7 +115,7 @@ class Enumeration {
       run.layout.virtual_stages = choice.virtual_stages;
       run.model.layers = std::min(run_.model.layers,
                                   std::max<std::int64_t>(2, run.layout.pp * run.layout.num_virtual() - 1));
-      if (attempt < kTries) deal(run, kTries * num_tried_ + attempt);
+      if (attempt < kTries) balance_stages(run, kTries * num_tried_ + attempt);
       if (!spec::problems(run).empty()) continue;
       ++num_tried_;
       seen_[key_of(run)].insert(choice);
@@ -126,7 +126,7 @@ class Enumeration {
   }
 
   // What is not crossed, by a number.
-  void deal(spec::Run& run, std::uint64_t number) const {
+  void balance_stages(spec::Run& run, std::uint64_t number) const {
     auto draw = [&, next = std::uint64_t{0}](std::int64_t below) mutable {
       return static_cast<std::int64_t>(random_bits(variety_.seed, number, next++) %
                                        static_cast<std::uint64_t>(below));

@@ -1,6 +1,6 @@
-// Which layouts may a run have on so many ranks? The sizes of axes and ZeRO are crossed, every schedule comes
-// with every (pp, cp, tp), all else is dealt by a seed. Whether one is legal is spec::problems' answer,
-// nobody else's.
+// Lists the layouts that a run may have on so many ranks. The sizes of axes and ZeRO are crossed, every
+// schedule comes with every (pp, cp, tp), all else is dealt by a seed. Whether one is legal is
+// spec::problems' answer, nobody else's.
 #pragma once
 
 #include <cstdint>

@@ -9,8 +9,8 @@
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/identity.hpp"
 #include "tessera/plan/stages/spread.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
-#include "tessera/spec/words.hpp"
 
 namespace tessera::plan {
 namespace {

@@ -1,4 +1,4 @@
-// By which rates is a run priced that nobody has measured?
+// The rates by which a run is priced that nobody has measured.
 #pragma once
 
 #include "tessera/simulate/rates.hpp"

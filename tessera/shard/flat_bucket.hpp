@@ -1,6 +1,6 @@
-// What does a rank hold of a bucket? Flat buffers that come and go as the program says: its slice of the
-// master values and of their gradient, the whole of the values to compute with, and the whole of the gradient
-// while it is added up.
+// What a rank holds of a bucket: flat buffers that come and go as the program says. Its slice of the master
+// values and of their gradient, the whole of the values to compute with, and the whole of the gradient while
+// it is added up.
 #pragma once
 
 #include <deque>

@@ -1,4 +1,4 @@
-// Where does a weight live, and where does its gradient go? A view of a run of parameters in a flat bucket.
+// A weight and where its gradient goes: a view of a run of parameters in a flat bucket.
 #pragma once
 
 #include "tessera/tensor/tensor.hpp"

@@ -9,7 +9,7 @@ using program::Op;
 
 // A class has a few kinds of op for each item, so those of one item are looked through.
 struct Kind {
-  program::What what;
+  program::OpKind what;
   std::uint16_t flags, part;
   std::int16_t along, hop;
   std::uint32_t cost;

@@ -1,4 +1,4 @@
-// What does each op cost? Phases by op, from the program's own table or from a function; equal ops share an
+// The cost of each op: phases by op, from the program's own table or from a function; equal ops share an
 // entry.
 #pragma once
 

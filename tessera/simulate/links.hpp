@@ -1,4 +1,4 @@
-// Who uses which link? The links out of and into one rank of each class, per set of mesh axes.
+// The links out of and into one rank of each class, per set of mesh axes.
 #pragma once
 
 #include <algorithm>

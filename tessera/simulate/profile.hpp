@@ -1,4 +1,4 @@
-// What did each kind of op take when it was run? Costs for a simulation, from the ops of short traced runs.
+// Costs for a simulation, from the ops of short traced runs.
 #pragma once
 
 #include <compare>
@@ -15,16 +15,16 @@
 namespace tessera::simulate {
 
 // What an op is, whatever micro-batch and rank it runs for. A receive is one with its send.
-struct OpKind {
-  program::What what = program::What::forward;
+struct OpClass {
+  program::OpKind what = program::OpKind::forward;
   std::int64_t segment = -1;  // of compute
   std::int64_t ranks = 1;     // that meet in it
-  auto operator<=>(const OpKind&) const = default;
+  auto operator<=>(const OpClass&) const = default;
 };
 
 // An op as it ran once on one rank.
 struct RanOp {
-  OpKind kind;
+  OpClass kind;
   std::int64_t size = 0;   // op_size of it
   std::string lane, word;  // as in its trace
   std::int64_t group =
@@ -33,7 +33,7 @@ struct RanOp {
   program::Span span;
 };
 
-OpKind kind_of(const program::Op& op, const program::Tables& tables);
+OpClass kind_of(const program::Op& op, const program::Tables& tables);
 
 // Bytes that an op's time grows with: of a value of the micro-batch for compute, of the bucket or cell else;
 // 0: of none.
@@ -55,9 +55,9 @@ class Profile {
   program::Cost cost(const program::Op& op, const program::Tables& tables) const;
 
  private:
-  std::optional<double> seconds(OpKind kind, std::int64_t size) const;
+  std::optional<double> seconds(OpClass kind, std::int64_t size) const;
 
-  std::map<OpKind, std::map<std::int64_t, double>> seconds_;  // by kind and size: medians
+  std::map<OpClass, std::map<std::int64_t, double>> seconds_;  // by kind and size: medians
 };
 
 }  // namespace tessera::simulate

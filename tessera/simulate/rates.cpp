@@ -12,10 +12,10 @@ using program::CollectiveKind;
 using program::Cost;
 using program::kOfStep;
 using program::Op;
+using program::OpKind;
 using program::Piece;
 using program::StageCost;
 using program::Tables;
-using program::What;
 
 StageCost piece_cost(const Piece& piece, const Rates& rates) {
   const double moves = static_cast<double>(piece.bytes_read + piece.bytes_written) / rates.memory_bytes;
@@ -32,33 +32,33 @@ class Pricing {
 
   Cost of(const Op& op) const {
     switch (op.what) {
-      case What::forward:
-      case What::recompute:
+      case OpKind::forward:
+      case OpKind::recompute:
         return compute(op, [](const StageCost& piece) { return piece.forward; });
-      case What::backward:
+      case OpKind::backward:
         return compute(op, [](const StageCost& piece) { return piece.input + piece.weight; });
-      case What::backward_input:
+      case OpKind::backward_input:
         return compute(op, [](const StageCost& piece) { return piece.input; });
-      case What::backward_weight:  // its products communicate with nobody
+      case OpKind::backward_weight:  // its products communicate with nobody
         return compute(op, [](const StageCost& piece) { return piece.weight; });
-      case What::gather:
+      case OpKind::gather:
         return gather(op);
-      case What::reduce:
+      case OpKind::reduce:
         return reduce(op);
-      case What::step:
+      case OpKind::step:
         return in_memory(bytes(CellKind::shard_grad, op.item) +
                          2 * (bytes(CellKind::shard, op.item) + bytes(CellKind::state, op.item)));
-      case What::send:
-      case What::receive:
+      case OpKind::send:
+      case OpKind::receive:
         return ring(op.along, named_bytes(op), CollectiveKind::shift);
-      case What::exchange:
+      case OpKind::exchange:
         return exchange(op);
-      case What::sum:
+      case OpKind::sum:
         return ring(op.along, sizeof(double), CollectiveKind::all_reduce);
-      case What::offload:
-      case What::fetch:
+      case OpKind::offload:
+      case OpKind::fetch:
         return op.flags & program::kUnchanged ? Cost{} : in_memory(named_bytes(op));
-      case What::free:
+      case OpKind::free:
         break;
     }
     return {};
@@ -137,9 +137,10 @@ class Pricing {
   }
 
   // Weight halves are local.
-  static std::span<const program::Collective> collectives_of(What what, const Piece& piece) {
-    if (what == What::backward_weight) return {};
-    return what == What::forward || what == What::recompute ? piece.collectives : piece.backward_collectives;
+  static std::span<const program::Collective> collectives_of(OpKind what, const Piece& piece) {
+    if (what == OpKind::backward_weight) return {};
+    return what == OpKind::forward || what == OpKind::recompute ? piece.collectives
+                                                                : piece.backward_collectives;
   }
 
   const Tables& tables_;

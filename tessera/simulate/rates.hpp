@@ -1,4 +1,4 @@
-// What would an op cost on a device that was only described? FLOPs, memory traffic and messages over rates.
+// Prices an op on a device that was only described: FLOPs, memory traffic and messages over rates.
 #pragma once
 
 #include "tessera/program/schedule/order.hpp"

@@ -4,7 +4,7 @@
 
 namespace tessera::simulate {
 
-using program::What;
+using program::OpKind;
 
 Report report(const program::Program& program, const Timeline& timeline) {
   Report out{.makespan = timeline.makespan};
@@ -18,9 +18,9 @@ Report report(const program::Program& program, const Timeline& timeline) {
       out.step_seconds = std::max(out.step_seconds, timeline.classes[c][at].end);
       if (!program::is_compute(ops[at].what)) continue;
       seconds += timeline.classes[c][at].end - timeline.classes[c][at].start;
-      if (ops[at].what == What::forward)
+      if (ops[at].what == OpKind::forward)
         of_class.peak_activations = std::max(of_class.peak_activations, ++held);
-      if (ops[at].what == What::backward || ops[at].what == What::backward_weight) --held;
+      if (ops[at].what == OpKind::backward || ops[at].what == OpKind::backward_weight) --held;
     }
     if (timeline.makespan > 0) of_class.busy = seconds / timeline.makespan;
   }

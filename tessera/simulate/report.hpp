@@ -1,5 +1,4 @@
-// What does a timeline come to? How long the ranks compute, how long they idle, and how many activations they
-// hold.
+// Sums up a timeline: how long the ranks compute, how long they idle, and how many activations they hold.
 #pragma once
 
 #include <cstdint>

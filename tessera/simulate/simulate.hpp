@@ -1,5 +1,5 @@
-// When would each op run? The walk of a program with a clock: one step, from rest, one rank for each class of
-// equals.
+// Predicts when each op runs. The walk of a program with a clock: one step, from rest, one rank for each
+// class of equals.
 #pragma once
 
 #include "tessera/simulate/costs.hpp"

@@ -17,10 +17,10 @@ namespace {
 using program::communication;
 using program::kCompute;
 using program::Op;
+using program::OpKind;
 using program::Program;
 using program::Sequence;
 using program::Span;
-using program::What;
 using Spans = std::vector<Span>;
 
 // Axis sets: 0 and 1 over axis pp, 2 over axis dp.
@@ -39,13 +39,16 @@ Program program_of(std::vector<std::vector<Op>> classes, std::vector<program::Co
 
 Timeline simulated(const Program& program) { return simulate(program, table_costs(program)); }
 
-Op compute(std::uint32_t cost, What what = What::forward) { return {.what = what, .micro = 0, .cost = cost}; }
-Op on_copy_lane(std::uint32_t cost) { return {.what = What::free, .lane = program::kCopy, .cost = cost}; }
+Op compute(std::uint32_t cost, OpKind what = OpKind::forward) {
+  return {.what = what, .micro = 0, .cost = cost};
+}
+Op on_copy_lane(std::uint32_t cost) { return {.what = OpKind::free, .lane = program::kCopy, .cost = cost}; }
 Op send(Set set, std::int16_t hop, std::uint32_t cost) {
-  return {.what = What::send, .lane = communication(set), .micro = 0, .along = set, .hop = hop, .cost = cost};
+  return {
+      .what = OpKind::send, .lane = communication(set), .micro = 0, .along = set, .hop = hop, .cost = cost};
 }
 Op receive(Set set, std::int16_t hop, std::uint32_t cost) {
-  return {.what = What::receive,
+  return {.what = OpKind::receive,
           .lane = communication(set, 1),
           .micro = 0,
           .along = set,
@@ -53,7 +56,7 @@ Op receive(Set set, std::int16_t hop, std::uint32_t cost) {
           .cost = cost};
 }
 Op sum(Set set, std::uint32_t cost) {
-  return {.what = What::sum, .lane = communication(set), .along = set, .cost = cost};
+  return {.what = OpKind::sum, .lane = communication(set), .along = set, .cost = cost};
 }
 void wait(Sequence& sequence, std::uint32_t op, std::uint32_t target) {
   sequence.ops[op].first_wait = static_cast<std::uint32_t>(sequence.waits.size());
@@ -171,10 +174,10 @@ TEST(Simulate, ReductionsRunUnderTheBackwardAndStepsAreNotInTheMakespan) {
   int num_asked = 0;
   const OpCosts costs = costs_by(program, [&](std::uint32_t, const Op& op) {
     ++num_asked;
-    if (op.what == What::forward) return seconds(1);
-    if (op.what == What::backward) return seconds(2);
-    if (op.what == What::reduce) return seconds(1.5);
-    return seconds(op.what == What::step ? 10 : 0);
+    if (op.what == OpKind::forward) return seconds(1);
+    if (op.what == OpKind::backward) return seconds(2);
+    if (op.what == OpKind::reduce) return seconds(1.5);
+    return seconds(op.what == OpKind::step ? 10 : 0);
   });
   EXPECT_EQ(num_asked, 3 + 3 + 4 + 4 + 4);
   const Timeline timeline = simulate(program, costs);
@@ -200,8 +203,8 @@ TEST(Simulate, MicroBatchesOfAnOpAreAskedForOnce) {
 
 TEST(Report, CountsIdleTimeOverAllRanksAndActivationsUntilTheWeightHalf) {
   Program program =
-      program_of({{compute(0), compute(0), compute(0, What::backward), compute(0, What::backward)},
-                  {compute(0), compute(0, What::backward_input), compute(0, What::backward_weight)}},
+      program_of({{compute(0), compute(0), compute(0, OpKind::backward), compute(0, OpKind::backward)},
+                  {compute(0), compute(0, OpKind::backward_input), compute(0, OpKind::backward_weight)}},
                  {seconds(1)}, 3);
   program.tables.class_of_rank = {0, 1, 1};
   const Report found = report(program, simulated(program));

@@ -1,4 +1,4 @@
-// When does each op of each class of ranks run? What a simulation predicts and a trace measures.
+// When each op of each class of ranks runs: what a simulation predicts and a trace measures.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// How does a run file become a Run, and back? Strict reading: each mistake is named with file, line and key.
+// Reads a run file strictly, naming each mistake with file, line and key, and writes one.
 #pragma once
 
 #include <filesystem>

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/schema.hpp"
 #include "tessera/spec/splits.hpp"
-#include "tessera/spec/words.hpp"
 
 namespace tessera::spec {
 

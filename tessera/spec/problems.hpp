@@ -1,4 +1,4 @@
-// Do the values of a run go together, and is all of it implemented? Asked before a process starts.
+// Says, before a process starts, whether the values of a run go together and all of it is implemented.
 #pragma once
 
 #include <string>

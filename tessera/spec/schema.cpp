@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::spec {
 

@@ -1,5 +1,5 @@
-// Which keys may a run file hold? One declaration, in schema.cpp, from which parsing, defaults, printing, the
-// listing and docs/config.md follow. A new key is a field in spec.hpp and a line there.
+// The keys of a run file: one declaration, in schema.cpp, from which parsing, defaults, printing, the listing
+// and docs/config.md follow. A new key is a field in spec.hpp and a line there.
 #pragma once
 
 #include <cstdint>

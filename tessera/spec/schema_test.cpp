@@ -5,7 +5,7 @@
 #include <set>
 
 #include "tessera/base/testing/golden.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::spec {
 namespace {

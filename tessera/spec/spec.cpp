@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::spec {
 

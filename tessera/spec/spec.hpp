@@ -1,5 +1,4 @@
-// What is trained, on what, how? The values of one run file, in plain structs; schema.hpp says how they are
-// read.
+// The values of one run file, in plain structs; schema.hpp says how they are read.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which sizes of a model can the ranks of tp and cp share?
+// The sizes of a model that the ranks of tp and cp can share.
 #pragma once
 
 #include <string>

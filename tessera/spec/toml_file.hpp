@@ -1,5 +1,4 @@
-// What stands in a TOML text, and where? A flat list of entries with their lines; what they mean is
-// load.cpp's.
+// A TOML text as a flat list of entries with their lines; what they mean is load.cpp's.
 #pragma once
 
 #include <optional>

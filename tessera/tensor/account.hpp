@@ -1,4 +1,4 @@
-// Who holds how much memory of CPU tensors, and as what? A rank has an account; all its threads write to it.
+// Who holds how much memory of CPU tensors, and as what. A rank has an account; all its threads write to it.
 #pragma once
 
 #include <cstdint>

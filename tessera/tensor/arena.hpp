@@ -1,5 +1,5 @@
-// Where does the memory of CPU tensors come from? Large ones share one range of addresses that grows to what
-// a step needs and then stays, so that a step asks the system for nothing; all of it is written to accounts.
+// The allocator of CPU tensors. Large ones share one range of addresses that grows to what a step needs and
+// then stays, so that a step asks the system for nothing; all of it is written to accounts.
 #pragma once
 
 #include "tessera/tensor/account.hpp"

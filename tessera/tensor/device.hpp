@@ -1,6 +1,6 @@
-// On which device does a rank compute, and in what order does that device work? A CPU is done when a call
-// returns: there streams and events are nothing. An accelerator works through streams; an event orders one
-// stream after another without stopping the host.
+// The device that a rank computes on, its streams and its events. A CPU is done when a call returns: there
+// streams and events are nothing. An accelerator works through streams; an event orders one stream after
+// another without stopping the host.
 #pragma once
 
 #include <c10/core/Device.h>

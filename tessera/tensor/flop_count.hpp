@@ -1,5 +1,4 @@
-// How much arithmetic did the kernels do? Counts the matrix products and attention calls that really run on
-// this thread.
+// Counts the arithmetic of the matrix products and attention calls that really run on this thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// How is one range of addresses shared out? Best fit, split and joined again; the system is asked only when
-// the range in use grows, and it is asked for large steps.
+// Shares out one range of addresses: best fit, split and joined again; the system is asked only when the
+// range in use grows, and it is asked for large steps.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How fast can this device multiply? The yardstick of FLOP utilisation.
+// Measures how fast this device multiplies: the yardstick of FLOP utilisation.
 #pragma once
 
 #include "tessera/tensor/tensor.hpp"

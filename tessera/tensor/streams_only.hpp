@@ -1,4 +1,4 @@
-// How is code for accelerators tested where there is none? On a device that has nothing but streams: c10's
+// A device that has nothing but streams, on which code for accelerators is tested where there is none: c10's
 // registry takes any implementation, so what a GPU would be asked for is seen without one. For tests.
 #pragma once
 

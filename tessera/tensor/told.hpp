@@ -1,4 +1,4 @@
-// How is an error told to a person? In words without stacks and source lines of LibTorch, with its exit code.
+// An error as a person is told of it: without stacks and source lines of LibTorch, with its exit code.
 #pragma once
 
 #include <exception>

@@ -6,7 +6,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/program/ir/calls.hpp"
 #include "tessera/program/memory/memory.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 
 namespace tessera::train {

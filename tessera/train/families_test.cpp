@@ -50,10 +50,10 @@ TEST(Families, TapesHoldNoGatheredWeights) {
       buckets.emplace_back(table, 1).begin_full();
     }
     const std::vector<bool> all_units(tables.units.size(), true);
-    parallel::Share share;
+    parallel::ParallelContext context;
     for (std::int64_t position = 0; position < run.model.sequence; ++position)
-      share.positions.push_back(position);
-    const auto model = model::make(run, tables, {all_units, buckets, share});
+      context.positions.push_back(position);
+    const auto model = model::make(run, tables, {all_units, buckets, context});
     const Tensor tokens = tensor::zeros({run.model.sequence}, at::kLong);
     const model::Batch batch{.samples = 1, .tokens_T = tokens, .targets_T = tokens};
     std::vector<model::Tape> tapes(model.size());

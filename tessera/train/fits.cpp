@@ -7,8 +7,8 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/random_access_file.hpp"
 #include "tessera/checkpoint/format/names.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/load.hpp"
-#include "tessera/spec/words.hpp"
 #include "tessera/train/run_differences.hpp"
 
 namespace tessera::train {

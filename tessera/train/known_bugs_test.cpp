@@ -18,10 +18,10 @@ namespace tessera::train {
 namespace {
 
 using program::Op;
+using program::OpKind;
 using program::Program;
 using program::Role;
 using program::Tables;
-using program::What;
 using ::testing::HasSubstr;
 
 // Grouped queries and tied tables.
@@ -75,8 +75,8 @@ void rebuild_waits(Program& program) {
 // One more sum of a number, after the last.
 void sum_once_more(Role role, const std::string& over, Program& program) {
   const std::uint32_t number = number_of(role, program.tables);
-  const auto is_sum = [&](const Op& op) { return op.what == What::sum && op.item == number; };
-  const Op more{.what = What::sum, .item = number, .along = set_named(over, program.tables)};
+  const auto is_sum = [&](const Op& op) { return op.what == OpKind::sum && op.item == number; };
+  const Op more{.what = OpKind::sum, .item = number, .along = set_named(over, program.tables)};
   for (auto& sequence : program.classes) {
     const auto last = std::find_if(sequence.ops.rbegin(), sequence.ops.rend(), is_sum);
     sequence.ops.insert(last.base(), more);
@@ -151,7 +151,7 @@ TEST_F(KnownBugs, Row02_GradientsOfAPipelineAreNotDividedAsTheLossIs) {
     for (auto& segment : tables.segments)
       for (auto& loss : segment.losses) loss.tokens = own;
     for (auto& sequence : program.classes)
-      sequence.ops.insert(sequence.ops.begin(), Op{.what = What::sum, .item = own});
+      sequence.ops.insert(sequence.ops.begin(), Op{.what = OpKind::sum, .item = own});
     rebuild_waits(program);
   });
   EXPECT_LE(of(found, "loss of step 1").error, found.tolerance);
@@ -162,7 +162,7 @@ TEST_F(KnownBugs, Row03_RanksWithUnequalTokensWeighAlike) {
   const auto found = with_bug(run_with({.dp_replicate = 2, .cp = 2}), [](Program& program) {
     const std::uint32_t tokens = number_of(Role::tokens, program.tables);
     for (auto& op : program.classes.front().ops)
-      if (op.what == What::sum && op.item == tokens) op.along = -1, op.lane = program::kCompute;
+      if (op.what == OpKind::sum && op.item == tokens) op.along = -1, op.lane = program::kCompute;
     rebuild_waits(program);
   });
   EXPECT_FALSE(of(found, "model.norm.weight").ratio) << "no factor of all of it, but one of each rank";
@@ -182,7 +182,7 @@ TEST_F(KnownBugs, Row06_GradientsAreScaledAlthoughTheGroupToReduceOverHasOneMemb
   const auto found = with_bug(run, [](Program& changed) {
     const std::uint32_t vectors = item_named("vectors", changed.tables);
     for (auto& op : changed.classes.front().ops)
-      if (op.what == What::reduce && op.item == vectors)
+      if (op.what == OpKind::reduce && op.item == vectors)
         op.along = set_named("tp", changed.tables), op.lane = program::kCompute;
     rebuild_waits(changed);
   });
@@ -201,7 +201,7 @@ TEST_F(KnownBugs, Row07_GradientsOfNormWeightsAreNotSummedOverTpUnderSequencePar
       const std::uint32_t item = item_named("vectors", program.tables);
       for (auto& sequence : program.classes)
         for (auto& op : sequence.ops)
-          if (op.what == What::reduce && op.item == item && op.along == with_tp)
+          if (op.what == OpKind::reduce && op.item == item && op.along == with_tp)
             op.along = without, op.lane = without < 0 ? program::kCompute : program::communication(without);
       rebuild_waits(program);
     });
@@ -270,7 +270,7 @@ TEST_F(KnownBugs, Row17_ATiedTableIsCountedTwiceWhenTheBackwardIsSplit) {
   EXPECT_THAT(found.fault, HasSubstr("2.0000 of it"));
   EXPECT_NE(complaints_, "");
   Program halves_twice = plan::compile(run);
-  twice(halves_twice, [](const Op& op) { return op.what == What::backward_weight; });
+  twice(halves_twice, [](const Op& op) { return op.what == OpKind::backward_weight; });
   EXPECT_THAT(program::to_text(program::check(halves_twice)), HasSubstr("WeightWork"));
 }
 
@@ -281,11 +281,11 @@ TEST_F(KnownBugs, Row18_ASplitBackwardRecomputesTwice) {
   EXPECT_EQ(program::to_text(program::check(program)), "");
   EXPECT_TRUE(verified(run, program).passed());
   auto& ops = program.classes.front().ops;
-  const auto recompute = std::ranges::find(ops, What::recompute, &Op::what);
+  const auto recompute = std::ranges::find(ops, OpKind::recompute, &Op::what);
   ASSERT_NE(recompute, ops.end());
   const Op again = *recompute;
   const auto half = std::ranges::find_if(ops, [&](const Op& op) {
-    return op.what == What::backward_weight && op.item == again.item && op.micro == again.micro;
+    return op.what == OpKind::backward_weight && op.item == again.item && op.micro == again.micro;
   });
   ASSERT_NE(half, ops.end());
   ops.insert(half, again);

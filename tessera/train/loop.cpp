@@ -10,7 +10,7 @@
 #include "tessera/metrics/trace/intervals.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/plan/flops.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/tensor/peak.hpp"
 #include "tessera/train/agreement.hpp"
 #include "tessera/train/resume.hpp"
@@ -53,7 +53,7 @@ double exposed_seconds(const std::vector<engine::OpTime>& times, const program::
   std::vector<metrics::Interval> communication, compute;
   for (const auto& time : times) {
     const auto& op = sequence.ops[time.op];
-    if (op.what == program::What::send || op.what == program::What::receive) continue;
+    if (op.what == program::OpKind::send || op.what == program::OpKind::receive) continue;
     const bool meets_others = op.along >= 0 && tables.size_of(op.along) > 1;
     (meets_others ? communication : compute).emplace_back(time.start_seconds, time.end_seconds);
   }
@@ -182,13 +182,13 @@ class FactsOfSteps {
 
 Summary train(const spec::Run& run, const collective::Communicator& communicator,
               const LoopOptions& options) {
-  Laps start_laps = options.start;
-  start_laps.end("joining");
+  PhaseTimer start_timer = options.start;
+  start_timer.end("joining");
   std::optional<During> opening(std::in_place, options.log, Doing::reading_data);
   Source source = corpus_source(run);
   const auto data = identity_of(run.data.path);
   opening.reset();
-  Session session(run, communicator, std::move(source), {}, options.log, &start_laps);
+  Session session(run, communicator, std::move(source), {}, options.log, &start_timer);
   const auto& tables = session.program().tables;
   const auto ranks = static_cast<double>(communicator.size());
   const std::string checkpoints = options.checkpoints;
@@ -258,7 +258,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     const auto report = session.step();
     const double seconds = reading_seconds + now_seconds() - start;
     if (options.log) options.log->held(report.at_peak.total());
-    if (step == first) start_laps.end("first step");
+    if (step == first) start_timer.end("first step");
     tally.add(report, seconds);
     skipped.add(step, report);
     tracer.add(step, report.times);
@@ -280,7 +280,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   }
   saver.finish(session.progress().step);
   auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
-  summary.start = start_laps;
+  summary.start = start_timer;
   summary.resumed_after = resumed.step;
   summary.peak_bytes = peak_bytes;
   {

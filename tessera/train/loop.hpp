@@ -1,4 +1,4 @@
-// How does a run go? The loop over steps, what is told of them, the trace, and a summary.
+// Runs training: the loop over steps, what is reported of them, the trace, and a summary.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "tessera/base/bytes_moved.hpp"
 #include "tessera/base/process/activity.hpp"
-#include "tessera/base/process/laps.hpp"
+#include "tessera/base/process/phase_timer.hpp"
 #include "tessera/base/process/stop_request.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/spec/spec.hpp"
@@ -30,9 +30,9 @@ struct LoopOptions {
   std::function<std::vector<std::int64_t>()> resident_bytes = nullptr;
   // The most that tensors of each rank held in its last step; empty: of this rank.
   std::function<std::vector<std::int64_t>()> peak_bytes = nullptr;
-  Laps start = Laps();          // parts of the start that are over
-  ActivityLog* log = nullptr;   // where this rank writes what it is doing
-  StopRequest* stop = nullptr;  // looked at between steps; what one rank is asked, all do
+  PhaseTimer start = PhaseTimer();  // parts of the start that are over
+  ActivityLog* log = nullptr;       // where this rank writes what it is doing
+  StopRequest* stop = nullptr;      // looked at between steps; what one rank is asked, all do
 };
 
 struct Summary {
@@ -46,7 +46,7 @@ struct Summary {
   std::vector<std::string> incomplete;  // of the outputs: what a disk refused to the end, a sentence each
   BytesMoved moved;                     // by this rank in the last step
   std::int64_t peak_bytes = 0;  // the most that tensors of a rank held, of the ranks that this one can see
-  Laps start = Laps(0);         // to the end of the first step, as this rank saw it
+  PhaseTimer start = PhaseTimer(0);  // to the end of the first step, as this rank saw it
 };
 
 // Trains for training.steps on the ranks of the communicator; the result is the same on all but for its

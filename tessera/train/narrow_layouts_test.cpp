@@ -6,8 +6,8 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/plan/stages/spread.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
-#include "tessera/spec/words.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/outcome.hpp"
 

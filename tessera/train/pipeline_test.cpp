@@ -8,7 +8,7 @@
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/stages/staging.hpp"
 #include "tessera/program/schedule/order_csv.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/verify.hpp"
 

@@ -9,7 +9,7 @@
 #include "tessera/program/ir/work.hpp"
 #include "tessera/program/memory/memory.hpp"
 #include "tessera/program/passes/generate.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/tensor/flop_count.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/verify.hpp"
@@ -17,7 +17,7 @@
 namespace tessera::train {
 namespace {
 
-using program::What;
+using program::OpKind;
 using spec::Recompute;
 using spec::Schedule;
 
@@ -187,7 +187,7 @@ TEST(Recompute, RunsOncePerSegmentAndMicroBatchInEveryScheduleCountedAtTheKernel
                                static_cast<std::size_t>(program.tables.num_micro));
         for (const auto& sequence : program.classes)
           for (const auto& op : sequence.ops)
-            if (op.what == What::recompute)
+            if (op.what == OpKind::recompute)
               ++times[op.item * static_cast<std::size_t>(program.tables.num_micro) +
                       static_cast<std::size_t>(op.micro)];
         for (std::size_t i = 0; i < times.size(); ++i)

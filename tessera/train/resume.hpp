@@ -1,4 +1,4 @@
-// Where does a run go on? At the newest checkpoint that is whole, whatever layout wrote it.
+// Resumes a run at the newest checkpoint that is whole, whatever layout wrote it.
 #pragma once
 
 #include <string>

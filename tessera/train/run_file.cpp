@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "tessera/base/replace_file.hpp"
+#include "tessera/base/files/replace_file.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/spec/load.hpp"
 

@@ -1,5 +1,5 @@
-// What does a rank bring to a checkpoint, and what does it take from one? Its slices, whatever the layout: of
-// what several ranks hold alike, each brings an equal share.
+// A rank's slices of a checkpoint, whatever the layout: of what several ranks hold alike, each saves an equal
+// share.
 #pragma once
 
 #include <functional>

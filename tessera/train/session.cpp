@@ -15,7 +15,7 @@
 #include "tessera/plan/model/pieces.hpp"
 #include "tessera/program/ir/context_parallel.hpp"
 #include "tessera/program/ir/ranks.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/train/tokens.hpp"
 #include "tessera/train/weights.hpp"
 
@@ -28,7 +28,7 @@ namespace {
 // The group of this rank along each axis set, in the order of the tables.
 std::vector<collective::Group> make_groups(const collective::Communicator& communicator,
                                            const program::Tables& tables, const Variation& variation,
-                                           ActivityLog* log, Laps* laps) {
+                                           ActivityLog* log, PhaseTimer* timer) {
   CHECK(tables.class_of_rank.size() == static_cast<std::size_t>(communicator.size()), "the layout has ",
         tables.class_of_rank.size(), " ranks, the job ", communicator.size());
   std::vector<std::vector<int>> lists;
@@ -38,10 +38,10 @@ std::vector<collective::Group> make_groups(const collective::Communicator& commu
   }
   if (variation.damaged && variation.damaged->other_set >= 0)
     lists.push_back(lists[static_cast<std::size_t>(variation.damaged->other_set)]);
-  if (laps) laps->end("program");
+  if (timer) timer->end("program");
   const During meeting(log, Doing::meeting);
   auto groups = collective::make_groups(communicator, lists);
-  if (laps) laps->end("groups");
+  if (timer) timer->end("groups");
   return groups;
 }
 
@@ -57,9 +57,9 @@ double head_gradient_factor(const spec::Run& run, double loss_scale) {
 std::set<program::Cell> outside_at_start(const program::Sequence& sequence) {
   std::set<program::Cell> met, out;
   for (const auto& op : sequence.ops)
-    if (op.what == program::What::fetch || op.what == program::What::offload) {
+    if (op.what == program::OpKind::fetch || op.what == program::OpKind::offload) {
       const program::Cell cell = program::named_cell(op);
-      if (met.insert(cell).second && op.what == program::What::fetch && program::is_durable(cell.kind))
+      if (met.insert(cell).second && op.what == program::OpKind::fetch && program::is_durable(cell.kind))
         out.insert(cell);
     }
   return out;
@@ -120,17 +120,17 @@ Source random_source(const spec::Model& model) {
 }
 
 Session::Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
-                 const Variation& variation, ActivityLog* log, Laps* laps)
+                 const Variation& variation, ActivityLog* log, PhaseTimer* timer)
     : run_(run),
       log_(log),
       program_(variation.program ? *variation.program : plan::compile(run, &note_)),
       source_(std::move(source)),
       rank_(communicator.rank()),
       device_(communicator.device()),
-      groups_(make_groups(communicator, program_.tables, variation, log, laps)),
+      groups_(make_groups(communicator, program_.tables, variation, log, timer)),
       step_groups_(step_groups(groups_, variation.damaged)),
-      depot_(run.layout.offload_folder),
-      share_(make_share()),
+      offload_store_(run.layout.offload_folder),
+      context_(make_context()),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       loss_scale_(run) {
   const auto& tables = program_.tables;
@@ -139,28 +139,28 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
   const program::Holdings held = program::holdings(sequence, tables);
   make_buckets(sequence, held);
   const During preparing(log, Doing::preparing);
-  model_ = model::make(run_, tables, {held.units, buckets_, share_});
+  model_ = model::make(run_, tables, {held.units, buckets_, context_});
   executor_ = std::make_unique<engine::Executor>(
-      engine::Parts{program_, communicator.rank(), step_groups_, model_, buckets_, optimizers_, depot_,
-                    run.training.clip_norm, log_, device_, variation.keep_gradients});
-  if (laps) laps->end("weights");
+      engine::Parts{program_, communicator.rank(), step_groups_, model_, buckets_, optimizers_,
+                    offload_store_, run.training.clip_norm, log_, device_, variation.keep_gradients});
+  if (timer) timer->end("weights");
 }
 
-parallel::Share Session::make_share() const {
-  parallel::Share share;
+parallel::ParallelContext Session::make_context() const {
+  parallel::ParallelContext context;
   const plan::InnerSets sets(run_.layout);
   const auto axis = [&](const char* name, std::int16_t set) {
     return collective::Axis{name,
                             set < 0 ? collective::Group() : step_groups_.at(static_cast<std::size_t>(set))};
   };
-  share.tp = axis("tp", sets.tp);
-  share.cuts_stream = run_.layout.cuts_stream();
-  share.opened = run_.layout.opened;
-  share.context = {axis("cp_ring", sets.cp_ring), axis("cp_heads", sets.cp_heads)};
-  share.positions =
+  context.tp = axis("tp", sets.tp);
+  context.cuts_stream = run_.layout.cuts_stream();
+  context.opened = run_.layout.opened;
+  context.cp = {axis("cp_ring", sets.cp_ring), axis("cp_heads", sets.cp_heads)};
+  context.positions =
       program::context_positions(run_.model.sequence, {run_.layout.cp_ring(), run_.layout.cp_heads},
-                                 {share.context.ring.group.rank(), share.context.heads.group.rank()});
-  return share;
+                                 {context.cp.ring.group.rank(), context.cp.heads.group.rank()});
+  return context;
 }
 
 // One after the other: what lies outside between steps leaves before the next bucket is made, so that a model
@@ -189,25 +189,26 @@ void Session::make_buckets(const program::Sequence& sequence, const program::Hol
     auto& optimizer = optimizers_.emplace_back(run_.training, bucket);
     const program::Cell shard{program::CellKind::shard, item}, state{program::CellKind::state, item};
     if (outside.contains(shard)) {
-      depot_.put({shard}, bucket.shard());
+      offload_store_.put({shard}, bucket.shard());
       bucket.set_shard(tensor::Tensor());
     }
     if (!outside.contains(state))
       optimizer.make_state();
     else
       for (std::size_t part = 0; part < optimizer.num_states(); ++part)
-        depot_.put_zeros({state, part}, {bucket.shard_elements()}, shard::to_torch(tables[item].storage));
+        offload_store_.put_zeros({state, part}, {bucket.shard_elements()},
+                                 shard::to_torch(tables[item].storage));
   }
 }
 
 // Of whole samples, what lies at this rank's positions.
 tensor::Tensor Session::mine(std::span<const std::int64_t> whole) const {
   const auto sequence = static_cast<std::size_t>(run_.model.sequence);
-  Tensor out = tensor::empty({static_cast<std::int64_t>(whole.size() / sequence * share_.positions.size())},
+  Tensor out = tensor::empty({static_cast<std::int64_t>(whole.size() / sequence * context_.positions.size())},
                              at::kLong);
   auto* to = out.mutable_data_ptr<std::int64_t>();
   for (std::size_t first = 0; first < whole.size(); first += sequence)
-    for (const std::int64_t position : share_.positions)
+    for (const std::int64_t position : context_.positions)
       *to++ = whole[first + static_cast<std::size_t>(position)];
   return out;
 }
@@ -297,15 +298,15 @@ std::vector<double> Session::sums(std::vector<double> values) const {
 double Session::sum(double value) const { return sums({value}).front(); }
 
 tensor::Tensor Session::logits(const model::Batch& batch) {
-  auto& residence = executor_->residence();
-  residence.gather_all();
+  auto& bucket_store = executor_->bucket_store();
+  bucket_store.gather_all();
   const auto out = model::logits(model_, program_.tables, batch);
-  residence.free_all();
+  bucket_store.free_all();
   return out;
 }
 
 tensor::Tensor Session::shard_of(const shard::FlatBucket& bucket) {
-  return executor_->residence().shard_between_steps(bucket);
+  return executor_->bucket_store().shard_between_steps(bucket);
 }
 
 std::vector<std::string> state_prefixes(const spec::Training& training) {
@@ -331,7 +332,7 @@ std::vector<Kept> Session::kept(const shard::FlatBucket& bucket) {
   };
   std::vector<Kept> out = {held("", shard_of(bucket), true)};
   const auto prefixes = state_prefixes(run_.training);
-  const auto state = executor_->residence().state_between_steps(bucket);
+  const auto state = executor_->bucket_store().state_between_steps(bucket);
   for (std::size_t part = 0; part < state.size(); ++part)
     out.push_back(held(prefixes.at(part).c_str(), state[part], true));
   if (table.delayed && bucket.full().defined()) out.push_back(held(kPreviousPrefix, bucket.full(), false));
@@ -342,7 +343,7 @@ void Session::put_back(const shard::FlatBucket& bucket, std::span<const Kept> ke
   std::vector<tensor::Tensor> state;
   for (const Kept& part : kept.subspan(1))
     if (part.prefix != kPreviousPrefix) state.push_back(part.flat);
-  executor_->residence().put_between_steps(bucket, kept.front().flat, state);
+  executor_->bucket_store().put_between_steps(bucket, kept.front().flat, state);
 }
 
 checkpoint::Progress Session::progress() const {

@@ -1,4 +1,4 @@
-// What does one rank need to train? Program, groups, buckets, model, optimizer and samples, joined from one
+// All that one rank needs to train: program, groups, buckets, model, optimizer and samples, joined from one
 // run file.
 #pragma once
 
@@ -9,14 +9,14 @@
 #include <span>
 #include <vector>
 
-#include "tessera/base/process/laps.hpp"
+#include "tessera/base/process/phase_timer.hpp"
 #include "tessera/checkpoint/format/manifest.hpp"
 #include "tessera/checkpoint/format/names.hpp"
 #include "tessera/collective/damage.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
 #include "tessera/optim/loss_scale.hpp"
-#include "tessera/parallel/share.hpp"
+#include "tessera/parallel/parallel_context.hpp"
 #include "tessera/program/ir/types.hpp"
 #include "tessera/program/passes/holdings.hpp"
 #include "tessera/spec/spec.hpp"
@@ -65,9 +65,9 @@ std::vector<std::string> state_prefixes(const spec::Training& training);
 class Session {
  public:
   // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights. What the
-  // rank is doing is written to `log`, how long its parts take to `laps`, if there are such.
+  // rank is doing is written to `log`, how long its parts take to `timer`, if there are such.
   Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
-          const Variation& variation = {}, ActivityLog* log = nullptr, Laps* laps = nullptr);
+          const Variation& variation = {}, ActivityLog* log = nullptr, PhaseTimer* timer = nullptr);
   Session(const Session&) = delete;  // its parts point at each other
   Session& operator=(const Session&) = delete;
 
@@ -116,7 +116,7 @@ class Session {
 
  private:
   engine::StepInput next_input();
-  parallel::Share make_share() const;
+  parallel::ParallelContext make_context() const;
   tensor::Tensor mine(std::span<const std::int64_t> whole) const;
   tensor::Tensor end_documents(std::span<const std::int64_t> tokens, std::span<std::int64_t> targets) const;
   void make_buckets(const program::Sequence& sequence, const program::Holdings& held);
@@ -130,8 +130,8 @@ class Session {
   at::Device device_;
   std::vector<collective::Group> groups_;       // by axis set
   std::vector<collective::Group> step_groups_;  // those of a step: copies, or damaged ones
-  shard::Depot depot_;
-  parallel::Share share_;
+  shard::OffloadStore offload_store_;
+  parallel::ParallelContext context_;
   std::vector<shard::FlatBucket> buckets_;
   std::vector<optim::BucketOptimizer> optimizers_;
   model::Model model_;

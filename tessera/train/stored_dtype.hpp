@@ -1,4 +1,4 @@
-// What is a dtype called in a file of tensors?
+// The name of a dtype in a file of tensors.
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@
 namespace tessera::train {
 namespace {
 
-using program::What;
+using program::OpKind;
 
 // Sizes that tp = 3 divides too, and no power of two where there is a choice.
 spec::Run shared_run(std::int64_t tp, std::int64_t cp = 1, std::int64_t cp_heads = 1) {
@@ -158,7 +158,7 @@ TEST(Opened, ExchangesOfOneMicroBatchAreFollowedByTheWorkOfAnother) {
   const auto& ops = program.classes.front().ops;
   int followed = 0, exchanges = 0;
   for (std::size_t i = 0; i + 1 < ops.size(); ++i) {
-    if (ops[i].what != What::exchange) continue;
+    if (ops[i].what != OpKind::exchange) continue;
     ++exchanges;
     const auto next = std::find_if(ops.begin() + static_cast<std::ptrdiff_t>(i), ops.end(),
                                    [](const auto& op) { return program::is_compute(op.what); });

@@ -15,7 +15,7 @@ program::Program with_transfer(const spec::Run& run) {
   program::Program program = plan::compile(run);
   program.classes.resize(2, program.classes[0]);
   program.tables.class_of_rank = {0, 1};
-  const auto insert = [&](std::size_t rank_class, program::What what, std::int16_t hop) {
+  const auto insert = [&](std::size_t rank_class, program::OpKind what, std::int16_t hop) {
     auto& ops = program.classes[rank_class].ops;
     const auto place = std::ranges::find_if(
         ops, [&](const program::Op& op) { return program::word(op, program.tables) == "1F0"; });
@@ -27,8 +27,8 @@ program::Program with_transfer(const spec::Run& run) {
     ops.insert(place, op);
     program::build_waits(program.classes[rank_class], program.tables);
   };
-  insert(0, program::What::send, 1);
-  insert(1, program::What::receive, -1);
+  insert(0, program::OpKind::send, 1);
+  insert(1, program::OpKind::receive, -1);
   return program;
 }
 

@@ -28,8 +28,8 @@ double backward_seconds(const program::Program& program, const engine::StepRepor
   double seconds = 0;
   for (const auto& time : report.times) {
     const auto what = program.classes[0].ops[time.op].what;
-    if (what == program::What::backward || what == program::What::backward_input ||
-        what == program::What::backward_weight)
+    if (what == program::OpKind::backward || what == program::OpKind::backward_input ||
+        what == program::OpKind::backward_weight)
       seconds += time.end_seconds - time.start_seconds;
   }
   return seconds;

@@ -1,5 +1,5 @@
-// Which values does a run start from, if it doesn't draw them? Those of a safetensors file, or of a
-// folder of Hugging Face.
+// The weights a run starts from if it doesn't draw them: those of a safetensors file, or of a Hugging Face
+// folder.
 #pragma once
 
 #include <memory>

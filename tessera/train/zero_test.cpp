@@ -156,14 +156,14 @@ TEST(Zero, LookingAtTheModelBetweenStepsLeavesItsShardsAlone) {
   auto program = plan::compile(run);
   auto& sequence = program.classes[0];
   const auto kind = static_cast<std::uint16_t>(program::CellKind::shard);
-  const auto put = [&](program::What before, std::size_t behind, program::What what) {
+  const auto put = [&](program::OpKind before, std::size_t behind, program::OpKind what) {
     const auto at =
         std::ranges::find_if(sequence.ops, [&](const auto& op) { return op.what == before && op.item == 1; });
     sequence.ops.insert(at + static_cast<std::ptrdiff_t>(behind),
                         {.what = what, .lane = program::kCopy, .item = 1, .flags = kind});
   };
-  put(program::What::gather, 1, program::What::offload);
-  put(program::What::step, 0, program::What::fetch);
+  put(program::OpKind::gather, 1, program::OpKind::offload);
+  put(program::OpKind::step, 0, program::OpKind::fetch);
   program::build_waits(sequence, program.tables);
   ASSERT_EQ(program::to_text(program::check(program)), "");
   collective::run_ranks(1, [&](const collective::Communicator& alone) {

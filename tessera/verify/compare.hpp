@@ -1,4 +1,4 @@
-// How far is what a layout came to from what one device comes to, and what does the difference look like?
+// Measures how far a layout's outcome is from one device's, and what the difference looks like.
 #pragma once
 
 #include <optional>

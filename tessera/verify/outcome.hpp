@@ -1,5 +1,5 @@
-// What does a run come to after a few steps? Numbers and whole tensors by name, whichever ranks hold parts of
-// them: what can be compared between layouts.
+// What a run comes to after a few steps: numbers and whole tensors by name, whichever ranks hold parts of
+// them, which can be compared between layouts.
 #pragma once
 
 #include <map>

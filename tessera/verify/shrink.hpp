@@ -1,4 +1,4 @@
-// What is small enough to verify, and still the same kind of run?
+// Makes a run small enough to verify, and keeps it the same kind of run.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Is a layout equal to one device? Runs it in fp64 and compares loss, every gradient, the norm, the
-// parameters after some steps, and the replicas bit by bit.
+// Compares a layout with one device in fp64: loss, every gradient, the norm, the parameters after some steps,
+// and the replicas bit by bit.
 #pragma once
 
 #include <map>

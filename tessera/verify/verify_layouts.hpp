@@ -1,4 +1,4 @@
-// Does every layout equal one device? Runs them one after the other with threads as ranks, and counts.
+// Verifies many layouts one after the other with threads as ranks, and counts.
 #pragma once
 
 #include <functional>

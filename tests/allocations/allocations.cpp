@@ -16,7 +16,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "tessera/cli/commands/commands.hpp"
+#include "tessera/job/ranks.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/tensor/arena.hpp"
 #include "tessera/train/session.hpp"
@@ -142,7 +142,7 @@ void tell_calls() {
 }
 
 // One rank; ranks as threads are counted together, by rank 0.
-void count_steps(const spec::Run& run, const cli::Rank& rank, const std::string& title) {
+void count_steps(const spec::Run& run, const job::Rank& rank, const std::string& title) {
   train::Session session(run, rank.communicator, train::random_source(run.model), {}, rank.log);
   for (int step = 0; step < kWarmSteps; ++step) session.step();
   const bool counts = rank.communicator.rank() == 0 || run.cluster.transport != spec::Transport::threads;
@@ -172,8 +172,8 @@ void count_steps(const spec::Run& run, const cli::Rank& rank, const std::string&
 int run_case(const std::string& which, const std::string& transport) {
   const spec::Run run = run_of(which, transport);
   const std::string title = cat(which, ", ", transport);
-  return cli::on_ranks(run, {.argv = {"allocations", which, transport}},
-                       [&](const cli::Rank& rank) { count_steps(run, rank, title); });
+  return job::on_ranks(run, {.argv = {"allocations", which, transport}},
+                       [&](const job::Rank& rank) { count_steps(run, rank, title); });
 }
 
 int run_alone(const char* program, const char* which, const char* transport) {

@@ -20,7 +20,7 @@
 #include "tessera/plan/model/pieces.hpp"
 #include "tessera/plan/stages/spread.hpp"
 #include "tessera/program/ir/ranks.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/verify/verify.hpp"
 
 namespace {

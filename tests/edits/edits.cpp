@@ -21,7 +21,7 @@
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/testing/mutate.hpp"
 #include "tessera/program/testing/random_edit.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera {

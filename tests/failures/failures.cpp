@@ -28,7 +28,7 @@
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/ir/types.hpp"
 #include "tessera/spec/load.hpp"
-#include "tests/failures/board_of.hpp"
+#include "tests/failures/status_board_of.hpp"
 
 namespace {
 
@@ -102,10 +102,10 @@ bool is_in(Phase phase, const RankState& state, const program::Sequence& sequenc
     const Activity& at = lane.recent.back();
     if (!at.under_way() || at.op < 0 || at.step < 2) continue;
     const auto what = sequence.ops[static_cast<std::size_t>(at.op)].what;
-    if ((phase == Phase::forward && what == program::What::forward) ||
-        (phase == Phase::backward && what == program::What::backward) ||
+    if ((phase == Phase::forward && what == program::OpKind::forward) ||
+        (phase == Phase::backward && what == program::OpKind::backward) ||
         (phase == Phase::collective && at.doing == Doing::communicating) ||
-        (phase == Phase::optimizer && what == program::What::step))
+        (phase == Phase::optimizer && what == program::OpKind::step))
       return true;
   }
   return false;
@@ -170,7 +170,7 @@ Result try_tessera(const Try& t, const std::string& binary, const program::Seque
     CHECK(waitpid(launcher, nullptr, WNOHANG) == 0, "the job ended before it began: ", file_text(errors));
     std::this_thread::sleep_for(1ms);
   }
-  const auto board = board_of(launcher, kRanks);
+  const auto board = status_board_of(launcher, kRanks);
   CHECK(board != nullptr, "the launcher has no board");
   std::this_thread::sleep_for(std::chrono::duration<double>(t.delay_seconds));
   if (t.phase != Phase::rendezvous)

@@ -1,5 +1,5 @@
-// May an input cost this much? An input that takes more than a second of processor time or holds more than
-// 100 MB at once ends the fuzzer as a crash would.
+// Limits of what an input may cost. An input that takes more than a second of processor time or holds more
+// than 100 MB at once ends the fuzzer as a crash would.
 #pragma once
 
 #include <sanitizer/allocator_interface.h>

@@ -23,16 +23,16 @@
 #include "tessera/base/random.hpp"
 #include "tessera/base/statistics.hpp"
 #include "tessera/collective/sockets/sockets.hpp"
-#include "tessera/job/words.hpp"
+#include "tessera/job/rank_describer.hpp"
 #include "tessera/launch/spawn.hpp"
 #include "tessera/launch/store/key_client.hpp"
 #include "tessera/launch/store/peers.hpp"
-#include "tessera/launch/watch/board.hpp"
-#include "tessera/launch/watch/pulse.hpp"
+#include "tessera/launch/watch/heartbeat.hpp"
+#include "tessera/launch/watch/status_board.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/program/diagnose/stuck.hpp"
+#include "tessera/program/diagnose/hang_diagnosis.hpp"
 #include "tessera/program/ir/text.hpp"
 #include "tessera/program/ir/waits.hpp"
 #include "tessera/tensor/tensor.hpp"
@@ -44,8 +44,8 @@ namespace {
 using namespace tessera;
 using namespace std::chrono_literals;
 using program::Op;
+using program::OpKind;
 using program::Program;
-using program::What;
 
 constexpr int kRanks = 4;
 constexpr double kTimeoutSeconds = 2.0;
@@ -90,8 +90,8 @@ spec::Run make_run(const Hang& hang) {
   return run;
 }
 
-void insert(program::Sequence& sequence, const program::Tables& tables, const std::string& before, What what,
-            std::int16_t hop) {
+void insert(program::Sequence& sequence, const program::Tables& tables, const std::string& before,
+            OpKind what, std::int16_t hop) {
   const auto place =
       std::ranges::find_if(sequence.ops, [&](const Op& op) { return program::word(op, tables) == before; });
   CHECK(place != sequence.ops.end(), "no op ", before);
@@ -115,11 +115,11 @@ Program make_program(const Hang& hang) {
   const auto back = static_cast<std::int16_t>(-hop);
   auto& guilty = edited.classes[1];
   auto& other = edited.classes[2];
-  if (hang.kind == Kind::missing_send) insert(other, edited.tables, "1F0", What::receive, back);
-  if (hang.kind == Kind::missing_receive) insert(other, edited.tables, "1F0", What::send, back);
+  if (hang.kind == Kind::missing_send) insert(other, edited.tables, "1F0", OpKind::receive, back);
+  if (hang.kind == Kind::missing_receive) insert(other, edited.tables, "1F0", OpKind::send, back);
   if (hang.kind == Kind::other_order) {
-    insert(other, edited.tables, "1F0", What::receive, back);
-    insert(guilty, edited.tables, "+loss", What::send, hop);  // after the reductions: too late
+    insert(other, edited.tables, "1F0", OpKind::receive, back);
+    insert(guilty, edited.tables, "+loss", OpKind::send, hop);  // after the reductions: too late
   }
   for (auto& sequence : edited.classes) program::build_waits(sequence, edited.tables);
   return edited;
@@ -170,10 +170,10 @@ void strike(const Hang& hang, const ActivityLog& log, pthread_t main) {
 int run_rank(const Hang& hang) {
   const int rank = std::stoi(environment("TESSERA_RANK"));
   tensor::set_threads(1);
-  launch::Board board(launch::inherited_descriptor(environment("TESSERA_BOARD").substr(3), "TESSERA_BOARD"),
-                      kRanks);
+  launch::StatusBoard board(
+      launch::inherited_descriptor(environment("TESSERA_BOARD").substr(3), "TESSERA_BOARD"), kRanks);
   ActivityLog& log = board.log(rank);
-  const launch::Pulse pulse(log);
+  const launch::Heartbeat heartbeat(log);
   try {
     launch::KeyClient keys(
         launch::inherited_descriptor(environment("TESSERA_STORE").substr(3), "TESSERA_STORE"), rank);
@@ -252,11 +252,11 @@ Outcome run_job(const Hang& hang, std::uint64_t seed, const std::string& self) {
   options.num_ranks = kRanks;
   options.command = {self, "rank", cat(static_cast<int>(hang.kind)), cat(seed)};
   options.timeout_seconds = kTimeoutSeconds;
-  options.words = cli::words_of([hang] { return make_program(hang); });
+  options.describer = job::describer_of([hang] { return make_program(hang); });
   program::Verdict verdict;
-  options.words.guilt = [&](std::span<const RankState> states, double now) {
-    verdict = program::find_guilty(make_program(hang), states, now);
-    return launch::Guilt{verdict.rank, verdict.sentence};
+  options.describer.culprit = [&](std::span<const RankState> states, double now) {
+    verdict = program::find_culprit(make_program(hang), states, now);
+    return launch::Culprit{verdict.rank, verdict.sentence};
   };
   const std::string report = folder + "/report";
   options.report_descriptor = open(report.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
@@ -264,7 +264,9 @@ Outcome run_job(const Hang& hang, std::uint64_t seed, const std::string& self) {
   const int code = launch::run_local_ranks(options);
   Outcome outcome{.seconds = now_seconds() - start};
   outcome.text = file_text(report);
-  const auto says = [&](const std::string& words) { return outcome.text.find(words) != std::string::npos; };
+  const auto says = [&](const std::string& describer) {
+    return outcome.text.find(describer) != std::string::npos;
+  };
   // In another order both are named: which of the two was edited is not to be seen from their programs.
   if (hang.kind == Kind::other_order)
     outcome.named = says(cat("rank ", hang.guilty, " ")) && says(cat("rank ", hang.other, " ")) &&

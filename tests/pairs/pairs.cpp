@@ -17,8 +17,8 @@
 #include "tessera/base/random.hpp"
 #include "tessera/checkpoint/folder/folder.hpp"
 #include "tessera/collective/threads/threads.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
-#include "tessera/spec/words.hpp"
 #include "tessera/train/resume.hpp"
 #include "tessera/train/saver.hpp"
 

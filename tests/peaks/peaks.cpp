@@ -18,8 +18,8 @@
 #include "tessera/collective/threads/threads.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
-#include "tessera/spec/words.hpp"
 #include "tessera/tensor/arena.hpp"
 #include "tessera/train/session.hpp"
 

@@ -10,8 +10,8 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/collective/threads/threads.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
-#include "tessera/spec/words.hpp"
 #include "tessera/verify/outcome.hpp"
 
 namespace tessera {

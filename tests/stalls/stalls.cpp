@@ -14,7 +14,7 @@
 #include "tessera/base/random.hpp"
 #include "tessera/base/statistics.hpp"
 #include "tests/crashes/job.hpp"
-#include "tests/failures/board_of.hpp"
+#include "tests/failures/status_board_of.hpp"
 
 namespace {
 
@@ -164,7 +164,7 @@ Result watch_hang(const Trial& trial) {
   double hung = now_seconds();
   Result result;
   const int num_ranks = trial.ranks == Ranks::one ? 1 : 2;
-  const auto board = board_of(process, num_ranks);
+  const auto board = status_board_of(process, num_ranks);
   while (file_text(log).find("no progress for") == std::string::npos &&
          now_seconds() - begun < kPatienceSeconds) {
     // The other rank may still get on: it starts, or comes to where it waits.

@@ -1,4 +1,4 @@
-// What does a small file say?
+// Reads a small file whole.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What is in a file, without reading it whole? A read-only memory map.
+// A read-only memory map of a file.
 #pragma once
 
 #include <cstddef>

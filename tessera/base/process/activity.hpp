@@ -1,5 +1,5 @@
-// What is a rank doing, and what did it do last? Kept in memory without pointers: another process that shares
-// it can read it when the rank itself can no longer speak.
+// The log of what a rank is doing and did last, in memory without pointers: another process that shares it
+// can read it when the rank itself no longer answers.
 #pragma once
 
 #include <array>

@@ -6,9 +6,9 @@
 
 namespace tessera {
 
-std::vector<std::string> MemoryKeyStore::exchange(const KeyValues& puts,
-                                                  const std::vector<std::string>& wanted,
-                                                  std::chrono::milliseconds timeout) {
+std::vector<std::string> MemoryKeyStore::put_and_get(const KeyValues& puts,
+                                                     const std::vector<std::string>& wanted,
+                                                     std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
   for (const auto& [key, value] : puts) values_[key] = value;
   if (!puts.empty()) changed_.notify_all();

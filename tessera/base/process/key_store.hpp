@@ -1,6 +1,5 @@
-// Where do ranks leave short messages for each other before they are connected? A store of keys, shared by
-// all ranks. Implemented over a socket by `launch`, in memory for ranks as threads; `collective` builds
-// groups on it.
+// A store of keys in which ranks leave short messages for each other before they are connected. Implemented
+// over a socket by `launch`, in memory for ranks as threads; `collective` builds groups on it.
 #pragma once
 
 #include <chrono>
@@ -22,15 +21,15 @@ class KeyStore {
   virtual ~KeyStore() = default;
   // Puts all pairs, then waits until every key of `wanted` exists and returns their values in that order: one
   // round trip. Throws PeerLost naming the missing keys when `timeout` passes first.
-  virtual std::vector<std::string> exchange(const KeyValues& puts, const std::vector<std::string>& wanted,
-                                            std::chrono::milliseconds timeout) = 0;
+  virtual std::vector<std::string> put_and_get(const KeyValues& puts, const std::vector<std::string>& wanted,
+                                               std::chrono::milliseconds timeout) = 0;
 };
 
 // All ranks live in this process.
 class MemoryKeyStore final : public KeyStore {
  public:
-  std::vector<std::string> exchange(const KeyValues& puts, const std::vector<std::string>& wanted,
-                                    std::chrono::milliseconds timeout) override;
+  std::vector<std::string> put_and_get(const KeyValues& puts, const std::vector<std::string>& wanted,
+                                       std::chrono::milliseconds timeout) override;
 
  private:
   std::mutex mutex_;

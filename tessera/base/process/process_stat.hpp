@@ -1,4 +1,4 @@
-// What does the kernel count of a process?
+// What the kernel counts of a process.
 #pragma once
 
 #include <string>

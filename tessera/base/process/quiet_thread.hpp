@@ -1,5 +1,4 @@
-// How is a thread started that no signal interrupts? Signals are for the threads that know what to do about
-// them.
+// Starts a thread that no signal interrupts. Signals are for the threads that know what to do about them.
 #pragma once
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// How much memory does this process hold?
+// Returns how much memory this process holds.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What should a text be? The file reviewed last time. For tests.
+// Compares a text with a reviewed file. For tests.
 #pragma once
 
 #include <cstdlib>

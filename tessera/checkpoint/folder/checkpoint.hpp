@@ -1,5 +1,4 @@
-// What does a saved checkpoint hold, and what are the elements of this box of a tensor? Reads only the bytes
-// asked for and checks what it reads.
+// A saved checkpoint: what it holds, and the elements of any box of its tensors.
 #pragma once
 
 #include <functional>

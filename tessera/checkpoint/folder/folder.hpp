@@ -1,5 +1,4 @@
-// Where do the checkpoints of a run lie, which is the newest, and how does one come to be? `step-00000120` is
-// whole, always: it is written as `step-00000120.saving-<id>` and renamed when all of it is on the disk.
+// The folder of a run's checkpoints: finds the newest and begins a new one.
 #pragma once
 
 #include <cstdint>

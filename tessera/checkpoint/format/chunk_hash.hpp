@@ -1,5 +1,5 @@
-// Are these the bytes that were written? One hash per chunk of a file, so that whoever reads a part checks
-// that part.
+// Hashes that tell whether bytes are the ones that were written. One hash per chunk of a file, so that
+// whoever reads a part checks that part.
 #pragma once
 
 #include <cstddef>

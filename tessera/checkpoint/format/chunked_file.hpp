@@ -1,5 +1,4 @@
-// What stands at these bytes of a checkpoint's file, if it is what was written there? Read chunk by chunk,
-// each checked before anything of it is handed out.
+// Reads a checkpoint's file chunk by chunk and checks each before anything of it is handed out.
 #pragma once
 
 #include <cstddef>

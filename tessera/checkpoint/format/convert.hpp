@@ -1,5 +1,5 @@
-// How are numbers of one dtype written in another? To the nearest, ties to even, as every other
-// implementation does.
+// Converts numbers from one dtype to another, to the nearest, ties to even, as every other implementation
+// does.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Which number do these bytes say? Elements of every dtype of safetensors as doubles.
+// Reads elements of every dtype of safetensors as doubles.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// How does a file of a checkpoint come to the disk? Made new, written from the front, synced, with its hashes
-// beside it. All that saving asks of the operating system passes here.
+// Writes one file of a checkpoint: made new, written from the front, synced, with its hashes beside it. All
+// that saving asks of the operating system passes here.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What is in a checkpoint? Its state of training, its tensors and where each piece of them lies, as a text
-// that any flipped bit spoils.
+// The manifest of a checkpoint: its state of training, its tensors and where each piece of them lies, as a
+// text that any flipped bit spoils.
 #pragma once
 
 #include <cstdint>

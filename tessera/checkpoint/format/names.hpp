@@ -1,4 +1,4 @@
-// What are things of a checkpoint called? A tensor is a parameter, or what training keeps beside one:
+// The names of a checkpoint's tensors. A tensor is a parameter, or what training keeps beside one:
 // `optimizer.<kind>.<parameter>`, or `previous.<parameter>` where weights are used one update behind.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Which tensors does a safetensors file hold, and where are their bytes? A reader that maps the file and
-// trusts nothing in it, and a writer. Format: docs of Hugging Face's `safetensors`.
+// A reader of safetensors files that maps the file and trusts nothing in it, and a writer. Format: docs of
+// Hugging Face's `safetensors`.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// What does a rank write? The boxes it holds, into safetensors files that other readers understand: at most
-// one box of a tensor in a file, and where it lies in the whole tensor as PyTorch's distributed checkpoint
-// expects it.
+// The files that a rank writes: the boxes it holds, as safetensors files that other readers understand, at
+// most one box of a tensor in a file, and where it lies in the whole tensor as PyTorch's distributed
+// checkpoint expects it.
 #pragma once
 
 #include <map>

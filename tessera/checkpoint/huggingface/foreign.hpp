@@ -1,4 +1,4 @@
-// Where in a file that `transformers` wrote does one of our parameters lie? Ours are unfused and [out, in];
+// Maps our parameters to their places in files that `transformers` wrote. Ours are unfused and [out, in];
 // GPT-2's matrices are stored there as [in, out], with q, k and v as one:
 //
 //   ours, after transformer.h.<i>.        theirs

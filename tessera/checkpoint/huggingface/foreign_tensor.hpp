@@ -1,4 +1,4 @@
-// How is a tensor of a file of `transformers` made of ours? Fused and turned as that file wants it, block by
+// Makes a tensor of a file of `transformers` from ours: fused and transposed as that file wants it, block by
 // block.
 #pragma once
 

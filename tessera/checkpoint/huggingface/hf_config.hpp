@@ -1,5 +1,5 @@
-// Which model does a config.json of `transformers` describe, and which config.json describes one of ours?
-// Nothing of the file is run; what it asks for that is not computed here is refused by name.
+// Translates between a config.json of `transformers` and our model section. Nothing of the file is run; what
+// it asks for that is not computed here is refused by name.
 #pragma once
 
 #include <cstdint>

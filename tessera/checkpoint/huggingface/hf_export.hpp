@@ -1,5 +1,5 @@
-// How does a checkpoint become a folder that `transformers` opens? An import that was not trained gives back
-// the files it came from, byte by byte; any other is written in shards with the config of its model.
+// Writes a checkpoint as a folder that `transformers` opens. An import that was not trained gives back the
+// files it came from, byte by byte; any other is written in shards with the config of its model.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// How does a folder of Hugging Face become a checkpoint? Its parameters unfused, in their dtype, without
-// optimizer state; all else of it attached, so that hf_export.hpp can write the very same files again.
+// Makes a checkpoint from a Hugging Face folder: its parameters unfused, in their dtype, without optimizer
+// state; all else of it attached, so that hf_export.hpp can write the very same files again.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Where in given weights does each parameter of a model lie? Under our own name, or where `transformers` puts
-// it, with or without its prefix.
+// Finds where in given weights each parameter of a model lies: under our own name, or where `transformers`
+// puts it, with or without its prefix.
 #pragma once
 
 #include <functional>

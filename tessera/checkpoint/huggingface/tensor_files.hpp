@@ -1,6 +1,5 @@
-// Which tensors do these weights hold, and where are their bytes? One safetensors file, or a folder of
-// Hugging Face with model.safetensors or with shards and their index. Files are mapped, so only what is used
-// is read.
+// The tensors of one safetensors file, or of a Hugging Face folder with model.safetensors or with shards and
+// their index. Files are mapped, so only what is used is read.
 #pragma once
 
 #include <memory>

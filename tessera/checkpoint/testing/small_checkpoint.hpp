@@ -1,5 +1,5 @@
-// What do tests of checkpoints read? A small one of every shape and some dtypes, as ranks under ZeRO write
-// it: each holds a range of the elements of each tensor, cut inside rows.
+// A small checkpoint for tests, with every shape and some dtypes, as ranks under ZeRO write it: each holds a
+// range of the elements of each tensor, cut inside rows.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Do two checkpoints say the same? Which tensors, which numbers of the state and which keys of the run
-// differ, and by how much. How the tensors are cut into files does not matter.
+// Compares two checkpoints: which tensors, which numbers of the state and which keys of the run differ, and
+// by how much. How the tensors are cut into files does not matter.
 #pragma once
 
 #include "tessera/checkpoint/folder/checkpoint.hpp"

@@ -1,5 +1,5 @@
-// How does a checkpoint come to have another number of files? Its bytes are dealt anew, in equal shares. No
-// layout needs that to load it; it is for copying and serving.
+// Rewrites a checkpoint in another number of files, in equal shares. No layout needs that to load it; it is
+// for copying and serving.
 #pragma once
 
 #include "tessera/checkpoint/folder/checkpoint.hpp"

@@ -1,5 +1,5 @@
-// What would a person want to know of a checkpoint first? Sizes by kind, tensors of one form as one row,
-// files; and the checkpoints of a run.
+// A summary of a checkpoint for people: sizes by kind, tensors of one form as one row, files; and the
+// checkpoints of a run.
 #pragma once
 
 #include "tessera/checkpoint/folder/folder.hpp"

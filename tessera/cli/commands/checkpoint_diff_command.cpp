@@ -1,7 +1,7 @@
 #include "tessera/checkpoint/tools/diff.hpp"
 
 #include "tessera/base/error.hpp"
-#include "tessera/cli/commands/checkpoint_words.hpp"
+#include "tessera/cli/commands/checkpoint_output.hpp"
 #include "tessera/cli/commands/commands.hpp"
 #include "tessera/metrics/field.hpp"
 

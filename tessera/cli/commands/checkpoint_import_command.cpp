@@ -2,7 +2,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/version.hpp"
 #include "tessera/checkpoint/huggingface/hf_import.hpp"
-#include "tessera/cli/commands/checkpoint_words.hpp"
+#include "tessera/cli/commands/checkpoint_output.hpp"
 #include "tessera/cli/commands/commands.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/plan/describe.hpp"

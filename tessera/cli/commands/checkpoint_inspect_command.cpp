@@ -4,11 +4,11 @@
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/tools/summary.hpp"
-#include "tessera/cli/commands/checkpoint_words.hpp"
+#include "tessera/cli/commands/checkpoint_output.hpp"
 #include "tessera/cli/commands/commands.hpp"
 #include "tessera/metrics/field.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/load.hpp"
-#include "tessera/spec/words.hpp"
 
 namespace tessera::cli {
 namespace {

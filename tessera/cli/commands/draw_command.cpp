@@ -103,7 +103,7 @@ std::vector<std::int64_t> sends(const Panel& panel) {
   for (const draw::Lanes& rank : panel.ranks) {
     std::int64_t& count = out.emplace_back();
     for (const draw::Row& row : rank.rows)
-      for (const draw::Bar& bar : row.bars) count += bar.what == program::What::send;
+      for (const draw::Bar& bar : row.bars) count += bar.what == program::OpKind::send;
   }
   return out;
 }

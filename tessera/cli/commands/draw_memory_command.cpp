@@ -6,7 +6,7 @@
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/simulate/simulate.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::cli {
 namespace {

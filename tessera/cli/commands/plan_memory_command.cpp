@@ -8,7 +8,7 @@
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/plan/memory/memory.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::cli {
 namespace {

@@ -1,6 +1,7 @@
 #include "tessera/cli/commands/simulated.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 
@@ -15,9 +16,9 @@
 #include "tessera/program/passes/chain.hpp"
 #include "tessera/program/schedule/order_csv.hpp"
 #include "tessera/simulate/rates.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/problems.hpp"
-#include "tessera/spec/words.hpp"
 #include "tessera/train/trace/traced_ops.hpp"
 
 namespace tessera::cli {
@@ -151,7 +152,7 @@ Simulated run_of_file(const Options& options) {
   const simulate::Rates rates = rates_of(run, given);
   out.costs_text = cat(given.empty() ? "by assumed rates: " : "by rates: ", fixed(rates.flops / 1e12, 3),
                        " TFLOP/s, memory ", rates.memory_bytes / 1e9, " GB/s, link ", rates.link_bytes / 1e9,
-                       " GB/s, message ", rates.link_seconds * 1e6, " us");
+                       " GB/s, message ", std::round(rates.link_seconds * 1e9) / 1e3, " us");
   out.costs = simulate::costs_by(
       out.program, [&](std::uint32_t, const program::Op& op) { return simulate::cost(op, tables, rates); });
   return out;

@@ -1,5 +1,5 @@
-// What is simulated or drawn? A schedule by itself or a run file, as a checked program with what its ops
-// cost: the one reading of these options, for all commands that have them.
+// What is to be simulated or drawn: a schedule by itself or a run file, as a checked program with what its
+// ops cost.
 #pragma once
 
 #include <cstdint>

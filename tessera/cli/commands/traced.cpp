@@ -13,7 +13,7 @@ TracedRun read_traced(const std::string& path) {
   TracedRun out{.ops = {}, .program = std::move(trace.program)};
   for (const auto& event : trace.events) {
     const auto step = argument<std::int64_t>(event, "step");
-    const auto what = program::what_named(argument<std::string>(event, "what").value_or(""));
+    const auto what = program::op_kind_named(argument<std::string>(event, "what").value_or(""));
     if (!step || !what)
       throw UserError(cat("trace '", path, "': event '", event.name, "' does not say its ",
                           step ? "kind" : "step",

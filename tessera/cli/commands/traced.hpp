@@ -1,4 +1,4 @@
-// What does a trace say of each op? Its events as the drawer takes them.
+// Reads a trace as the drawer takes it.
 #pragma once
 
 #include <string>

@@ -27,13 +27,13 @@ namespace tessera::cli {
 namespace {
 
 // What is over of the start, since the main of the process that the user started: this one, or its launcher.
-Laps start_of(const Options& options) {
-  if (!job::started_by_launcher()) return Laps(options.main_seconds);
+PhaseTimer start_of(const Options& options) {
+  if (!job::started_by_launcher()) return PhaseTimer(options.main_seconds);
   const char* launcher = std::getenv(job::kStartedAt);
-  Laps laps(launcher ? std::strtod(launcher, nullptr) : options.main_seconds);
-  laps.end("launcher", process_start_seconds(getpid()));
-  laps.end("loading", options.main_seconds);
-  return laps;
+  PhaseTimer timer(launcher ? std::strtod(launcher, nullptr) : options.main_seconds);
+  timer.end("launcher", process_start_seconds(getpid()));
+  timer.end("loading", options.main_seconds);
+  return timer;
 }
 
 // What was moved in a step, where anything was.
@@ -51,8 +51,8 @@ std::string summary_text(const train::Summary& s, const spec::Run& run, const st
                          bool json) {
   if (json) {
     std::vector<metrics::Record> start_parts;
-    for (const auto& lap : s.start.laps())
-      start_parts.push_back({{"name", lap.name}, {"seconds", lap.seconds}});
+    for (const auto& phase : s.start.phases())
+      start_parts.push_back({{"name", phase.name}, {"seconds", phase.seconds}});
     const metrics::Record record = {{"steps", s.steps},
                                     {"resumed_after", s.resumed_after},
                                     {"parameters", s.parameters},

@@ -1,4 +1,4 @@
-// Can this machine train, and how well? What `tessera doctor` looks at, as a list of findings.
+// The findings of `tessera doctor`: whether this machine can train, and how well.
 #pragma once
 
 #include <string>

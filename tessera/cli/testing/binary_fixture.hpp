@@ -1,4 +1,4 @@
-// How do tests use the binary? As a user would: they start it, and read what it prints and writes.
+// A fixture for tests that use the binary as a user would: they start it, and read what it prints and writes.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// How do ranks with a GPU each talk? Over NCCL. A build without CUDA has nccl_stub.cpp instead of
+// Groups of ranks with a GPU each, over NCCL. A build without CUDA has nccl_stub.cpp instead of
 // nccl_torch.cpp.
 #pragma once
 

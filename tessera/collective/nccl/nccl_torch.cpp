@@ -24,11 +24,11 @@ class GroupStore final : public c10d::Store {
     return c10::make_intrusive<GroupStore>(store_, prefix_, timeout_);
   }
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
-    store_.exchange({{prefix_ + key, std::string(value.begin(), value.end())}}, {}, timeout_);
+    store_.put_and_get({{prefix_ + key, std::string(value.begin(), value.end())}}, {}, timeout_);
     remember(key, value);
   }
   std::vector<std::uint8_t> get(const std::string& key) override {
-    const std::string value = store_.exchange({}, {prefix_ + key}, timeout_).at(0);
+    const std::string value = store_.put_and_get({}, {prefix_ + key}, timeout_).at(0);
     remember(key, {value.begin(), value.end()});
     return {value.begin(), value.end()};
   }

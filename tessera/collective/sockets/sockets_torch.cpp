@@ -3,7 +3,7 @@
 
 #include "tessera/collective/group_name.hpp"
 #include "tessera/collective/link.hpp"
-#include "tessera/collective/sockets/exchange.hpp"
+#include "tessera/collective/sockets/pairwise_collectives.hpp"
 #include "tessera/collective/sockets/sockets.hpp"
 #include "tessera/net/socket_loop.hpp"
 
@@ -73,24 +73,24 @@ class SocketBackend final : public c10d::Backend {
   WorkPtr allreduce(std::vector<Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     const bool is_sum = options.reduceOp == c10d::ReduceOp::SUM;
     CHECK(is_sum || options.reduceOp == c10d::ReduceOp::MAX, "ranks combine by sum and maximum only");
-    all_reduce_by_exchange(*this, tensors[0], is_sum ? Combine::sum : Combine::maximum);
+    all_reduce_by_pairs(*this, tensors[0], is_sum ? Combine::sum : Combine::maximum);
     return ended();
   }
   WorkPtr _reduce_scatter_base(Tensor& out, Tensor& in, const c10d::ReduceScatterOptions&) override {
-    reduce_scatter_by_exchange(*this, out, in, Combine::sum);
+    reduce_scatter_by_pairs(*this, out, in, Combine::sum);
     return ended();
   }
   WorkPtr _allgather_base(Tensor& out, Tensor& in, const c10d::AllgatherOptions&) override {
-    all_gather_by_exchange(*this, out, in);
+    all_gather_by_pairs(*this, out, in);
     return ended();
   }
   WorkPtr alltoall_base(Tensor& out, Tensor& in, std::vector<std::int64_t>& out_rows,
                         std::vector<std::int64_t>& in_rows, const c10d::AllToAllOptions&) override {
-    all_to_all_by_exchange(*this, out, in, out_rows, in_rows);
+    all_to_all_by_pairs(*this, out, in, out_rows, in_rows);
     return ended();
   }
   WorkPtr broadcast(std::vector<Tensor>& tensors, const c10d::BroadcastOptions& options) override {
-    broadcast_by_exchange(*this, tensors[0], static_cast<int>(options.rootRank));
+    broadcast_by_pairs(*this, tensors[0], static_cast<int>(options.rootRank));
     return ended();
   }
   // An empty message from everyone to everyone.
@@ -98,8 +98,8 @@ class SocketBackend final : public c10d::Backend {
     std::vector<net::TransferPtr> transfers;
     for (const auto& connection : connections_)
       if (connection) {
-        transfers.push_back(connection->receive(kExchangeTag, {}));
-        transfers.push_back(connection->send(kExchangeTag, {}));
+        transfers.push_back(connection->receive(kPairwiseTag, {}));
+        transfers.push_back(connection->send(kPairwiseTag, {}));
       }
     for (const auto& transfer : transfers) transfer->wait(timeout_);
     return ended();

@@ -1,5 +1,5 @@
-// How do many ranks run in one process? As threads that meet at barriers. Sums are made in rank order, so a
-// run is reproducible bit by bit.
+// Runs ranks as threads of one process that meet at barriers. Sums are made in rank order, so a run is
+// reproducible bit by bit.
 #pragma once
 
 #include <functional>

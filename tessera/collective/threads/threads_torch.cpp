@@ -4,7 +4,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tessera/collective/link.hpp"
-#include "tessera/collective/threads/hub.hpp"
+#include "tessera/collective/threads/thread_rendezvous.hpp"
 #include "tessera/collective/threads/threads.hpp"
 #include "tessera/tensor/account.hpp"
 
@@ -25,10 +25,10 @@ class DoneWork final : public c10d::Work {
 // Nothing moves before the wait.
 class ReceiveWork final : public c10d::Work {
  public:
-  ReceiveWork(std::shared_ptr<Hub> hub, Tensor into, int from, int to, int tag)
-      : hub_(std::move(hub)), into_(std::move(into)), from_(from), to_(to), tag_(tag) {}
+  ReceiveWork(std::shared_ptr<ThreadRendezvous> rendezvous, Tensor into, int from, int to, int tag)
+      : rendezvous_(std::move(rendezvous)), into_(std::move(into)), from_(from), to_(to), tag_(tag) {}
   bool wait(std::chrono::milliseconds) override {
-    const Tensor sent = hub_->take(from_, to_, tag_);
+    const Tensor sent = rendezvous_->take(from_, to_, tag_);
     CHECK(sent.sizes() == into_.sizes() && sent.scalar_type() == into_.scalar_type(),
           "what is received differs in shape or dtype from what was sent");
     into_.copy_(sent);
@@ -36,7 +36,7 @@ class ReceiveWork final : public c10d::Work {
   }
 
  private:
-  std::shared_ptr<Hub> hub_;
+  std::shared_ptr<ThreadRendezvous> rendezvous_;
   Tensor into_;
   int from_, to_, tag_;
 };
@@ -51,25 +51,27 @@ at::ScalarType sum_type(const Tensor& t) {
 
 class ThreadBackend final : public c10d::Backend {
  public:
-  ThreadBackend(std::shared_ptr<Hub> hub, int position)
-      : Backend(position, hub->size()), hub_(std::move(hub)), self_(static_cast<std::size_t>(position)) {}
+  ThreadBackend(std::shared_ptr<ThreadRendezvous> rendezvous, int position)
+      : Backend(position, rendezvous->size()),
+        rendezvous_(std::move(rendezvous)),
+        self_(static_cast<std::size_t>(position)) {}
 
   const std::string getBackendName() const override { return "threads"; }
 
   WorkPtr allreduce(std::vector<Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     const char* what = "all_reduce";
     Tensor flat = tensors[0].view({-1});
-    hub_->inputs[self_] = flat;
-    hub_->meet(rank_, what);
+    rendezvous_->inputs[self_] = flat;
+    rendezvous_->meet(rank_, what);
     // Only this member reads its share of all inputs, so the sum may lie in its own.
     const auto [first, count] = share(flat.numel(), rank_);
     reduce(flat.narrow(0, first, count), first, options.reduceOp);
-    hub_->meet(rank_, what);
+    rendezvous_->meet(rank_, what);
     for (int member = 0; member < size_; ++member) {
       if (member == rank_) continue;
       const auto [begin, length] = share(flat.numel(), member);
       flat.narrow(0, begin, length)
-          .copy_(hub_->inputs[static_cast<std::size_t>(member)].narrow(0, begin, length));
+          .copy_(rendezvous_->inputs[static_cast<std::size_t>(member)].narrow(0, begin, length));
     }
     finish(what);
     return done();
@@ -77,8 +79,8 @@ class ThreadBackend final : public c10d::Backend {
 
   WorkPtr _reduce_scatter_base(Tensor& out, Tensor& in, const c10d::ReduceScatterOptions& options) override {
     const char* what = "reduce_scatter";
-    hub_->inputs[self_] = in.view({-1});
-    hub_->meet(rank_, what);
+    rendezvous_->inputs[self_] = in.view({-1});
+    rendezvous_->meet(rank_, what);
     reduce(out.view({-1}), rank_ * out.numel(), options.reduceOp);
     finish(what);
     return done();
@@ -86,12 +88,12 @@ class ThreadBackend final : public c10d::Backend {
 
   WorkPtr _allgather_base(Tensor& out, Tensor& in, const c10d::AllgatherOptions&) override {
     const char* what = "all_gather";
-    hub_->inputs[self_] = in.view({-1});
-    hub_->meet(rank_, what);
+    rendezvous_->inputs[self_] = in.view({-1});
+    rendezvous_->meet(rank_, what);
     Tensor flat = out.view({-1});
     for (int member = 0; member < size_; ++member) {
       Tensor place = flat.narrow(0, member * in.numel(), in.numel());
-      const Tensor& theirs = hub_->inputs[static_cast<std::size_t>(member)];
+      const Tensor& theirs = rendezvous_->inputs[static_cast<std::size_t>(member)];
       if (place.const_data_ptr() != theirs.const_data_ptr()) place.copy_(theirs);  // its own may be in place
     }
     finish(what);
@@ -101,17 +103,18 @@ class ThreadBackend final : public c10d::Backend {
   WorkPtr alltoall_base(Tensor& out, Tensor& in, std::vector<std::int64_t>& out_rows,
                         std::vector<std::int64_t>& in_rows, const c10d::AllToAllOptions&) override {
     const char* what = "all_to_all";
-    hub_->inputs[self_] = in;
-    hub_->rows[self_] = in_rows;
-    hub_->meet(rank_, what);
+    rendezvous_->inputs[self_] = in;
+    rendezvous_->rows[self_] = in_rows;
+    rendezvous_->meet(rank_, what);
     std::int64_t begin = 0;
     for (std::size_t member = 0; member < out_rows.size(); ++member) {
-      const auto& theirs = hub_->rows[member];
-      CHECK(theirs[self_] == out_rows[member], "all_to_all: rank ", hub_->ranks()[member], " sends ",
+      const auto& theirs = rendezvous_->rows[member];
+      CHECK(theirs[self_] == out_rows[member], "all_to_all: rank ", rendezvous_->ranks()[member], " sends ",
             theirs[self_], " rows where ", out_rows[member], " are expected");
       std::int64_t skipped = 0;
       for (std::size_t before = 0; before < self_; ++before) skipped += theirs[before];
-      out.narrow(0, begin, out_rows[member]).copy_(hub_->inputs[member].narrow(0, skipped, out_rows[member]));
+      out.narrow(0, begin, out_rows[member])
+          .copy_(rendezvous_->inputs[member].narrow(0, skipped, out_rows[member]));
       begin += out_rows[member];
     }
     finish(what);
@@ -120,33 +123,34 @@ class ThreadBackend final : public c10d::Backend {
 
   WorkPtr broadcast(std::vector<Tensor>& tensors, const c10d::BroadcastOptions& options) override {
     const char* what = "broadcast";
-    hub_->inputs[self_] = tensors[0];
-    hub_->meet(rank_, what);
-    if (rank_ != options.rootRank) tensors[0].copy_(hub_->inputs[static_cast<std::size_t>(options.rootRank)]);
+    rendezvous_->inputs[self_] = tensors[0];
+    rendezvous_->meet(rank_, what);
+    if (rank_ != options.rootRank)
+      tensors[0].copy_(rendezvous_->inputs[static_cast<std::size_t>(options.rootRank)]);
     finish(what);
     return done();
   }
 
   // What is sent is nobody's to change any more.
   WorkPtr send(std::vector<Tensor>& tensors, int to, int tag) override {
-    hub_->post(rank_, to, tag, tensors[0]);
+    rendezvous_->post(rank_, to, tag, tensors[0]);
     return done();
   }
 
   WorkPtr recv(std::vector<Tensor>& tensors, int from, int tag) override {
-    return c10::make_intrusive<ReceiveWork>(hub_, tensors[0], from, rank_, tag);
+    return c10::make_intrusive<ReceiveWork>(rendezvous_, tensors[0], from, rank_, tag);
   }
 
   WorkPtr barrier(const c10d::BarrierOptions&) override {
-    hub_->meet(rank_, "barrier");
+    rendezvous_->meet(rank_, "barrier");
     return done();
   }
 
  private:
   // The last meeting of an operation that reads inputs: afterwards nobody needs them.
   void finish(const char* what) {
-    hub_->meet(rank_, what);
-    hub_->inputs[self_] = Tensor();
+    rendezvous_->meet(rank_, what);
+    rendezvous_->inputs[self_] = Tensor();
   }
 
   struct Share {
@@ -170,7 +174,7 @@ class ThreadBackend final : public c10d::Backend {
 
   // The members' elements [first, first + count), combined in rank order.
   Tensor reduced(std::int64_t first, std::int64_t count, const c10d::ReduceOp& op) const {
-    const auto& inputs = hub_->inputs;
+    const auto& inputs = rendezvous_->inputs;
     for (const auto& input : inputs)
       CHECK(input.numel() == inputs[self_].numel() && input.scalar_type() == inputs[self_].scalar_type(),
             "members reduce tensors that differ in size or dtype");
@@ -185,32 +189,32 @@ class ThreadBackend final : public c10d::Backend {
     return sum;
   }
 
-  std::shared_ptr<Hub> hub_;
+  std::shared_ptr<ThreadRendezvous> rendezvous_;
   std::size_t self_;
 };
 
 // All hubs of one run_ranks.
 class World {
  public:
-  std::shared_ptr<Hub> hub(const std::vector<int>& ranks, int num_made_before) {
+  std::shared_ptr<ThreadRendezvous> rendezvous(const std::vector<int>& ranks, int num_made_before) {
     std::scoped_lock lock(mutex_);
-    auto& hub = hubs_[{ranks, num_made_before}];
-    if (!hub) {
-      hub = std::make_shared<Hub>(ranks);
-      for (const int rank : departed_) hub->leave(rank);
+    auto& rendezvous = hubs_[{ranks, num_made_before}];
+    if (!rendezvous) {
+      rendezvous = std::make_shared<ThreadRendezvous>(ranks);
+      for (const int rank : departed_) rendezvous->leave(rank);
     }
-    return hub;
+    return rendezvous;
   }
 
   void leave(int rank) {
     std::scoped_lock lock(mutex_);
     departed_.push_back(rank);
-    for (const auto& [key, hub] : hubs_) hub->leave(rank);
+    for (const auto& [key, rendezvous] : hubs_) rendezvous->leave(rank);
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<std::vector<int>, int>, std::shared_ptr<Hub>> hubs_;
+  std::map<std::pair<std::vector<int>, int>, std::shared_ptr<ThreadRendezvous>> hubs_;
   std::vector<int> departed_;
 };
 
@@ -225,7 +229,8 @@ class ThreadCommunicator final : public Communicator {
       auto link = std::make_shared<Link>();
       link->ranks = ranks;
       link->rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
-      link->backend = c10::make_intrusive<ThreadBackend>(world_.hub(ranks, num_made_[ranks]++), link->rank);
+      link->backend =
+          c10::make_intrusive<ThreadBackend>(world_.rendezvous(ranks, num_made_[ranks]++), link->rank);
       links.push_back(std::move(link));
     }
     return links;

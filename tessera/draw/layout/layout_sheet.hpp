@@ -1,5 +1,4 @@
-// How do a layout's parts share their sheet? The mesh above, cards of parameters below, ranks in the same
-// colours.
+// The sheet of a layout's picture: the mesh above, cards of parameters below, ranks in the same colours.
 #pragma once
 
 #include "tessera/draw/layout/layout_picture.hpp"

@@ -1,4 +1,4 @@
-// How do bytes pass over one connection without waiting? Plain here; sealed in tls.hpp.
+// Bytes over one connection without waiting: plain here, encrypted in tls.hpp.
 #pragma once
 
 #include <cstddef>

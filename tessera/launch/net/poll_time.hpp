@@ -1,4 +1,4 @@
-// How long may poll wait?
+// Returns how long poll may wait.
 #pragma once
 
 #include <algorithm>

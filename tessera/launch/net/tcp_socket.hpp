@@ -1,4 +1,4 @@
-// How are hosts reached? Addresses of the form host:port, and the sockets behind them.
+// TCP sockets and addresses of the form host:port.
 #pragma once
 
 #include <string>

@@ -200,12 +200,12 @@ class TlsChannel final : public Channel {
   short events_ = POLLIN;  // while the handshake waits
 };
 
-class TlsDoor final : public Door {
+class TlsListener final : public Listener {
  public:
-  TlsDoor(Descriptor listening, std::shared_ptr<const JobKey> key)
-      : Door(std::move(listening)), settings_(std::make_shared<const Settings>(std::move(key))) {}
+  TlsListener(Descriptor listening, std::shared_ptr<const JobKey> key)
+      : Listener(std::move(listening)), settings_(std::make_shared<const Settings>(std::move(key))) {}
 
-  Visitor receive(Descriptor connection) const override {
+  Connection receive(Descriptor connection) const override {
     return {std::make_unique<TlsChannel>(std::move(connection), settings_, true)};
   }
 
@@ -233,8 +233,8 @@ std::unique_ptr<Channel> tls_channel(Descriptor connected, std::shared_ptr<const
   }
 }
 
-std::unique_ptr<Door> tls_door(Descriptor listening, std::shared_ptr<const JobKey> key) {
-  return std::make_unique<TlsDoor>(std::move(listening), std::move(key));
+std::unique_ptr<Listener> tls_listener(Descriptor listening, std::shared_ptr<const JobKey> key) {
+  return std::make_unique<TlsListener>(std::move(listening), std::move(key));
 }
 
 }  // namespace tessera::launch

@@ -1,11 +1,10 @@
-// How do two ends of a network connection prove to each other that they hold the job's key, and talk unheard?
-// TLS 1.3 with the key as external PSK and a fresh Diffie-Hellman exchange: no certificates, tickets or early
-// data.
+// A TLS 1.3 connection whose ends prove to each other that they hold the job's key, by the key as external
+// PSK and a fresh Diffie-Hellman exchange: no certificates, tickets or early data.
 #pragma once
 
 #include <memory>
 
-#include "tessera/launch/net/door.hpp"
+#include "tessera/launch/net/listener.hpp"
 #include "tessera/launch/net/tls_key.hpp"
 
 namespace tessera::launch {
@@ -16,6 +15,6 @@ std::unique_ptr<Channel> tls_channel(Descriptor connected, std::shared_ptr<const
                                      double deadline_seconds);
 
 // Lets in who holds the key; others are cut off.
-std::unique_ptr<Door> tls_door(Descriptor listening, std::shared_ptr<const JobKey> key);
+std::unique_ptr<Listener> tls_listener(Descriptor listening, std::shared_ptr<const JobKey> key);
 
 }  // namespace tessera::launch

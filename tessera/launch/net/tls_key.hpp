@@ -1,5 +1,5 @@
-// What do all ranks of a job know, and nobody else? A key: a file that only its owner may read, or an
-// inherited descriptor. It is wiped from memory with its last owner.
+// The key that all ranks of a job share: a file that only its owner may read, or an inherited descriptor. It
+// is wiped from memory with its last owner.
 #pragma once
 
 #include <array>

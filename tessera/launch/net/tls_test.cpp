@@ -37,7 +37,7 @@ class Tls : public testing::Test {
       address_ = {"127.0.0.1", std::to_string(port)};
       try {
         Descriptor listening = listen_on(address_);
-        server_.open(tls_door(std::move(listening), key()), {0, 1});
+        server_.open(tls_listener(std::move(listening), key()), {0, 1});
         return;
       } catch (const UserError&) {
         ASSERT_LT(port, 60000);
@@ -79,8 +79,8 @@ TEST_F(Tls, MembersExchangeKeysOfAnySize) {
   const auto first = member(0), second = member(1);
   ASSERT_TRUE(first && second);
   const std::string large(3 << 20, 'x');
-  first->exchange({{"large", large}}, {}, 5s);
-  EXPECT_EQ(second->exchange({}, {"large"}, 10s)[0], large);
+  first->put_and_get({{"large", large}}, {}, 5s);
+  EXPECT_EQ(second->put_and_get({}, {"large"}, 10s)[0], large);
   EXPECT_EQ(second->report("well", 10s), std::nullopt);
   // All have come: the door is closed.
   EXPECT_FALSE(come());
@@ -111,7 +111,7 @@ TEST_F(Tls, StrangersGetNothingButAnEnd) {
   EXPECT_LT(answer(plain, 5000ms, &ended).size(), 16u);
   EXPECT_TRUE(ended);
   const auto first = member(0);
-  EXPECT_THROW(first->exchange({}, {"a"}, 20ms), PeerLost);
+  EXPECT_THROW(first->put_and_get({}, {"a"}, 20ms), PeerLost);
 }
 
 // Passes bytes between a client and the server, and keeps what the client said.
@@ -141,8 +141,8 @@ TEST_F(Tls, AReplayOfAGenuineConnectionChangesNothing) {
   std::thread proxy([&] { said = recorded(middle, server_side, done); });
   {
     KeyClient genuine(tls_channel(Descriptor(ends[0]), key(), now_seconds() + 5), 0);
-    genuine.exchange({{"a", "genuine"}}, {}, 5s);
-    genuine.exchange({{"a", "changed later"}}, {}, 5s);
+    genuine.put_and_get({{"a", "genuine"}}, {}, 5s);
+    genuine.put_and_get({{"a", "changed later"}}, {}, 5s);
     done = true;
     proxy.join();
     EXPECT_GT(said.size(), 300u);
@@ -155,7 +155,7 @@ TEST_F(Tls, AReplayOfAGenuineConnectionChangesNothing) {
       EXPECT_EQ(got.find("genuine"), std::string::npos);
     }
     KeyClient reader(server_.connect(), 1);
-    EXPECT_EQ(reader.exchange({}, {"a"}, 1s)[0], "changed later");
+    EXPECT_EQ(reader.put_and_get({}, {"a"}, 1s)[0], "changed later");
   }
 }
 
@@ -169,7 +169,7 @@ TEST_F(Tls, AThousandConnectionsDoNotKeepARankOut) {
     if (auto stranger = come()) strangers.push_back(std::move(stranger));
   const auto first = member(0);
   ASSERT_TRUE(first);
-  EXPECT_EQ(first->exchange({{"a", "1"}}, {"a"}, 5s)[0], "1");
+  EXPECT_EQ(first->put_and_get({{"a", "1"}}, {"a"}, 5s)[0], "1");
 }
 
 TEST(JobKey, AKeyIsForItsJobAndLongEnough) {

@@ -1,5 +1,4 @@
-// How do processes of one user reach each other on one machine? Over Unix sockets, and both sides look at who
-// the other is.
+// Unix sockets between processes of one user; both sides look at who the other is.
 #pragma once
 
 #include <sys/types.h>

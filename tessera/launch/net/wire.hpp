@@ -1,5 +1,5 @@
-// What do a KeyClient and the KeyServer say to each other? A message is its length (4 bytes, little-endian)
-// and a body; a body that doesn't parse to its last byte is malformed.
+// The messages between a KeyClient and the KeyServer. A message is its length (4 bytes, little-endian) and a
+// body; a body that doesn't parse to its last byte is malformed.
 #pragma once
 
 #include <cstdint>

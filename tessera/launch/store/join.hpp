@@ -1,4 +1,4 @@
-// Did somebody else start this process as one rank of a job, and as which? Read from the environment of
+// Returns which rank of a job this process is, if somebody else started it, read from the environment of
 // torchrun, Open MPI's mpirun and Slurm's srun.
 #pragma once
 

@@ -93,7 +93,7 @@ std::unique_ptr<KeyClient> come_in(const std::string& place, double deadline_sec
     auto client = attempt();
     std::string reason = client ? "" : system_reason();
     try {
-      if (client) client->exchange({}, {}, kPause);  // the server has heard the hello
+      if (client) client->put_and_get({}, {}, kPause);  // the server has heard the hello
       if (client) return client;
     } catch (const PeerLost& error) {
       if (client->has_answered()) throw;
@@ -139,20 +139,20 @@ JoinedStore::JoinedStore(const Membership& m, const StoreOptions& options, KeySe
   };
   if (m.rank == 0) {
     reserve_open_files(m.world_size, open_files_of_rank_0(m.world_size), "rank 0");
-    std::unique_ptr<Door> door;
+    std::unique_ptr<Listener> listener;
     if (is_remote) {
       Descriptor listening = listen_on(address);
       host = own_host(listening);
       check_reachable(m, options, host);
-      door = tls_door(std::move(listening), key);
+      listener = tls_listener(std::move(listening), key);
     } else {
-      door = unix_door(socket_path(m), geteuid());
+      listener = unix_listener(socket_path(m), geteuid());
     }
     server_.emplace(std::move(callbacks));
     std::vector<int> awaited;
     for (int i = kConnectionsPerRank; i < kConnectionsPerRank * m.world_size; ++i)
       awaited.push_back(i / kConnectionsPerRank);
-    server_->open(std::move(door), awaited);
+    server_->open(std::move(listener), awaited);
     wait_for_all(*server_, m, place_of(m, options), timeout_);
     keys_ = std::make_unique<KeyClient>(server_->connect(), 0);
     reports_ = std::make_unique<KeyClient>(server_->connect(), 0);

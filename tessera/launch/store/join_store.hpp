@@ -1,5 +1,5 @@
-// Where do the ranks of a job that somebody else started meet? At rank 0: behind a Unix socket when all are
-// on one host, else behind an address and a key that the user names.
+// The store of a job that somebody else started, kept by rank 0: behind a Unix socket when all are on one
+// host, else behind an address and a key that the user names.
 #pragma once
 
 #include <chrono>

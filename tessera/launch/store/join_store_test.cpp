@@ -89,7 +89,7 @@ TEST_F(JoinedStoreTest, RanksOfOneHostMeetInAnyOrderAndLeaveNothing) {
       JoinedStore store(member(rank), {.timeout = 20s});
       EXPECT_EQ(store.server() != nullptr, rank == 0);
       EXPECT_EQ(store.reports().report("here", 10s), std::nullopt);
-      const auto values = store.keys().exchange({{cat(rank), cat("of ", rank)}}, {"0", "1", "2"}, 10s);
+      const auto values = store.keys().put_and_get({{cat(rank), cat("of ", rank)}}, {"0", "1", "2"}, 10s);
       EXPECT_EQ(values, (std::vector<std::string>{"of 0", "of 1", "of 2"}));
       // Rank 0 is done first, and stays until the others are.
       if (rank != 0) std::this_thread::sleep_for(50ms);
@@ -118,11 +118,13 @@ TEST_F(JoinedStoreTest, ASocketThatADeadJobLeftIsReplacedAndALivingOneIsNot) {
   EXPECT_TRUE(left().empty());
   listen_at(path);  // and dead at once, as a killed process leaves it
   ASSERT_EQ(left().size(), 1u);
-  std::thread one([] { JoinedStore(member(1, 2), {.timeout = 20s}).keys().exchange({{"a", "1"}}, {}, 5s); });
+  std::thread one([] {
+    JoinedStore(member(1, 2), {.timeout = 20s}).keys().put_and_get({{"a", "1"}}, {}, 5s);
+  });
   std::this_thread::sleep_for(100ms);
   {
     JoinedStore zero_again(member(0, 2), {.timeout = 20s});
-    EXPECT_EQ(zero_again.keys().exchange({}, {"a"}, 20s)[0], "1");
+    EXPECT_EQ(zero_again.keys().put_and_get({}, {"a"}, 20s)[0], "1");
     zero_again.wait_for_others();
   }
   one.join();
@@ -155,7 +157,7 @@ TEST_F(JoinedStoreTest, ARankThatComesAfterTheEndIsToldAtOnce) {
   std::snprintf(name, sizeof(name), "%016llx", static_cast<unsigned long long>(stream_of("job/0")));
   KeyServer server;
   server.abort("rank 3 failed");
-  server.open(unix_door(own_folder() / name, geteuid()), {1, 1, 2, 2});
+  server.open(unix_listener(own_folder() / name, geteuid()), {1, 1, 2, 2});
   const double start_seconds = now_seconds();
   EXPECT_EQ(complaint([] { JoinedStore(member(1), {.timeout = 60s}); }), "rank 3 failed");
   EXPECT_LT(now_seconds() - start_seconds, 30);

@@ -88,8 +88,8 @@ Reply KeyClient::next_reply(const Request& request, double deadline_seconds) {
   return *reply;
 }
 
-std::vector<std::string> KeyClient::exchange(const KeyValues& puts, const std::vector<std::string>& wanted,
-                                             milliseconds timeout) {
+std::vector<std::string> KeyClient::put_and_get(const KeyValues& puts, const std::vector<std::string>& wanted,
+                                                milliseconds timeout) {
   const Request request{.timeout_milliseconds = timeout.count(), .puts = puts, .keys = wanted};
   const Reply reply = ask(request, timeout + kGrace);
   if (reply.kind == Reply::Kind::lost) throw PeerLost(join(reply.texts, ", "));

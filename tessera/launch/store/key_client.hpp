@@ -1,6 +1,5 @@
-// How does a rank reach the keys of its job? Over a connection to the KeyServer; each call is one round trip.
-// Any thread may call; calls take turns, so a rank reports over a second connection: an exchange may wait
-// long.
+// A rank's connection to the KeyServer; each call is one round trip. Any thread may call; calls take turns,
+// so a rank reports over a second connection: an exchange may wait long.
 #pragma once
 
 #include <memory>
@@ -23,8 +22,8 @@ class KeyClient final : public KeyStore {
   // Says goodbye: a connection that ends without it counts as a lost rank.
   ~KeyClient() override;
 
-  std::vector<std::string> exchange(const KeyValues& puts, const std::vector<std::string>& wanted,
-                                    std::chrono::milliseconds timeout) override;
+  std::vector<std::string> put_and_get(const KeyValues& puts, const std::vector<std::string>& wanted,
+                                       std::chrono::milliseconds timeout) override;
   // A connection for each name, in their order, to the client that asks by the same name. Over a Unix socket
   // only. Throws PeerLost when nobody does so in time.
   std::vector<Descriptor> connect(const std::vector<std::string>& names, std::chrono::milliseconds timeout);

@@ -39,7 +39,7 @@ struct Client {
   int rank = -1;                           // introduced, and not gone with a goodbye: its end is a loss
   double stranger_until_seconds = 0;       // 0: no stranger
   bool is_guest = false;                   // introduced, and came through the door
-  KeyTable::Exchange exchange = 0;         // the one it waits for; 0: none
+  KeyTable::Request exchange = 0;          // the one it waits for; 0: none
   std::set<std::string> unconnected = {};  // names for which no other client has asked yet
   double deadline_seconds = 0;             // of either
   bool waits() const { return exchange != 0 || !unconnected.empty(); }
@@ -72,10 +72,10 @@ class KeyServer::Loop {
     return std::move(theirs);
   }
 
-  void open(std::unique_ptr<Door> door, const std::vector<int>& awaited) {
+  void open(std::unique_ptr<Listener> listener, const std::vector<int>& awaited) {
     {
       std::scoped_lock lock(mutex_);
-      notes_.door = std::move(door);
+      notes_.listener = std::move(listener);
       news_.awaited = awaited;
     }
     ring();
@@ -105,7 +105,7 @@ class KeyServer::Loop {
   struct Notes {
     std::string abort_reason;
     std::vector<Descriptor> arrivals;
-    std::unique_ptr<Door> door;
+    std::unique_ptr<Listener> listener;
   };
   // What others wait to hear of.
   struct News {
@@ -121,7 +121,8 @@ class KeyServer::Loop {
 
   void serve() {
     while (!stopping_) {
-      std::vector<pollfd> polled{{bell_.number(), POLLIN, 0}, {door_ ? door_->descriptor() : -1, POLLIN, 0}};
+      std::vector<pollfd> polled{{bell_.number(), POLLIN, 0},
+                                 {listener_ ? listener_->descriptor() : -1, POLLIN, 0}};
       for (const auto& client : clients_)
         polled.push_back({client.channel->descriptor(), events_of(client), 0});
       if (poll(polled.data(), polled.size(), milliseconds_to_next_deadline()) < 0 && errno != EINTR) return;
@@ -130,7 +131,7 @@ class KeyServer::Loop {
       for (std::size_t i = 2; i < polled.size(); ++i, ++client) attend(*client, polled[i].revents);
       answer_waiting();
       dismiss_strangers();
-      if (polled[1].revents && door_) admit();
+      if (polled[1].revents && listener_) admit();
       clients_.remove_if([](const Client& client) { return !client.channel; });
       tell_news();
     }
@@ -140,7 +141,7 @@ class KeyServer::Loop {
     std::scoped_lock lock(mutex_);
     news_.num_guests = std::ranges::count_if(clients_, &Client::is_guest);
     news_.lost = lost_;
-    if (!notes_.door) news_.awaited.assign(awaited_.begin(), awaited_.end());
+    if (!notes_.listener) news_.awaited.assign(awaited_.begin(), awaited_.end());
     changed_.notify_all();
   }
 
@@ -177,30 +178,30 @@ class KeyServer::Loop {
     if (!notes_.abort_reason.empty() && lost_.empty()) lost_ = notes_.abort_reason;
     for (auto& socket : notes_.arrivals) clients_.push_back({.channel = plain_channel(std::move(socket))});
     notes_.arrivals.clear();
-    if (!notes_.door) return;
-    door_ = std::move(notes_.door);
+    if (!notes_.listener) return;
+    listener_ = std::move(notes_.listener);
     awaited_ = {news_.awaited.begin(), news_.awaited.end()};
-    if (awaited_.empty()) door_.reset();
+    if (awaited_.empty()) listener_.reset();
   }
 
   void admit() {
     for (int i = 0; i < kVisitorsPerRound; ++i) {
-      Descriptor socket(accept4(door_->descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      Descriptor socket(accept4(listener_->descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
         // A rank that can't be admitted ends the job; to look again would be to look all the time.
         if (!dismiss_oldest_stranger()) {
           if (lost_.empty()) lost_ = cat("the key server cannot admit another rank: ", system_reason());
-          door_.reset();
+          listener_.reset();
           answer_waiting();
         }
         return;
       }
       if (!socket) return;  // nobody is left, or it went away again
       if (num_strangers() >= limits_.most) dismiss_oldest_stranger();
-      Visitor visitor = door_->receive(std::move(socket));
-      clients_.push_back({.channel = std::move(visitor.channel)});
+      Connection connection = listener_->receive(std::move(socket));
+      clients_.push_back({.channel = std::move(connection.channel)});
       clients_.back().stranger_until_seconds = now_seconds() + limits_.seconds;
-      if (!visitor.refusal.empty()) refuse(clients_.back(), visitor.refusal);
+      if (!connection.refusal.empty()) refuse(clients_.back(), connection.refusal);
     }
   }
 
@@ -284,14 +285,14 @@ class KeyServer::Loop {
       awaited_.erase(place);
       client.stranger_until_seconds = 0;
       client.is_guest = true;
-      if (awaited_.empty()) door_.reset();
+      if (awaited_.empty()) listener_.reset();
     }
     client.rank = rank;
   }
 
   // It may have given up on an answer that came late, and come in anew.
   void await_again(const Client& client) {
-    if (door_ && client.is_guest && client.rank >= 0) awaited_.insert(client.rank);
+    if (listener_ && client.is_guest && client.rank >= 0) awaited_.insert(client.rank);
   }
 
   void begin_exchange(Client& client, const Request& request) {
@@ -427,7 +428,7 @@ class KeyServer::Loop {
   Notes notes_;  // guarded by mutex_
   News news_;    // guarded by mutex_
   std::condition_variable changed_;
-  std::unique_ptr<Door> door_;
+  std::unique_ptr<Listener> listener_;
   std::multiset<int> awaited_;  // through the door; empty without one
   std::list<Client> clients_;
   KeyTable table_;
@@ -440,8 +441,8 @@ KeyServer::KeyServer(KeyServerCallbacks callbacks, StrangerLimits limits)
     : loop_(std::make_unique<Loop>(std::move(callbacks), limits)) {}
 KeyServer::~KeyServer() = default;
 Descriptor KeyServer::connect() { return loop_->connect(); }
-void KeyServer::open(std::unique_ptr<Door> door, const std::vector<int>& awaited) {
-  loop_->open(std::move(door), awaited);
+void KeyServer::open(std::unique_ptr<Listener> listener, const std::vector<int>& awaited) {
+  loop_->open(std::move(listener), awaited);
 }
 std::vector<int> KeyServer::wait_until_come(std::chrono::milliseconds timeout) {
   return loop_->wait_until_come(timeout);

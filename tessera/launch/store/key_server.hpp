@@ -1,5 +1,5 @@
-// Where do the ranks of a job leave keys for each other, and tell how they fare? At one thread of the
-// launcher, or of rank 0 of a job started by others. It never waits for one client.
+// The server of a job's keys and of the ranks' reports: one thread of the launcher, or of rank 0 of a job
+// started by others. It never waits for one client.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/launch/net/door.hpp"
+#include "tessera/launch/net/listener.hpp"
 
 namespace tessera::launch {
 
@@ -42,7 +42,7 @@ class KeyServer {
   // Also serves whom this door lets in, until all that are awaited have introduced themselves; then it is
   // closed. `awaited` has a rank once for each of its connections; others are refused. One that leaves before
   // all have come is awaited again. At most one door.
-  void open(std::unique_ptr<Door> door, const std::vector<int>& awaited);
+  void open(std::unique_ptr<Listener> listener, const std::vector<int>& awaited);
   // Until all have come, or the time is over; returns who is still awaited. Throws PeerLost when the job is
   // lost before.
   std::vector<int> wait_until_come(std::chrono::milliseconds timeout);

@@ -4,9 +4,9 @@
 
 namespace tessera::launch {
 
-KeyTable::Exchange KeyTable::begin(const KeyValues& puts, std::vector<std::string> wanted) {
+KeyTable::Request KeyTable::begin(const KeyValues& puts, std::vector<std::string> wanted) {
   for (const auto& [key, value] : puts) put(key, value);
-  const Exchange exchange = ++last_;
+  const Request exchange = ++last_;
   Waiting waiting{std::move(wanted)};
   for (const auto& key : waiting.wanted) {
     if (values_.contains(key)) continue;
@@ -17,13 +17,13 @@ KeyTable::Exchange KeyTable::begin(const KeyValues& puts, std::vector<std::strin
   return exchange;
 }
 
-std::vector<std::string> KeyTable::values(Exchange exchange) const {
+std::vector<std::string> KeyTable::values(Request exchange) const {
   std::vector<std::string> out;
   for (const auto& key : waiting_.at(exchange).wanted) out.push_back(values_.at(key));
   return out;
 }
 
-std::vector<std::string> KeyTable::missing(Exchange exchange) const {
+std::vector<std::string> KeyTable::missing(Request exchange) const {
   std::vector<std::string> out;
   for (const auto& key : waiting_.at(exchange).wanted)
     if (!values_.contains(key)) out.push_back(key);
@@ -34,7 +34,7 @@ void KeyTable::put(const std::string& key, const std::string& value) {
   values_[key] = value;
   const auto found = awaited_.find(key);
   if (found == awaited_.end()) return;
-  for (const Exchange exchange : found->second)
+  for (const Request exchange : found->second)
     if (const auto waiter = waiting_.find(exchange); waiter != waiting_.end()) --waiter->second.num_missing;
   awaited_.erase(found);
 }

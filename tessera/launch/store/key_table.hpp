@@ -1,5 +1,5 @@
-// Which keys of a job have values, and who waits for which? A key that comes finds its waiters, and they only
-// count: the cost of a message does not grow with what others wait for.
+// The keys of a job, and who waits for which. A key that comes finds its waiters, and they only count: the
+// cost of a message does not grow with what others wait for.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace tessera::launch {
 
 class KeyTable {
  public:
-  using Exchange = std::uint64_t;  // never 0
+  using Request = std::uint64_t;  // never 0
 
   // Puts all pairs, then waits for the keys of `wanted` until end() is called.
-  Exchange begin(const KeyValues& puts, std::vector<std::string> wanted);
-  void end(Exchange exchange) { waiting_.erase(exchange); }
+  Request begin(const KeyValues& puts, std::vector<std::string> wanted);
+  void end(Request exchange) { waiting_.erase(exchange); }
 
-  bool is_complete(Exchange exchange) const { return waiting_.at(exchange).num_missing == 0; }
+  bool is_complete(Request exchange) const { return waiting_.at(exchange).num_missing == 0; }
   // Of a complete exchange, in the order they were wanted.
-  std::vector<std::string> values(Exchange exchange) const;
-  std::vector<std::string> missing(Exchange exchange) const;
+  std::vector<std::string> values(Request exchange) const;
+  std::vector<std::string> missing(Request exchange) const;
 
  private:
   struct Waiting {
@@ -34,9 +34,9 @@ class KeyTable {
 
   std::unordered_map<std::string, std::string> values_;
   // Exchanges that have ended stay here and are missing in waiting_.
-  std::unordered_map<std::string, std::vector<Exchange>> awaited_;
-  std::unordered_map<Exchange, Waiting> waiting_;
-  Exchange last_ = 0;
+  std::unordered_map<std::string, std::vector<Request>> awaited_;
+  std::unordered_map<Request, Waiting> waiting_;
+  Request last_ = 0;
 };
 
 }  // namespace tessera::launch

@@ -67,7 +67,7 @@ TEST(LocalPeers, EveryTwoRanksShareAConnectionOfTheirOwn) {
         greet(requests, peers->connect(requests, 10s), rank);
       }
       EXPECT_TRUE(peers->connect({}, 1ms).empty());
-      keys.exchange({{cat(rank), ""}}, {"0"}, 10s);  // the connection still serves as before
+      keys.put_and_get({{cat(rank), ""}}, {"0"}, 10s);  // the connection still serves as before
     });
   }
   EXPECT_EQ(num_open_descriptors(), before);
@@ -146,7 +146,7 @@ TEST(TcpPeers, StrangersGetNoPlaceAndOnlyARandomNumber) {
     auto sockets = tcp_peers(store, 0, "127.0.0.1")->connect({{1, "0-1"}}, 20s);
     greet({{1, "0-1"}}, sockets, 0);
   });
-  const std::string endpoint = store.exchange({}, {"0-1"}, 10s)[0];
+  const std::string endpoint = store.put_and_get({}, {"0-1"}, 10s)[0];
   const auto space = endpoint.find(' ');
   const TcpAddress address{endpoint.substr(0, space),
                            endpoint.substr(space + 1, endpoint.find(' ', space + 1) - space - 1)};
@@ -197,7 +197,7 @@ TEST(TcpPeers, AListenerThatDoesNotKnowTheSecretGetsNoData) {
   sockaddr_in own{};
   socklen_t size = sizeof(own);
   ASSERT_EQ(getsockname(impostor.number(), reinterpret_cast<sockaddr*>(&own), &size), 0);
-  store.exchange({{"0-1", cat("127.0.0.1 ", ntohs(own.sin_port), " ", to_hex(fresh_number()))}}, {}, 1s);
+  store.put_and_get({{"0-1", cat("127.0.0.1 ", ntohs(own.sin_port), " ", to_hex(fresh_number()))}}, {}, 1s);
   std::atomic<bool> ended = false;
   std::thread accepting([&] {
     while (!ended) {

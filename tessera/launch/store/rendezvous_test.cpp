@@ -80,26 +80,26 @@ TEST(Rendezvous, ExchangePutsAndWaitsForAllKeysInOneCall) {
         wanted.push_back(cat("key ", peer));
         expected.push_back(cat("value ", peer));
       }
-      EXPECT_EQ(client.exchange({{cat("key ", rank), cat("value ", rank)}}, wanted, 10s), expected);
+      EXPECT_EQ(client.put_and_get({{cat("key ", rank), cat("value ", rank)}}, wanted, 10s), expected);
     });
   for (auto& rank : ranks) rank.join();
   KeyClient client(server.connect(), 0);
-  EXPECT_EQ(client.exchange({}, {"key 3", "key 3"}, 1s), (std::vector<std::string>{"value 3", "value 3"}));
-  EXPECT_EQ(client.exchange({{"only put", ""}}, {}, 1s), std::vector<std::string>{});
+  EXPECT_EQ(client.put_and_get({}, {"key 3", "key 3"}, 1s), (std::vector<std::string>{"value 3", "value 3"}));
+  EXPECT_EQ(client.put_and_get({{"only put", ""}}, {}, 1s), std::vector<std::string>{});
 }
 
 TEST(Rendezvous, AnExchangeThatTimedOutDoesNotCountForTheNext) {
   KeyServer server;
   KeyClient waits(server.connect(), 0), writes(server.connect(), 1);
   EXPECT_EQ(lost_words([&] {
-              waits.exchange({}, {"a", "b", "b"}, 30ms);
+              waits.put_and_get({}, {"a", "b", "b"}, 30ms);
             }),
             "no peer wrote a, b, b within 30 ms");
   std::thread peer([&] {
     std::this_thread::sleep_for(20ms);
-    for (const char* key : {"a", "b", "c"}) writes.exchange({{key, key}}, {}, 1s);
+    for (const char* key : {"a", "b", "c"}) writes.put_and_get({{key, key}}, {}, 1s);
   });
-  EXPECT_EQ(waits.exchange({}, {"b", "c", "c"}, 10s), (std::vector<std::string>{"b", "c", "c"}));
+  EXPECT_EQ(waits.put_and_get({}, {"b", "c", "c"}, 10s), (std::vector<std::string>{"b", "c", "c"}));
   peer.join();
 }
 
@@ -109,18 +109,18 @@ TEST(Rendezvous, WaitersCostNothingWhileOthersTalk) {
   for (int i = 0; i < 100'000; ++i) wanted.push_back(cat("job/0/group/", i));
   std::thread waiting([&] {
     KeyClient client(server.connect(), 0);
-    EXPECT_EQ(client.exchange({}, wanted, 60s).size(), wanted.size());
+    EXPECT_EQ(client.put_and_get({}, wanted, 60s).size(), wanted.size());
   });
   KeyClient talks(server.connect(), 0);
   KeyValues all;
   for (const auto& key : wanted) all.emplace_back(key, "");
   all.pop_back();
-  talks.exchange(all, {}, 10s);
+  talks.put_and_get(all, {}, 10s);
   const double start_seconds = now_seconds();
-  for (int i = 0; i < 1000; ++i) talks.exchange({{"other", ""}}, {"other"}, 10s);
+  for (int i = 0; i < 1000; ++i) talks.put_and_get({{"other", ""}}, {"other"}, 10s);
   // A look through all that is waited for, at each message, would take half a minute.
   EXPECT_LT(now_seconds() - start_seconds, 5);
-  talks.exchange({{wanted.back(), ""}}, {}, 10s);
+  talks.put_and_get({{wanted.back(), ""}}, {}, 10s);
   waiting.join();
 }
 
@@ -128,16 +128,16 @@ TEST(Rendezvous, LargeValuesPassInPieces) {
   KeyServer server;
   KeyClient writer(server.connect(), 0), reader(server.connect(), 1);
   const std::string large(20 << 20, 'x');
-  writer.exchange({{"large", large}}, {}, 1s);
-  EXPECT_EQ(reader.exchange({}, {"large", "large"}, 10s), (std::vector<std::string>{large, large}));
+  writer.put_and_get({{"large", large}}, {}, 1s);
+  EXPECT_EQ(reader.put_and_get({}, {"large", "large"}, 10s), (std::vector<std::string>{large, large}));
 }
 
 TEST(Rendezvous, KeysThatDontComeInTimeAreNamed) {
   KeyServer server;
   KeyClient client(server.connect(), 0);
-  const auto words = lost_words([&] { client.exchange({{"a", "1"}}, {"a", "b", "c"}, 30ms); });
+  const auto words = lost_words([&] { client.put_and_get({{"a", "1"}}, {"a", "b", "c"}, 30ms); });
   EXPECT_EQ(words, "no peer wrote b, c within 30 ms");
-  EXPECT_EQ(client.exchange({}, {"a"}, 1s)[0], "1");
+  EXPECT_EQ(client.put_and_get({}, {"a"}, 1s)[0], "1");
 }
 
 std::string hello(int rank) { return encode(Request{.kind = Request::Kind::hello, .rank = rank}); }
@@ -147,9 +147,9 @@ TEST(Rendezvous, ARankThatBreaksOffEndsItsPeersWaits) {
   KeyServer server({.on_lost = [&](int rank) { lost.set_value(rank); }});
   std::thread waiting([&] {
     KeyClient client(server.connect(), 0);
-    EXPECT_EQ(lost_words([&] { client.exchange({}, {"never"}, 60s); }),
+    EXPECT_EQ(lost_words([&] { client.put_and_get({}, {"never"}, 60s); }),
               "rank 3's connection to the store broke off");
-    EXPECT_NE(lost_words([&] { client.exchange({}, {}, 1s); }), "(nothing was lost)");
+    EXPECT_NE(lost_words([&] { client.put_and_get({}, {}, 1s); }), "(nothing was lost)");
   });
   send_bytes(server.connect(), hello(3));
   EXPECT_EQ(lost.get_future().get(), 3);
@@ -159,28 +159,29 @@ TEST(Rendezvous, ARankThatBreaksOffEndsItsPeersWaits) {
 TEST(Rendezvous, ARankThatSaysGoodbyeIsNotLost) {
   KeyServer server;
   KeyClient stays(server.connect(), 0);
-  { KeyClient(server.connect(), 1).exchange({{"a", "1"}}, {}, 1s); }
-  EXPECT_EQ(lost_words([&] { stays.exchange({}, {"never"}, 50ms); }), "no peer wrote never within 50 ms");
+  { KeyClient(server.connect(), 1).put_and_get({{"a", "1"}}, {}, 1s); }
+  EXPECT_EQ(lost_words([&] { stays.put_and_get({}, {"never"}, 50ms); }), "no peer wrote never within 50 ms");
 }
 
 TEST(Rendezvous, AnAbortedJobTellsThoseWhoWaitAndThoseWhoComeLater) {
   KeyServer server;
   std::thread waiting([&] {
     KeyClient client(server.connect(), 0);
-    EXPECT_EQ(lost_words([&] { client.exchange({}, {"never"}, 60s); }), "rank 3 failed");
+    EXPECT_EQ(lost_words([&] { client.put_and_get({}, {"never"}, 60s); }), "rank 3 failed");
   });
   std::this_thread::sleep_for(20ms);
   server.abort("rank 3 failed");
   waiting.join();
   KeyClient late(server.connect(), 0);
-  EXPECT_EQ(lost_words([&] { late.exchange({}, {}, 1s); }), "rank 3 failed");
+  EXPECT_EQ(lost_words([&] { late.put_and_get({}, {}, 1s); }), "rank 3 failed");
 }
 
 TEST(Rendezvous, AServerThatEndsIsTold) {
   auto server = std::make_unique<KeyServer>();
   KeyClient client(server->connect(), 0);
   server.reset();
-  EXPECT_NE(lost_words([&] { client.exchange({}, {"a"}, 1s); }).find("launcher is gone"), std::string::npos);
+  EXPECT_NE(lost_words([&] { client.put_and_get({}, {"a"}, 1s); }).find("launcher is gone"),
+            std::string::npos);
 }
 
 TEST(Rendezvous, ReportsReachTheServerAndBringBackWhyTheJobWasAborted) {
@@ -203,14 +204,14 @@ TEST(Rendezvous, ReportsReachTheServerAndBringBackWhyTheJobWasAborted) {
 TEST(Rendezvous, ReportsPassWhileAnExchangeOfTheSameRankWaits) {
   KeyServer server;
   KeyClient exchanges(server.connect(), 0), reports(server.connect(), 0);
-  std::thread waiting([&] { exchanges.exchange({}, {"late"}, 60s); });
+  std::thread waiting([&] { exchanges.put_and_get({}, {"late"}, 60s); });
   EXPECT_EQ(reports.report("waiting", 10s), std::nullopt);
-  reports.exchange({{"late", ""}}, {}, 1s);
+  reports.put_and_get({{"late", ""}}, {}, 1s);
   waiting.join();
 }
 
 // A folder of its own, and the path of a socket in it.
-class DoorTest : public testing::Test {
+class ListenerTest : public testing::Test {
  protected:
   void SetUp() override {
     std::string folder = (std::filesystem::temp_directory_path() / "rendezvous_XXXXXX").string();
@@ -226,48 +227,48 @@ class DoorTest : public testing::Test {
   std::string path_;
 };
 
-TEST_F(DoorTest, ClosesAndLeavesNoFileOnceAllHaveComeIn) {
+TEST_F(ListenerTest, ClosesAndLeavesNoFileOnceAllHaveComeIn) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid()), {0, 1});
+  server.open(unix_listener(path_, geteuid()), {0, 1});
   KeyClient first(come_in(), 0);
-  first.exchange({}, {}, 1s);
+  first.put_and_get({}, {}, 1s);
   EXPECT_TRUE(std::filesystem::exists(path_));
   KeyClient second(come_in(), 1);
-  second.exchange({}, {}, 1s);
+  second.put_and_get({}, {}, 1s);
   EXPECT_FALSE(std::filesystem::exists(path_));
   EXPECT_FALSE(come_in());
-  first.exchange({{"a", "1"}}, {}, 1s);
-  EXPECT_EQ(second.exchange({}, {"a"}, 1s)[0], "1");
+  first.put_and_get({{"a", "1"}}, {}, 1s);
+  EXPECT_EQ(second.put_and_get({}, {"a"}, 1s)[0], "1");
 }
 
-TEST_F(DoorTest, ManyStrangersNeitherEnterNorKeepARankOut) {
+TEST_F(ListenerTest, ManyStrangersNeitherEnterNorKeepARankOut) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid()), {0, 1});
+  server.open(unix_listener(path_, geteuid()), {0, 1});
   std::vector<Descriptor> strangers;
   for (int i = 0; i < 300; ++i) strangers.push_back(come_in());
   KeyClient first(come_in(), 0);
-  EXPECT_EQ(first.exchange({{"a", "1"}}, {"a"}, 5s)[0], "1");
+  EXPECT_EQ(first.put_and_get({{"a", "1"}}, {"a"}, 5s)[0], "1");
   // The oldest have lost their place.
   char byte;
   EXPECT_EQ(recv(strangers[0].number(), &byte, 1, 0), 0);
   EXPECT_EQ(recv(strangers[299].number(), &byte, 1, MSG_DONTWAIT), -1);
 }
 
-TEST_F(DoorTest, AStrangerWhoSaysNothingIsSentAwayInTime) {
+TEST_F(ListenerTest, AStrangerWhoSaysNothingIsSentAwayInTime) {
   KeyServer server({}, {.seconds = 0.1});
-  server.open(unix_door(path_, geteuid()), {0, 1});
+  server.open(unix_listener(path_, geteuid()), {0, 1});
   KeyClient member(come_in(), 0);
   const Descriptor stranger = come_in();
   const double start_seconds = now_seconds();
   char byte;
   EXPECT_EQ(recv(stranger.number(), &byte, 1, 0), 0);
   EXPECT_LT(now_seconds() - start_seconds, 5);
-  EXPECT_EQ(member.exchange({{"a", "1"}}, {"a"}, 1s)[0], "1");  // who has introduced itself stays
+  EXPECT_EQ(member.put_and_get({{"a", "1"}}, {"a"}, 1s)[0], "1");  // who has introduced itself stays
 }
 
-TEST_F(DoorTest, AStrangerWhoSaysMuchButNoHelloIsRefused) {
+TEST_F(ListenerTest, AStrangerWhoSaysMuchButNoHelloIsRefused) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid()), {0});
+  server.open(unix_listener(path_, geteuid()), {0});
   const Descriptor stranger = come_in();
   send_bytes(stranger, encode(Request{.puts = {{"a", "1"}}}));
   EXPECT_EQ(last_words(stranger), (Reply{Reply::Kind::refused, {"a hello must come first, and once"}}));
@@ -276,11 +277,11 @@ TEST_F(DoorTest, AStrangerWhoSaysMuchButNoHelloIsRefused) {
   EXPECT_EQ(last_words(loud)->texts[0].substr(0, 12), "a message of");
 }
 
-TEST_F(DoorTest, AServerWithoutDescriptorsTellsInsteadOfSpinning) {
+TEST_F(ListenerTest, AServerWithoutDescriptorsTellsInsteadOfSpinning) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid()), {0, 1});
+  server.open(unix_listener(path_, geteuid()), {0, 1});
   KeyClient member(come_in(), 0);
-  member.exchange({}, {}, 1s);
+  member.put_and_get({}, {}, 1s);
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const int next = dup(0);
@@ -290,57 +291,59 @@ TEST_F(DoorTest, AServerWithoutDescriptorsTellsInsteadOfSpinning) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &scarce), 0);
   {
     KeyClient late(come_in(), 1);
-    EXPECT_EQ(lost_words([&] { member.exchange({}, {"never"}, 5s); }),
+    EXPECT_EQ(lost_words([&] { member.put_and_get({}, {"never"}, 5s); }),
               "the key server cannot admit another rank: Too many open files");
-    EXPECT_NE(lost_words([&] { late.exchange({}, {}, 5s); }), "(nothing was lost)");
+    EXPECT_NE(lost_words([&] { late.put_and_get({}, {}, 5s); }), "(nothing was lost)");
   }
   setrlimit(RLIMIT_NOFILE, &before);
 }
 
-TEST_F(DoorTest, ClientsOfAnotherUserAreRefused) {
+TEST_F(ListenerTest, ClientsOfAnotherUserAreRefused) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid() + 1), {0});
+  server.open(unix_listener(path_, geteuid() + 1), {0});
   KeyClient client(come_in(), 0);
-  EXPECT_NE(lost_words([&] { client.exchange({}, {"a"}, 1s); }).find("refused: the key server serves user"),
-            std::string::npos);
+  EXPECT_NE(
+      lost_words([&] { client.put_and_get({}, {"a"}, 1s); }).find("refused: the key server serves user"),
+      std::string::npos);
 }
 
-TEST_F(DoorTest, VisitorsWhoAreGoneBeforeTheyAreRefusedDoNoHarm) {
+TEST_F(ListenerTest, VisitorsWhoAreGoneBeforeTheyAreRefusedDoNoHarm) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid() + 1), {0});
+  server.open(unix_listener(path_, geteuid() + 1), {0});
   KeyClient member(server.connect(), 1);
   for (int round = 0; round < 200; ++round) {
     come_in();
-    member.exchange({}, {}, 5s);
+    member.put_and_get({}, {}, 5s);
   }
 }
 
-TEST_F(DoorTest, ARankThatComesAnewTakesItsOldPlace) {
+TEST_F(ListenerTest, ARankThatComesAnewTakesItsOldPlace) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid()), {1, 1, 2});
-  { KeyClient(come_in(), 1).exchange({}, {}, 1s); }
+  server.open(unix_listener(path_, geteuid()), {1, 1, 2});
+  { KeyClient(come_in(), 1).put_and_get({}, {}, 1s); }
   KeyClient first(come_in(), 1), second(come_in(), 1);
-  second.exchange({}, {}, 1s);
+  second.put_and_get({}, {}, 1s);
   EXPECT_EQ(server.wait_until_come(0ms), std::vector{2});
   KeyClient twin(come_in(), 1);
-  EXPECT_NE(lost_words([&] { twin.exchange({}, {}, 1s); }).find("rank 1 is awaited. Was it started twice?"),
-            std::string::npos);
+  EXPECT_NE(
+      lost_words([&] { twin.put_and_get({}, {}, 1s); }).find("rank 1 is awaited. Was it started twice?"),
+      std::string::npos);
   EXPECT_TRUE(twin.has_answered());
   KeyClient last(come_in(), 2);
   EXPECT_EQ(server.wait_until_come(10s), std::vector<int>{});
 }
 
-TEST_F(DoorTest, WaitingForRanksEndsWhenTheJobIsLost) {
+TEST_F(ListenerTest, WaitingForRanksEndsWhenTheJobIsLost) {
   KeyServer server;
-  server.open(unix_door(path_, geteuid()), {1});
+  server.open(unix_listener(path_, geteuid()), {1});
   std::thread waiting([&] { EXPECT_EQ(lost_words([&] { server.wait_until_come(60s); }), "rank 3 failed"); });
   server.abort("rank 3 failed");
   waiting.join();
 }
 
-TEST_F(DoorTest, AnUnusablePathIsAUsersMistake) {
-  EXPECT_THROW(unix_door((folder_ / "absent" / "keys").string(), geteuid()), UserError);
-  EXPECT_THROW(unix_door(folder_ / std::string(100, 'x'), geteuid()), UserError);
+TEST_F(ListenerTest, AnUnusablePathIsAUsersMistake) {
+  EXPECT_THROW(unix_listener((folder_ / "absent" / "keys").string(), geteuid()), UserError);
+  EXPECT_THROW(unix_listener(folder_ / std::string(100, 'x'), geteuid()), UserError);
   EXPECT_FALSE(come_in());
   EXPECT_THROW(connect_to(std::string(200, 'x')), UserError);
 }
@@ -361,7 +364,7 @@ TEST(Rendezvous, AnOversizedMessageIsRefusedWithAWord) {
 TEST(Rendezvous, GarbageEndsOneConnectionAndNothingElse) {
   KeyServer server;
   KeyClient member(server.connect(), 0);
-  member.exchange({{"of a member", "1"}}, {}, 1s);
+  member.put_and_get({{"of a member", "1"}}, {}, 1s);
   const std::uint64_t seed = 20240601;
   for (std::uint64_t round = 0; round < 300; ++round) {
     auto random = [&, index = std::uint64_t{0}]() mutable { return random_bits(seed, round, index++); };
@@ -383,7 +386,7 @@ TEST(Rendezvous, GarbageEndsOneConnectionAndNothingElse) {
     send_bytes(stranger, encode(Request{.kind = Request::Kind::goodbye}));
     if (random() % 2) shutdown(stranger.number(), SHUT_WR);
   }
-  const auto values = member.exchange({{"b", "2"}}, {"of a member", "b"}, 5s);
+  const auto values = member.put_and_get({{"b", "2"}}, {"of a member", "b"}, 5s);
   EXPECT_EQ(values, (std::vector<std::string>{"1", "2"})) << "seed " << seed;
 }
 

@@ -229,7 +229,7 @@ class TcpPeers final : public PeerConnector {
         }
       });
     try {
-      const auto endpoints = keys_.exchange(puts, wanted, timeout);
+      const auto endpoints = keys_.put_and_get(puts, wanted, timeout);
       for (std::size_t i = 0; i < sought.size(); ++i)
         connected.push_back(connect_to_listener(parse_endpoint(endpoints[i]), sought[i], deadline_seconds));
     } catch (...) {

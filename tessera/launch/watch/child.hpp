@@ -1,4 +1,4 @@
-// What does the launcher know of one rank? Its process, its stderr and how it ended.
+// What the launcher knows of one rank: its process, its stderr and how it ended.
 #pragma once
 
 #include <signal.h>

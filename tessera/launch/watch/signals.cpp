@@ -8,7 +8,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/process/quiet_thread.hpp"
-#include "tessera/launch/watch/telling.hpp"
+#include "tessera/launch/watch/failure_report.hpp"
 
 namespace tessera::launch {
 namespace {

@@ -1,5 +1,4 @@
-// What does a row of numbers look like in a few characters? A curve of braille dots, or of ASCII where there
-// are none.
+// A curve of numbers in a few characters: braille dots, or ASCII where there are none.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// How does a run stay visible on a terminal? A frame that is drawn in place, at most eight times a second, by
-// a thread of its own: a terminal that stands still doesn't stop the training.
+// The live display: a frame that is drawn in place, at most eight times a second, by a thread of its own: a
+// terminal that stands still doesn't stop the training.
 //
 // The cursor is never hidden and always rests below the frame, so that nothing needs to be restored, however
 // the process ends.

@@ -1,5 +1,5 @@
-// What does a person who watches a run see? The lines of the live display, as a function of what is known and
-// of the terminal.
+// What a person who watches a run sees. The lines of the live display, as a function of what is known and of
+// the terminal.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// How far is a long reading or writing, how fast, and for how long still? One line on a terminal, drawn in
+// How far a long reading or writing is, how fast, and for how long still. One line on a terminal, drawn in
 // place; nothing in a pipe.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What does a person want to know after each step? One line that says all of it.
+// The line that is printed after each step.
 #pragma once
 
 #include <string>

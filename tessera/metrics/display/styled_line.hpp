@@ -1,4 +1,4 @@
-// How wide is a line on a terminal, and where is it cut? Text with colours, measured in columns.
+// A line of text with colours, measured and cut in columns of a terminal.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Is anybody looking, and at what? Asks the terminal and the environment.
+// What the terminal and the environment allow: width, colours, Unicode.
 #pragma once
 
 #include "tessera/metrics/display/frame.hpp"

@@ -1,5 +1,4 @@
-// How do monitors see a run? A page of gauges and counters in Prometheus' text form, on the loopback address
-// only.
+// A page of gauges and counters in Prometheus' text form, on the loopback address only.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,4 @@
-// How does TensorBoard get to see a run? Event files: records of a length, a message and check sums, a
-// message a step.
+// TensorBoard's event files: records of a length, a message and check sums, a message a step.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Who is told of each step? Everything that rank 0 writes while a run goes: lines or the live display,
-// metrics.jsonl, event files, the endpoint.
+// Everything that rank 0 writes while a run goes on: lines or the live display, metrics.jsonl, event files,
+// the endpoint.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// How much time do spans of time cover, alone and together? Each moment counts once.
+// Returns how much time spans cover, alone and together. Each moment counts once.
 #pragma once
 
 #include <utility>

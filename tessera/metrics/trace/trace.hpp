@@ -1,5 +1,5 @@
-// When did each op of each rank run, on which lane? Events, their file (the Chrome trace format, which
-// Perfetto opens), and how much of one lane is hidden under another.
+// Trace events, their file (the Chrome trace format, which Perfetto opens), and how much of one lane is
+// hidden under another.
 #pragma once
 
 #include <cstdint>

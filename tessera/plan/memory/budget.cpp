@@ -81,7 +81,7 @@ class Search {
     join();
     for (RankChoice& rank : ranks_) {
       use_up(rank);
-      while (exchange(rank)) {
+      while (trade(rank)) {
       }
     }
     return cuts();
@@ -199,12 +199,12 @@ class Search {
   }
 
   // One block computes less again, another more, for fewer seconds together; the largest gains first.
-  bool exchange(RankChoice& rank) {
-    struct Exchange {
+  bool trade(RankChoice& rank) {
+    struct Trade {
       double gain;
       std::size_t less, less_option, more, more_option;
     };
-    std::vector<Exchange> all;
+    std::vector<Trade> all;
     for (std::size_t less = 0; less < rank.best.size(); ++less)
       for (std::size_t more = 0; more < rank.best.size(); ++more)
         for (std::size_t a = 0; a < rank.best[less]; ++a)
@@ -213,8 +213,8 @@ class Search {
                                     options_[rank.best[more]].seconds - options_[b].seconds;
                 gain > 0)
               all.push_back({gain, less, a, more, b});
-    std::ranges::sort(all, std::greater(), &Exchange::gain);
-    for (const Exchange& e : all) {
+    std::ranges::sort(all, std::greater(), &Trade::gain);
+    for (const Trade& e : all) {
       if (tries_ >= most_tries_) return false;
       rank.chosen[e.less] = e.less_option;
       rank.chosen[e.more] = e.more_option;

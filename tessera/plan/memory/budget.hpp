@@ -1,4 +1,4 @@
-// Which pieces must be recomputed so that every rank stays within its memory? The cheapest set that fits.
+// Chooses the cheapest set of pieces to recompute so that every rank stays within its memory.
 #pragma once
 
 #include <functional>

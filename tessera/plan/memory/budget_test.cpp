@@ -9,24 +9,6 @@
 namespace tessera::plan {
 namespace {
 
-TEST(Budget, FiftyRandomRunsMeetTheirLimit) {
-  std::mt19937_64 dice(7);
-  for (int i = 0; i < 50; ++i) {
-    spec::Run run = random_run(dice);
-    const double part = static_cast<double>(dice() % 1000) / 1000;
-    const std::int64_t most = peak_with(run, spec::Recompute::none),
-                       least = peak_with(run, spec::Recompute::full);
-    run.layout.recompute = spec::Recompute::budget;
-    run.layout.memory_limit_mib =
-        (least + static_cast<std::int64_t>(part * static_cast<double>(most - least))) / kMiB + 1;
-    const auto program = compile(run);
-    EXPECT_LE(peak(program), run.layout.memory_limit_mib * kMiB) << "case " << i;
-    if (run.layout.memory_limit_mib * kMiB >= most) {
-      for (const auto& segment : program.tables.segments) EXPECT_FALSE(segment.recomputed) << "case " << i;
-    }
-  }
-}
-
 TEST(Budget, IsWithinTwoPercentOfTryingEverySet) {
   std::mt19937_64 dice(11);
   for (int i = 0; i < 8; ++i)

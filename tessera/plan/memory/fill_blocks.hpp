@@ -1,5 +1,5 @@
-// Which option does each block of a rank take, if together they may hold so many bytes? The dynamic program
-// of Note [Recomputation within a budget].
+// Chooses an option for each block of a rank within a number of bytes: the dynamic program of Note
+// [Recomputation within a budget].
 #pragma once
 
 #include <optional>

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/diagnose/spoken.hpp"
+#include "tessera/program/diagnose/op_description.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -17,13 +17,13 @@ RankMemory memory_of_class(const program::Program& program, std::uint32_t rank_c
   out.num_ranks = std::ranges::count(tables.class_of_rank, rank_class);
   out.peak_bytes = memory.peak_bytes;
   out.peak_op = memory.peak_op;
-  out.moment =
-      program::spoken(program, static_cast<int>(out.first_rank), static_cast<std::int32_t>(memory.peak_op));
+  out.moment = program::described(program, static_cast<int>(out.first_rank),
+                                  static_cast<std::int32_t>(memory.peak_op));
   out.at_peak = program::by_category(memory.at_peak, memory.scratch_at_peak, memory.host_bytes);
   out.alive.push_back(
       {"what the op itself needs, and the tokens of the micro-batches", memory.scratch_at_peak});
   for (const program::HeldCell& held : program::cells_during(sequence, tables, memory.peak_op))
-    out.alive.push_back({program::spoken(held.cell, tables), held.bytes});
+    out.alive.push_back({program::described(held.cell, tables), held.bytes});
   std::ranges::stable_sort(out.alive, std::greater(), &RankMemory::Alive::bytes);
   return out;
 }

@@ -1,4 +1,4 @@
-// What would each rank of a run hold, and when most? From shapes alone: no tensor exists yet.
+// Predicts what each rank of a run holds, and when most, from shapes alone: no tensor exists yet.
 #pragma once
 
 #include <cstdint>

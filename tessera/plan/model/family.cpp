@@ -7,14 +7,14 @@
 
 namespace tessera::plan {
 
-LaidParameter rows_cut(program::Parameter parameter, Lies lies) {
+PlacedParameter rows_cut(program::Parameter parameter, TensorPlacement placement) {
   parameter.cut_dim = 0;
-  return {std::move(parameter), lies};
+  return {std::move(parameter), placement};
 }
 
-LaidParameter columns_cut(program::Parameter parameter) {
+PlacedParameter columns_cut(program::Parameter parameter) {
   parameter.cut_dim = 1;
-  return {std::move(parameter), Lies::cut};
+  return {std::move(parameter), TensorPlacement::cut};
 }
 
 namespace {
@@ -36,8 +36,8 @@ Blueprint blueprint(const spec::Run& run) {
   if (!run.layout.opened) return out;
   for (std::size_t i = 0; i < out.blocks.size(); ++i) {
     std::set<std::string> on_stream;
-    for (const auto& [parameter, lies] : out.block_vectors[i])
-      if (lies == Lies::by_stream) on_stream.insert(parameter.name);
+    for (const auto& [parameter, placement] : out.block_vectors[i])
+      if (placement == TensorPlacement::by_stream) on_stream.insert(parameter.name);
     out.blocks[i] = open(out.blocks[i], out.head.pieces.front(), Sizes(run), on_stream);
   }
   return out;

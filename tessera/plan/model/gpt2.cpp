@@ -4,7 +4,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/plan/model/family.hpp"
 #include "tessera/plan/model/pieces.hpp"
-#include "tessera/plan/model/unit_moments.hpp"
+#include "tessera/plan/model/unit_allocation_events.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -47,15 +47,15 @@ program::Unit block_unit(const Sizes& s, program::Dtype compute, std::int64_t la
   return unit;
 }
 
-LaidParameters block_parameters(const spec::Model& m, std::int64_t layer) {
+PlacedParameters block_parameters(const spec::Model& m, std::int64_t layer) {
   const Init init = normal(m.init_std), residual = residual_normal(m);
   const auto parameter = [&](const char* name, std::int64_t out, std::int64_t in, const Init& how) {
     return Parameter{
         .name = cat("transformer.h.", layer, ".", name, "_proj.weight"), .shape = {out, in}, .init = how};
   };
   return {rows_cut(parameter("attn.q", m.hidden, m.hidden, init)),
-          rows_cut(parameter("attn.k", m.hidden, m.hidden, init), Lies::with_keys),
-          rows_cut(parameter("attn.v", m.hidden, m.hidden, init), Lies::with_keys),
+          rows_cut(parameter("attn.k", m.hidden, m.hidden, init), TensorPlacement::with_keys),
+          rows_cut(parameter("attn.v", m.hidden, m.hidden, init), TensorPlacement::with_keys),
           columns_cut(parameter("attn.out", m.hidden, m.hidden, residual)),
           rows_cut(parameter("mlp.up", m.ffn, m.hidden, init)),
           columns_cut(parameter("mlp.down", m.hidden, m.ffn, residual))};
@@ -65,19 +65,19 @@ Parameter bias(const std::string& name, std::int64_t size) {
   return {.name = name + ".bias", .shape = {size}, .init = {Init::Kind::zeros, 0}};
 }
 
-LaidParameters norm_vectors(const spec::Model& m, const std::string& name) {
+PlacedParameters norm_vectors(const spec::Model& m, const std::string& name) {
   return {{{.name = name + ".weight", .shape = {m.hidden}, .init = {Init::Kind::ones, 0}}},
           {bias(name, m.hidden)}};
 }
 
-LaidParameters block_vectors(const spec::Model& m, std::int64_t layer) {
+PlacedParameters block_vectors(const spec::Model& m, std::int64_t layer) {
   const std::string block = cat("transformer.h.", layer, ".");
-  LaidParameters out = norm_vectors(m, block + "ln_1");
+  PlacedParameters out = norm_vectors(m, block + "ln_1");
   out.push_back(rows_cut(bias(block + "attn.q_proj", m.hidden)));
   for (const char* name : {"attn.k_proj", "attn.v_proj"})
-    out.push_back(rows_cut(bias(block + name, m.hidden), Lies::with_keys));
+    out.push_back(rows_cut(bias(block + name, m.hidden), TensorPlacement::with_keys));
   out.push_back({bias(block + "attn.out_proj", m.hidden)});
-  for (LaidParameter& parameter : norm_vectors(m, block + "ln_2")) out.push_back(std::move(parameter));
+  for (PlacedParameter& parameter : norm_vectors(m, block + "ln_2")) out.push_back(std::move(parameter));
   out.push_back(rows_cut(bias(block + "mlp.up_proj", m.ffn)));
   out.push_back({bias(block + "mlp.down_proj", m.hidden)});
   return out;

@@ -3,7 +3,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/plan/model/family.hpp"
 #include "tessera/plan/model/pieces.hpp"
-#include "tessera/plan/model/unit_moments.hpp"
+#include "tessera/plan/model/unit_allocation_events.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -65,7 +65,7 @@ program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t laye
   return unit;
 }
 
-LaidParameters block_parameters(const spec::Model& m, std::int64_t layer) {
+PlacedParameters block_parameters(const spec::Model& m, std::int64_t layer) {
   const std::int64_t q = m.query_size(), kv = m.key_size();
   const Init init = normal(m.init_std), residual = residual_normal(m);
   const auto parameter = [&](const char* name, std::int64_t out, std::int64_t in, const Init& how) {
@@ -73,8 +73,8 @@ LaidParameters block_parameters(const spec::Model& m, std::int64_t layer) {
         .name = cat("model.layers.", layer, ".", name, "_proj.weight"), .shape = {out, in}, .init = how};
   };
   return {rows_cut(parameter("self_attn.q", q, m.hidden, init)),
-          rows_cut(parameter("self_attn.k", kv, m.hidden, init), Lies::with_keys),
-          rows_cut(parameter("self_attn.v", kv, m.hidden, init), Lies::with_keys),
+          rows_cut(parameter("self_attn.k", kv, m.hidden, init), TensorPlacement::with_keys),
+          rows_cut(parameter("self_attn.v", kv, m.hidden, init), TensorPlacement::with_keys),
           columns_cut(parameter("self_attn.o", m.hidden, q, residual)),
           rows_cut(parameter("mlp.gate", m.ffn, m.hidden, init)),
           rows_cut(parameter("mlp.up", m.ffn, m.hidden, init)),
@@ -85,21 +85,21 @@ Parameter norm_parameter(const std::string& name, std::int64_t size) {
   return {.name = name + ".weight", .shape = {size}, .init = {Init::Kind::ones, 0}};
 }
 
-LaidParameters block_vectors(const spec::Model& m, std::int64_t layer) {
+PlacedParameters block_vectors(const spec::Model& m, std::int64_t layer) {
   const std::string block = cat("model.layers.", layer, ".");
-  LaidParameters out = {{norm_parameter(block + "input_layernorm", m.hidden)}};
-  const auto bias = [&](const char* name, std::int64_t size, Lies lies) {
+  PlacedParameters out = {{norm_parameter(block + "input_layernorm", m.hidden)}};
+  const auto bias = [&](const char* name, std::int64_t size, TensorPlacement placement) {
     const Init zeros{Init::Kind::zeros, 0};
     return rows_cut({.name = cat(block, "self_attn.", name, "_proj.bias"), .shape = {size}, .init = zeros},
-                    lies);
+                    placement);
   };
   if (m.qkv_bias) {
-    out.push_back(bias("q", m.query_size(), Lies::cut));
-    for (const char* name : {"k", "v"}) out.push_back(bias(name, m.key_size(), Lies::with_keys));
+    out.push_back(bias("q", m.query_size(), TensorPlacement::cut));
+    for (const char* name : {"k", "v"}) out.push_back(bias(name, m.key_size(), TensorPlacement::with_keys));
   }
   if (m.qk_norm)
     for (const char* name : {"self_attn.q_norm", "self_attn.k_norm"})
-      out.push_back({norm_parameter(block + name, m.head_size()), Lies::by_heads});
+      out.push_back({norm_parameter(block + name, m.head_size()), TensorPlacement::by_heads});
   out.push_back({norm_parameter(block + "post_attention_layernorm", m.hidden)});
   return out;
 }
@@ -110,7 +110,8 @@ Blueprint llama_blueprint(const spec::Run& run) {
   const Sizes s(run);
   const spec::Model& m = run.model;
   const auto table = [&](const char* name) {
-    return LaidParameters{rows_cut({.name = name, .shape = {m.vocab, m.hidden}, .init = normal(m.init_std)})};
+    return PlacedParameters{
+        rows_cut({.name = name, .shape = {m.vocab, m.hidden}, .init = normal(m.init_std)})};
   };
   Blueprint out;
   const char* rows = "model.embed_tokens.weight";

@@ -77,8 +77,8 @@ program::Unit open(const program::Unit& block, const Piece& norm, const Sizes& s
   const program::Exchange enters = exchange_of(enter_stream, s), leaves = exchange_of(leave_stream, s);
   Piece first = norm, second = add("add+norm_2", s), last = add("add", s);
   first.name = "norm_1";
-  first.forward_moments.clear();
-  first.backward_moments.clear();
+  first.forward_events.clear();
+  first.backward_events.clear();
   second.bytes_read += norm.bytes_read;
   second.bytes_written += norm.bytes_written;
   second.tape_bytes = norm.tape_bytes;

@@ -1,5 +1,4 @@
-// How are the collectives of a block over tp made ops of their own? The pass open(u): the block is cut at
-// each of them.
+// Makes the collectives of a block over tp ops of their own.
 #pragma once
 
 #include <set>

@@ -1,5 +1,5 @@
-// Of which pieces are units made? What families share: sizes of a micro-batch, and the FLOPs and memory
-// traffic of common pieces (unit_moments.hpp: what they hold).
+// What families share about the pieces of units: sizes of a micro-batch, and the FLOPs and memory traffic of
+// common pieces (unit_allocation_events.hpp: what they hold).
 #pragma once
 
 #include <string>

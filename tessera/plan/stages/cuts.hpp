@@ -1,5 +1,4 @@
-// Where are blocks cut into segments, and which of these are recomputed? From the layout's words to stretches
-// of pieces.
+// Cuts blocks into segments and says which are recomputed, as the layout's keys ask.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@ namespace tessera::plan {
 namespace {
 
 using program::CellKind;
+using program::OpKind;
 using program::Tables;
-using program::What;
 
 spec::Run small(spec::Recompute recompute, const std::string& pieces = "attention") {
   spec::Run run;
@@ -128,8 +128,8 @@ TEST(Cuts, StagesStandForTheSegmentsOfTheirUnits) {
   std::size_t forwards[2] = {}, recomputes[2] = {};
   for (std::size_t c = 0; c < 2; ++c)
     for (const auto& op : program.classes[c].ops) {
-      forwards[c] += op.what == What::forward && op.micro == 0;
-      recomputes[c] += op.what == What::recompute && op.micro == 0;
+      forwards[c] += op.what == OpKind::forward && op.micro == 0;
+      recomputes[c] += op.what == OpKind::recompute && op.micro == 0;
     }
   EXPECT_EQ(forwards[0], 1u);
   EXPECT_EQ(forwards[1], 13u);

@@ -6,7 +6,7 @@
 #include "tessera/program/passes/chain.hpp"
 #include "tessera/simulate/costs.hpp"
 #include "tessera/simulate/simulate.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::plan {
 namespace {

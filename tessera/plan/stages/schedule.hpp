@@ -1,5 +1,4 @@
-// By which order does a pipeline run? From the schedule's name in a run file to the order of its ranks'
-// tasks.
+// Makes the order of a pipeline's tasks from the schedule's name in a run file.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How do units become segments? Stretches of pieces with the values they read and write, side by side in the
+// Turns units into segments: stretches of pieces with the values they read and write, side by side in the
 // tables.
 #pragma once
 

@@ -6,7 +6,7 @@
 
 #include "tessera/base/random.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::plan {
 

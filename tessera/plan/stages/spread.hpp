@@ -1,4 +1,4 @@
-// What tells layouts from each other, and which of many say most about all?
+// Chooses, of many layouts, a few that differ most from each other.
 #pragma once
 
 #include <cstdint>

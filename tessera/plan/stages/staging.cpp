@@ -12,7 +12,7 @@
 #include "tessera/plan/model/pieces.hpp"
 #include "tessera/plan/stages/cuts.hpp"
 #include "tessera/plan/stages/schedule.hpp"
-#include "tessera/program/schedule/deal.hpp"
+#include "tessera/program/schedule/balance_stages.hpp"
 #include "tessera/program/schedule/order_csv.hpp"
 #include "tessera/simulate/rates.hpp"
 
@@ -60,7 +60,7 @@ std::vector<std::uint32_t> dealt(const spec::Layout& layout, const std::vector<S
   if (!layout.stages.empty()) return listed_stages(layout.stages, rank_of_stage.size(), costs.size());
   std::vector<double> seconds;
   for (const StageCost& cost : costs) seconds.push_back(cost.forward + cost.input + cost.weight);
-  return program::deal(seconds, rank_of_stage);
+  return program::balance_stages(seconds, rank_of_stage);
 }
 
 // The run's units dealt to stages that lie so.

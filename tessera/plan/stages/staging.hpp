@@ -1,4 +1,4 @@
-// Which units does each pipeline rank compute, and in which order? The stages of a run and their schedule.
+// The stages of a run and their schedule: which units each pipeline rank computes, and in which order.
 #pragma once
 
 #include <cstdint>

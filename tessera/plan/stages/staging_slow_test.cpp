@@ -8,7 +8,7 @@
 #include "tessera/plan/stages/staging.hpp"
 #include "tessera/simulate/rates.hpp"
 #include "tessera/simulate/simulate.hpp"
-#include "tessera/spec/words.hpp"
+#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::plan {
 namespace {

@@ -1,4 +1,4 @@
-// Which runs is the search within a budget tried on, and what would trying everything have found?
+// Runs on which the search within a budget is tried, and what trying everything would have found.
 #pragma once
 
 #include <algorithm>

@@ -24,8 +24,8 @@ Advance::Advance(const Program& program, const Partners& partners) : partners_(p
       entry.lane = first_lane + lane;
       entry.meeting = partners.meeting[number];
       entry.is_queued = is_queued(op);
-      entry.is_send = op.what == What::send;
-      entry.is_transfer = entry.is_send || op.what == What::receive;
+      entry.is_send = op.what == OpKind::send;
+      entry.is_transfer = entry.is_send || op.what == OpKind::receive;
       entry.first_wait = static_cast<std::uint32_t>(waits_.size());
       for (const std::uint32_t wait : sequence.waits_of(op))
         if (!(wait & kPreviousStep)) waits_.push_back(partners.first[c] + wait);

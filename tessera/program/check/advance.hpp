@@ -1,5 +1,5 @@
-// Who may go on? All classes of a program advance together: an op starts when its lane is free, its waits
-// have ended and whoever it meets is there. Without a clock this is the check that nobody gets stuck;
+// The walk of a program. All classes of a program advance together: an op starts when its lane is free, its
+// waits have ended and whoever it meets is there. Without a clock this is the check that nobody gets stuck;
 // simulate adds the clock.
 #pragma once
 

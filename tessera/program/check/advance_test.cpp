@@ -31,9 +31,9 @@ Program random_messages(std::uint64_t seed) {
   for (std::uint32_t message = 0; message < 6; ++message) {
     const std::uint64_t from = dice.below(3), to = (from + 1 + dice.below(2)) % 3;
     const auto hop = static_cast<std::int16_t>((to + 3 - from) % 3 == 1 ? 1 : -1);
-    const Op send{.what = What::send, .item = message, .micro = 0, .along = 0, .hop = hop};
+    const Op send{.what = OpKind::send, .item = message, .micro = 0, .along = 0, .hop = hop};
     Op receive = send;
-    receive.what = What::receive;
+    receive.what = OpKind::receive;
     receive.hop = static_cast<std::int16_t>(-hop);
     sends[{from, to}].push_back(send);
     receives[{to, from}].push_back(receive);

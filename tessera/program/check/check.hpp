@@ -1,5 +1,5 @@
-// Is a program right? The walk without a clock: no rank gets stuck, each cell is made once, there when used
-// and ended once, what touches one cell is ordered, memory stays under the budget.
+// Checks a program by a walk without a clock: no rank gets stuck, each cell is made once, there when used and
+// ended once, what touches one cell is ordered, memory stays under the limits.
 #pragma once
 
 #include <cstdint>

@@ -20,17 +20,17 @@ class AxisCheck {
   void run() {
     for (std::uint32_t at = 0; at < sequence_.ops.size() && out_.size() < kEnoughProblems; ++at) {
       const Op& op = sequence_.ops[at];
-      if (op.what == What::reduce && (op.flags & kOfShard))
+      if (op.what == OpKind::reduce && (op.flags & kOfShard))
         expect(at, tables_.buckets[op.item].shared_over, "the reduced gradient of", "is still partial over");
-      else if (op.what == What::reduce)
+      else if (op.what == OpKind::reduce)
         expect(at, tables_.buckets[op.item].reduced_over, "the gradient of", "is partial over");
-      if (op.what == What::gather) {
+      if (op.what == OpKind::gather) {
         expect(at, tables_.buckets[op.item].sharded_over, "the shard of", "is cut over");
         if (tables_.buckets[op.item].full_resident)
           say(at,
               cat("gathers bucket ", tables_.buckets[op.item].name, ", which is computed with as it lies"));
       }
-      if (op.what == What::sum) take_sum(at);
+      if (op.what == OpKind::sum) take_sum(at);
     }
     for (std::uint32_t number = 0; number < last_sum_.size(); ++number)
       if (last_sum_[number] != kNoOp) expect_whole(number);
@@ -137,7 +137,7 @@ void check_sum_order(const Program& program, std::vector<Problem>& out) {
     const Sequence& sequence = program.classes[c];
     std::vector<Sums> mine(numbers.size());
     for (std::uint32_t at = 0; at < sequence.ops.size(); ++at)
-      if (sequence.ops[at].what == What::sum)
+      if (sequence.ops[at].what == OpKind::sum)
         mine[sequence.ops[at].item].push_back({at, sequence.ops[at].along});
     for (std::size_t number = 0; number < numbers.size(); ++number) {
       const auto is_like_mine = [&](const auto& other) {

@@ -38,17 +38,17 @@ class CellCheck {
         backwards_(forwards_.size(), false),
         num_forwards_(tables_.segments.size(), 0) {
     for (const Op& op : sequence_.ops)
-      if (op.what == What::step) has_step_[op.item] = true;
+      if (op.what == OpKind::step) has_step_[op.item] = true;
   }
 
   void run() {
     for (at_ = 0; at_ < sequence_.ops.size() && out_.size() < kEnoughProblems; ++at_) {
       const Op& op = sequence_.ops[at_];
-      if (op.what == What::forward) count_forward(op);
-      if (op.what == What::backward || op.what == What::backward_input) backwards_[place_of(op)] = true;
-      if (op.what == What::reduce) take_gradient(op);
-      if (op.what == What::gather) expect_old_version(op);
-      if (op.what == What::sum) take_number(op);
+      if (op.what == OpKind::forward) count_forward(op);
+      if (op.what == OpKind::backward || op.what == OpKind::backward_input) backwards_[place_of(op)] = true;
+      if (op.what == OpKind::reduce) take_gradient(op);
+      if (op.what == OpKind::gather) expect_old_version(op);
+      if (op.what == OpKind::sum) take_number(op);
       for (const Touch& touch : touches_.of(at_)) apply(op, touch);
     }
     if (out_.size() < kEnoughProblems) end_of_step();
@@ -110,20 +110,20 @@ class CellCheck {
 
   void read(const Op& op, const Touch& cell, CellState& s) {
     // A rank sums the norm of the buckets it steps; the others are another class's.
-    if (op.what == What::sum && cell.kind == CellKind::shard_grad && !has_step_[cell.item] &&
+    if (op.what == OpKind::sum && cell.kind == CellKind::shard_grad && !has_step_[cell.item] &&
         s.life == Life::absent)
       return;
     meet(s, cell);
     if (s.life != Life::present) say(cat("reads ", cell_text(op, cell), ", ", why_not_there(s)));
-    const bool is_final = (cell.kind == CellKind::shard_grad && op.what != What::reduce) ||
-                          (cell.kind == CellKind::number && op.what != What::sum);
+    const bool is_final = (cell.kind == CellKind::shard_grad && op.what != OpKind::reduce) ||
+                          (cell.kind == CellKind::number && op.what != OpKind::sum);
     if (is_final && s.used_by == kNoOp) s.used_by = at_;
     if (cell.kind == CellKind::shard_grad && unreduced_[cell.item] != kNoOp) {
       say(cat("uses the gradient of bucket ", tables_.buckets[cell.item].name, " before the part made by ",
               op_text(unreduced_[cell.item]), " is reduced"));
       unreduced_[cell.item] = kNoOp;
     }
-    if (cell.kind == CellKind::shard_grad && op.what != What::reduce && shared_[cell.item] == kNoOp &&
+    if (cell.kind == CellKind::shard_grad && op.what != OpKind::reduce && shared_[cell.item] == kNoOp &&
         tables_.buckets[cell.item].shared_over >= 0) {
       say(cat("uses the gradient of bucket ", tables_.buckets[cell.item].name, " before it is summed over ",
               tables_.axis_sets[tables_.buckets[cell.item].shared_over].name));
@@ -152,7 +152,7 @@ class CellCheck {
     if (s.used_by != kNoOp)
       say(cat("changes ", cell_text(op, cell), " after ", op_text(s.used_by), " has used it"));
     if (cell.kind == CellKind::weight_grad) unreduced_[cell.item] = at_;
-    if (cell.kind == CellKind::number && op.what != What::sum) {
+    if (cell.kind == CellKind::number && op.what != OpKind::sum) {
       if (is_summed_[cell.item]) say(cat("adds to ", cell_text(op, cell), " after its sum"));
       unsummed_[cell.item] = at_;
     }
@@ -205,7 +205,7 @@ class CellCheck {
     const auto& bucket = tables_.buckets[op.item];
     if (!bucket.delayed) return;
     const auto* step = std::find_if(sequence_.ops.data(), sequence_.ops.data() + at_, [&](const Op& earlier) {
-      return earlier.what == What::step && earlier.item == op.item;
+      return earlier.what == OpKind::step && earlier.item == op.item;
     });
     if (step != sequence_.ops.data() + at_)
       say(cat("gathers bucket ", bucket.name, " after ",

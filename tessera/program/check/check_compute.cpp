@@ -62,7 +62,7 @@ class StageCheck {
     for (const Sequence& sequence : program.classes) {
       auto& computes = computes_.emplace_back(program.tables.segments.size(), false);
       for (const Op& op : sequence.ops)
-        if (op.what == What::forward) computes[op.item] = true;
+        if (op.what == OpKind::forward) computes[op.item] = true;
     }
   }
 

@@ -268,11 +268,11 @@ TEST(Meetings, ARankThatComputesMoreThanItsPeersIsNamed) {
   program.classes.push_back(program.classes[0]);
   auto& ops = program.classes[0].ops;
   ASSERT_EQ(word(ops[3], tables), "1B0");
-  ops[3].what = What::backward_input;
-  ops.insert(ops.begin() + 4, {.what = What::backward_weight, .item = 1, .micro = 0});
+  ops[3].what = OpKind::backward_input;
+  ops.insert(ops.begin() + 4, {.what = OpKind::backward_weight, .item = 1, .micro = 0});
   EXPECT_THAT(to_text(check(program)), HasSubstr("op 3 (1I0) computes while class 1 is at op 3 (1B0)"));
   program.classes[0] = program.classes[1];
-  program.classes[0].ops.push_back({.what = What::forward, .item = 0, .micro = 0});
+  program.classes[0].ops.push_back({.what = OpKind::forward, .item = 0, .micro = 0});
   EXPECT_THAT(to_text(check(program)),
               HasSubstr("computes what class 1 does not, though they share groups over tp"));
 }

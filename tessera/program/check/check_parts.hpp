@@ -1,5 +1,4 @@
-// What does check consist of? Each part appends what it finds; all but the first rely on indices being in
-// range.
+// The parts of check. Each part appends what it finds; all but the first rely on indices being in range.
 #pragma once
 
 #include "tessera/program/check/check.hpp"

@@ -41,7 +41,7 @@ class RangeCheck {
     if (is_compute(op.what)) {
       below(op.item, tables_.segments.size(), "segment");
       micro(op, true);
-    } else if (op.what == What::sum) {
+    } else if (op.what == OpKind::sum) {
       below(op.item, tables_.numbers.size(), "number");
       micro(op, false);
     } else if (names_cell(op.what)) {
@@ -71,16 +71,16 @@ class RangeCheck {
 
   // Whatever else ends or moves does so by the op that uses it up: a gradient of weights that is freed would
   // be missing.
-  static bool may_name(What what, CellKind kind) {
+  static bool may_name(OpKind what, CellKind kind) {
     const bool is_value = kind == CellKind::value;
-    if (what == What::offload || what == What::fetch) return is_value || is_durable(kind);
-    return is_value || kind == CellKind::gradient || (what == What::free && kind == CellKind::full);
+    if (what == OpKind::offload || what == OpKind::fetch) return is_value || is_durable(kind);
+    return is_value || kind == CellKind::gradient || (what == OpKind::free && kind == CellKind::full);
   }
 
   // Units keep what they compute with, and what lies outside is found, by one thread at a time.
   void lane(const Op& op) {
     if (is_compute(op.what) && op.lane != kCompute) say("computes on another lane than compute");
-    if ((op.what == What::offload || op.what == What::fetch) && op.lane != kCopy)
+    if ((op.what == OpKind::offload || op.what == OpKind::fetch) && op.lane != kCopy)
       say("moves a cell on another lane than copy");
   }
 
@@ -90,7 +90,7 @@ class RangeCheck {
       return say(cat("runs over axis set ", op.along, ", there are ", num_sets));
     if (op.lane.kind == LaneKind::communication && (op.lane.axes < 0 || op.lane.axes >= num_sets))
       say(cat("is on the lane of axis set ", op.lane.axes, ", there are ", num_sets));
-    if ((op.what == What::send || op.what == What::receive) && (op.along < 0 || op.hop == 0))
+    if ((op.what == OpKind::send || op.what == OpKind::receive) && (op.along < 0 || op.hop == 0))
       say("has no other side: it needs an axis set and a hop");
   }
 

@@ -22,7 +22,7 @@ class SymmetryCheck {
     for (std::uint32_t c = 0; c < program_.classes.size(); ++c) {
       const auto& ops = program_.classes[c].ops;
       for (std::uint32_t at = 0; at < ops.size(); ++at) {
-        if (ops[at].what == What::send || ops[at].what == What::receive)
+        if (ops[at].what == OpKind::send || ops[at].what == OpKind::receive)
           use({ops[at].along, ops[at].hop}, at, used[c]);
         if (!is_group_op(ops[at])) continue;
         use({ops[at].along, kWholeGroup}, at, used[c]);

@@ -43,7 +43,7 @@ TEST(Check, RefusesIndicesOutsideTheTables) {
   EXPECT_THAT(with([](Sequence& s) { s.ops[1].micro = -1; }), HasSubstr("micro-batch -1"));
   EXPECT_THAT(with([](Sequence& s) { s.ops[0].along = 9; }), HasSubstr("axis set 9"));
   EXPECT_THAT(with([](Sequence& s) { s.ops[0].item = 9; }), HasSubstr("number 9"));
-  EXPECT_THAT(with([](Sequence& s) { s.ops[1] = {.what = What::free, .flags = 0x000f}; }),
+  EXPECT_THAT(with([](Sequence& s) { s.ops[1] = {.what = OpKind::free, .flags = 0x000f}; }),
               HasSubstr("op 1 (d?0) names cell kind 15, which does not exist"));
   EXPECT_THAT(with([](Sequence& s) { s.ops[1].num_waits = 999; }), HasSubstr("outside the list of waits"));
   EXPECT_THAT(with([](Sequence& s) { s.waits[0] = 500; }), HasSubstr("waits for op 500"));
@@ -62,34 +62,35 @@ TEST(Check, RefusesOpsThatTheirCellsCannotTake) {
   const auto flags = [](CellKind kind) { return static_cast<std::uint16_t>(kind); };
   EXPECT_THAT(with([&](Sequence& s) {
                 ASSERT_EQ(word(s.ops.back(), tables), "s1");
-                s.ops.back() = {.what = What::free, .item = 1, .flags = flags(CellKind::shard_grad)};
+                s.ops.back() = {.what = OpKind::free, .item = 1, .flags = flags(CellKind::shard_grad)};
               }),
               HasSubstr("(dZ1) names a cell of another kind"))
       << "a bucket that is never stepped";
-  EXPECT_THAT(with([&](Sequence& s) {
-                ASSERT_EQ(word(s.ops[4], tables), "r1!");
-                s.ops.insert(
-                    s.ops.begin() + 4,
-                    {.what = What::offload, .lane = kCopy, .item = 1, .flags = flags(CellKind::weight_grad)});
-                s.ops.insert(
-                    s.ops.begin() + 5,
-                    {.what = What::fetch, .lane = kCopy, .item = 1, .flags = flags(CellKind::weight_grad)});
-              }),
-              HasSubstr("op 4 (oW1) names a cell of another kind"));
+  EXPECT_THAT(
+      with([&](Sequence& s) {
+        ASSERT_EQ(word(s.ops[4], tables), "r1!");
+        s.ops.insert(
+            s.ops.begin() + 4,
+            {.what = OpKind::offload, .lane = kCopy, .item = 1, .flags = flags(CellKind::weight_grad)});
+        s.ops.insert(
+            s.ops.begin() + 5,
+            {.what = OpKind::fetch, .lane = kCopy, .item = 1, .flags = flags(CellKind::weight_grad)});
+      }),
+      HasSubstr("op 4 (oW1) names a cell of another kind"));
   EXPECT_THAT(with([&](Sequence& s) { s.ops[1].lane = kCopy; }),
               HasSubstr("op 1 (0F0) computes on another lane"));
   EXPECT_THAT(with(
                   [&](Sequence& s) {
                     for (Op& op : s.ops)
-                      if (op.what == What::fetch && op.item == 1) op.lane = kCompute;
+                      if (op.what == OpKind::fetch && op.item == 1) op.lane = kCompute;
                   },
                   {.offload = {.optimizer = true}}),
               HasSubstr("(fA1) moves a cell on another lane than copy"))
       << "two threads would look for their cells";
   EXPECT_THAT(with([&](Sequence& s) {
-                s.ops.insert(s.ops.begin() + 1, {.what = What::gather, .item = 0});
+                s.ops.insert(s.ops.begin() + 1, {.what = OpKind::gather, .item = 0});
                 s.ops.insert(s.ops.begin() + 2,
-                             {.what = What::free, .item = 0, .flags = flags(CellKind::full)});
+                             {.what = OpKind::free, .item = 0, .flags = flags(CellKind::full)});
               }),
               HasSubstr("op 1 (g0) gathers bucket embedding, which is computed with as it lies"));
 }
@@ -197,8 +198,8 @@ TEST(Check, AStateMayLiveOnTheHostBetweenSteps) {
   Sequence& sequence = program.classes[0];
   const auto state = static_cast<std::uint16_t>(CellKind::state);
   sequence.ops.insert(sequence.ops.end() - 2,
-                      Op{.what = What::fetch, .lane = kCopy, .item = 0, .flags = state});
-  sequence.ops.push_back(Op{.what = What::offload, .lane = kCopy, .item = 0, .flags = state});
+                      Op{.what = OpKind::fetch, .lane = kCopy, .item = 0, .flags = state});
+  sequence.ops.push_back(Op{.what = OpKind::offload, .lane = kCopy, .item = 0, .flags = state});
   build_waits(sequence, tables);
   EXPECT_EQ(found(program), "");
   sequence.ops.pop_back();
@@ -211,7 +212,7 @@ TEST(Check, FindsARaceWithTheStepBefore) {
   Program program = data_parallel(tables, {});
   Sequence& sequence = program.classes[0];
   for (Op& op : sequence.ops)
-    if (op.what == What::gather) op.lane = kCopy;
+    if (op.what == OpKind::gather) op.lane = kCopy;
   build_waits(sequence, tables);
   ASSERT_EQ(found(program), "");
   ASSERT_EQ(word(sequence.ops[1], tables), "g0");
@@ -228,7 +229,7 @@ TEST(Check, RefusesARecomputationWithoutItsInputs) {
   sequence.ops[2].flags |= kNoTape;
   EXPECT_THAT(found(program),
               HasSubstr("op 6 (1B0) reads Tape(segment 1, micro-batch 0), which is not made yet"));
-  sequence.ops.insert(sequence.ops.begin() + 6, Op{.what = What::recompute, .item = 1, .micro = 0});
+  sequence.ops.insert(sequence.ops.begin() + 6, Op{.what = OpKind::recompute, .item = 1, .micro = 0});
   EXPECT_EQ(found(program), "");
 }
 
@@ -236,12 +237,12 @@ TEST(Check, MissesTheBackwardOfAMicroBatchWhoseValuesAreFreed) {
   Program program = data_parallel(example_tables({.num_blocks = 0, .num_micro = 2, .tied = true}),
                                   {.residency = {.overlap = false}});
   auto& ops = program.classes[0].ops;
-  std::erase_if(ops, [](const Op& op) { return op.what == What::backward && op.micro == 1; });
+  std::erase_if(ops, [](const Op& op) { return op.what == OpKind::backward && op.micro == 1; });
   for (Op& op : ops)
-    if (op.what == What::forward && op.micro == 1) op.flags |= kNoTape;
+    if (op.what == OpKind::forward && op.micro == 1) op.flags |= kNoTape;
   const auto loss =
-      std::ranges::find_if(ops, [](const Op& op) { return op.what == What::sum && op.item == 1; });
-  ops.insert(loss, {.what = What::free, .item = 0, .micro = 1});
+      std::ranges::find_if(ops, [](const Op& op) { return op.what == OpKind::sum && op.item == 1; });
+  ops.insert(loss, {.what = OpKind::free, .item = 0, .micro = 1});
   build_waits(program.classes[0], program.tables);
   EXPECT_EQ(found(program), "class 0, segment 0 runs forward for micro-batch 1, but never backward\n");
 }
@@ -257,7 +258,7 @@ TEST(Check, RefusesALossMadeAfterItsSum) {
       data_parallel(example_tables({.num_blocks = 0, .num_micro = 2}), {.residency = {.overlap = false}});
   auto& ops = program.classes[0].ops;
   const auto sum =
-      std::ranges::find_if(ops, [](const Op& op) { return op.what == What::sum && op.item == 1; });
+      std::ranges::find_if(ops, [](const Op& op) { return op.what == OpKind::sum && op.item == 1; });
   ASSERT_EQ(word(ops[6], program.tables), "1F1");
   std::rotate(ops.begin() + 6, sum, sum + 1);
   EXPECT_THAT(found(program), HasSubstr("op 7 (1F1) adds to Number(loss) after its sum"));

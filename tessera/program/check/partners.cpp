@@ -59,8 +59,8 @@ class Matcher {
       const Op& op = ops[at];
       if (is_group_op(op)) {
         channel(c, op.along, 0, Side::group).ops.push_back(at);
-      } else if (op.what == What::send || op.what == What::receive) {
-        channel(c, op.along, op.hop, op.what == What::send ? Side::send : Side::receive).ops.push_back(at);
+      } else if (op.what == OpKind::send || op.what == OpKind::receive) {
+        channel(c, op.along, op.hop, op.what == OpKind::send ? Side::send : Side::receive).ops.push_back(at);
       }
     }
   }

@@ -1,5 +1,5 @@
-// Who meets whom? The ops of all classes, numbered through, and which of them happen together: the members of
-// a group op, and a send with its receive. Checker and simulator walk a program by these.
+// The ops of all classes, numbered through, and which of them happen together: the members of a group op, and
+// a send with its receive. Checker and simulator walk a program by these.
 #pragma once
 
 #include <cstdint>

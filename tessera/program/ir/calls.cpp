@@ -16,19 +16,19 @@ Collective reduction(const Op& op, const Bucket& bucket, const Tables& tables) {
 
 Collective along_op(const Op& op, const Tables& tables) {
   switch (op.what) {
-    case What::gather: {
+    case OpKind::gather: {
       const Bucket& bucket = tables.buckets[op.item];
       return {CollectiveKind::all_gather, op.along, bucket.elements * bytes_of(bucket.compute)};
     }
-    case What::reduce:
+    case OpKind::reduce:
       return reduction(op, tables.buckets[op.item], tables);
-    case What::sum:
+    case OpKind::sum:
       return {CollectiveKind::all_reduce, op.along, bytes_of(Dtype::fp64)};
-    case What::exchange: {
+    case OpKind::exchange: {
       const Exchange& exchange = tables.values[op.item].exchange;
       return (named_cell(op).kind == CellKind::value ? exchange.forward : exchange.backward).at(0);
     }
-    case What::send:
+    case OpKind::send:
       return {CollectiveKind::shift, op.along, tables.values[op.item].bytes};
     default:
       throw Bug("an op that goes along no axis set calls nothing");
@@ -45,12 +45,12 @@ std::vector<Collective> inside(const Op& op, const Tables& tables) {
     out.insert(out.end(), calls.begin(), calls.end());
   };
   switch (op.what) {
-    case What::forward:
-    case What::recompute:
+    case OpKind::forward:
+    case OpKind::recompute:
       for (const Piece& piece : pieces) add(piece.collectives);
       break;
-    case What::backward:
-    case What::backward_input:
+    case OpKind::backward:
+    case OpKind::backward_input:
       for (std::size_t i = pieces.size(); i-- > 0;) add(pieces[i].backward_collectives);
       break;
     default:
@@ -63,7 +63,7 @@ std::vector<Collective> inside(const Op& op, const Tables& tables) {
 
 std::vector<Collective> calls_of(const Op& op, const Tables& tables) {
   if (is_compute(op.what)) return inside(op, tables);
-  if (op.along < 0 || op.what == What::receive || tables.size_of(op.along) == 1) return {};
+  if (op.along < 0 || op.what == OpKind::receive || tables.size_of(op.along) == 1) return {};
   return {along_op(op, tables)};
 }
 

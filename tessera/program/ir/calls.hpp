@@ -1,5 +1,5 @@
-// Which calls does an op make along axis sets, and how many bytes do these move? What the counters of a run
-// must equal, call by call.
+// The calls that an op makes along axis sets, and how many bytes they move: what the counters of a run must
+// equal, call by call.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
-// Which positions of a sequence does a rank of context parallelism hold, and what do its ranks say to each
-// other while they attend? cp = ring * heads: the ranks of a ring place exchange heads for positions, the
-// places pass keys and values round.
+// The positions of a sequence that a rank of context parallelism holds, and the messages of its ranks while
+// they attend. cp = ring * heads: the ranks of a ring place exchange heads for positions, the places pass
+// keys and values round.
 //
 // The sequence is cut into 2 * ring chunks; place r holds chunks r and 2 * ring - 1 - r, an early and a late
 // one, so that causal attention costs all places the same. Its ranks hold neighbouring parts of the two

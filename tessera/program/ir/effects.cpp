@@ -88,28 +88,28 @@ void effects(const Op& op, const Tables& tables, Effects& out) {
   for (auto* list : {&out.reads, &out.makes, &out.adds, &out.ends, &out.leaves, &out.returns}) list->clear();
   const Cell work{CellKind::weight_work, op.item, op.micro};
   switch (op.what) {
-    case What::forward:
+    case OpKind::forward:
       return forward(op, tables, out);
-    case What::recompute:
+    case OpKind::recompute:
       read_inputs(op, tables, out);
       out.makes.push_back({CellKind::tape, op.item, op.micro});
       return;
-    case What::backward:
+    case OpKind::backward:
       input_gradient(op, tables, out);
       return add_weight_gradients(tables.segments[op.item], tables, out);
-    case What::backward_input:
+    case OpKind::backward_input:
       input_gradient(op, tables, out);
       out.makes.push_back(work);
       return;
-    case What::backward_weight:
+    case OpKind::backward_weight:
       out.reads.push_back(work);
       out.ends.push_back(work);
       return add_weight_gradients(tables.segments[op.item], tables, out);
-    case What::gather:
+    case OpKind::gather:
       out.reads.push_back({CellKind::shard, op.item, kOfStep});
       out.makes.push_back({CellKind::full, op.item, kOfStep});
       return;
-    case What::reduce:
+    case OpKind::reduce:
       if (op.flags & kOfShard) {
         out.reads.push_back({CellKind::shard_grad, op.item, kOfStep});
         out.adds.push_back({CellKind::shard_grad, op.item, kOfStep});
@@ -119,29 +119,29 @@ void effects(const Op& op, const Tables& tables, Effects& out) {
       out.adds.push_back({CellKind::shard_grad, op.item, kOfStep});
       if (op.flags & kEndsSource) out.ends.push_back({CellKind::weight_grad, op.item, kOfStep});
       return;
-    case What::step:
+    case OpKind::step:
       return step(op, tables, out);
-    case What::send:
+    case OpKind::send:
       out.reads.push_back(named_cell(op));
       if (op.flags & kEndsSource) out.ends.push_back(named_cell(op));
       return;
-    case What::receive:
+    case OpKind::receive:
       // A gradient may also come from readers on this rank, so its parts add up.
       (named_cell(op).kind == CellKind::gradient ? out.adds : out.makes).push_back(named_cell(op));
       return;
-    case What::exchange:
+    case OpKind::exchange:
       out.reads.push_back(named_cell(op));
       out.adds.push_back(named_cell(op));
       return;
-    case What::sum:
+    case OpKind::sum:
       return sum(op, tables, out);
-    case What::offload:
+    case OpKind::offload:
       out.leaves.push_back(named_cell(op));
       return;
-    case What::fetch:
+    case OpKind::fetch:
       out.returns.push_back(named_cell(op));
       return;
-    case What::free:
+    case OpKind::free:
       out.ends.push_back(named_cell(op));
       return;
   }

@@ -1,5 +1,5 @@
-// What does an op read, make and end? The one place that knows; the dependency builder, the checker, the
-// memory replay and the executor's freeing all ask here.
+// What an op reads, makes and ends. This is the one place that knows; the dependency builder, the checker,
+// the memory replay and the executor's freeing all ask here.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ Cell gradient(std::uint32_t v, std::int32_t m) { return {CellKind::gradient, v, 
 Cell of_step(CellKind kind, std::uint32_t item) { return {kind, item, kOfStep}; }
 
 TEST(Effects, ForwardReadsValuesAndWeightsAndMakesValuesAndTape) {
-  Op op{.what = What::forward, .item = 1, .micro = 1};
+  Op op{.what = OpKind::forward, .item = 1, .micro = 1};
   const Effects resident = effects(op, kTables);
   EXPECT_EQ(resident.reads,
             (std::vector<Cell>{value(0, 1), of_step(CellKind::shard, 1), of_step(CellKind::shard, 3)}));
@@ -26,7 +26,7 @@ TEST(Effects, ForwardReadsValuesAndWeightsAndMakesValuesAndTape) {
 }
 
 TEST(Effects, BackwardEndsTapeGradientsOutAndValuesItIsTheLastToRead) {
-  const Effects e = effects({.what = What::backward, .item = 1, .micro = 0}, kTables);
+  const Effects e = effects({.what = OpKind::backward, .item = 1, .micro = 0}, kTables);
   EXPECT_EQ(
       e.reads,
       (std::vector<Cell>{
@@ -45,23 +45,23 @@ TEST(Effects, AValueReadTwiceEndsWithTheFirstSegmentsBackward) {
 }
 
 TEST(Effects, LossIsAddedForwardAndDividedByTokensBackward) {
-  EXPECT_EQ(effects({.what = What::forward, .item = 2, .micro = 0}, kTables).adds,
+  EXPECT_EQ(effects({.what = OpKind::forward, .item = 2, .micro = 0}, kTables).adds,
             std::vector<Cell>{of_step(CellKind::number, 1)});
-  const Effects backward = effects({.what = What::backward, .item = 2, .micro = 0}, kTables);
+  const Effects backward = effects({.what = OpKind::backward, .item = 2, .micro = 0}, kTables);
   EXPECT_EQ(backward.reads.back(), of_step(CellKind::number, 0));
 }
 
 TEST(Effects, NormReadsTheGradientOfEveryTrainableBucket) {
   Tables tables = kTables;
   tables.buckets[1].trainable = false;
-  EXPECT_EQ(effects({.what = What::sum, .item = 2}, tables).reads,
+  EXPECT_EQ(effects({.what = OpKind::sum, .item = 2}, tables).reads,
             (std::vector<Cell>{of_step(CellKind::shard_grad, 0), of_step(CellKind::shard_grad, 2),
                                of_step(CellKind::shard_grad, 3)}));
-  EXPECT_TRUE(effects({.what = What::sum, .item = 0}, tables).reads.empty());
+  EXPECT_TRUE(effects({.what = OpKind::sum, .item = 0}, tables).reads.empty());
 }
 
 TEST(Effects, StepWaitsForNormAndFiniteAndEndsItsGradient) {
-  const Effects e = effects({.what = What::step, .item = 2}, kTables);
+  const Effects e = effects({.what = OpKind::step, .item = 2}, kTables);
   EXPECT_EQ(e.reads, (std::vector<Cell>{of_step(CellKind::shard_grad, 2), of_step(CellKind::state, 2),
                                         of_step(CellKind::number, 2), of_step(CellKind::number, 3)}));
   EXPECT_EQ(e.adds, (std::vector<Cell>{of_step(CellKind::shard, 2), of_step(CellKind::state, 2)}));

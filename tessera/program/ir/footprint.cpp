@@ -8,7 +8,7 @@
 namespace tessera::program {
 namespace {
 
-using Act = Moment::Act;
+using Act = AllocationEvent::Act;
 
 struct Storage {
   std::string_view name;
@@ -24,16 +24,16 @@ class Ledger {
  public:
   void forward(std::span<const Piece> pieces, Keeps keeps) {
     for (const Piece& piece : pieces)
-      for (const Moment& moment : piece.forward_moments) happen(moment, keeps);
+      for (const AllocationEvent& moment : piece.forward_events) happen(moment, keeps);
     drop_all_but_the_last();
   }
   void backward(std::span<const Piece> pieces, Keeps keeps) {
     for (std::size_t i = pieces.size(); i-- > 0;)
-      for (const Moment& moment : pieces[i].backward_moments) happen(moment, keeps);
+      for (const AllocationEvent& moment : pieces[i].backward_events) happen(moment, keeps);
   }
   // The products that were put off, each letting go of its operands.
   void weight_half() {
-    for (const Moment& moment : deferred_) {
+    for (const AllocationEvent& moment : deferred_) {
       pass(moment.scratch_bytes);
       for (const std::string_view name : {moment.storage, moment.other}) release(name, &Storage::by_work);
     }
@@ -63,7 +63,7 @@ class Ledger {
   }
 
  private:
-  void happen(const Moment& moment, Keeps keeps) {
+  void happen(const AllocationEvent& moment, Keeps keeps) {
     switch (moment.act) {
       case Act::make:
         return make(moment.storage, moment.bytes);
@@ -116,7 +116,7 @@ class Ledger {
     storages_.erase(found);
   }
 
-  void sum(const Moment& moment) {
+  void sum(const AllocationEvent& moment) {
     const auto found = find(moment.other);
     if (found != storages_.end() && found->holders() == 1) {
       found->name = moment.storage;
@@ -126,7 +126,7 @@ class Ledger {
     release(moment.other, &Storage::by_code);
   }
 
-  void defer(const Moment& moment, Keeps keeps) {
+  void defer(const AllocationEvent& moment, Keeps keeps) {
     if (keeps != Keeps::work) return pass(moment.scratch_bytes);
     deferred_.push_back(moment);
     const auto hold = [&](std::string_view name, std::int64_t bytes) {
@@ -146,7 +146,7 @@ class Ledger {
 
   std::vector<Storage> storages_;               // in the order in which they are made
   std::vector<std::string_view> outside_work_;  // operands that came from outside
-  std::vector<Moment> deferred_;
+  std::vector<AllocationEvent> deferred_;
   std::int64_t bytes_ = 0, peak_ = 0, first_ = 0, work_bytes_ = 0;
 };
 
@@ -199,7 +199,7 @@ Footprint footprint(std::span<const Piece> pieces, bool recomputed) {
 Footprint footprint(const Segment& segment, const Tables& tables) {
   const auto pieces =
       std::span(tables.units[segment.unit].pieces).subspan(segment.first_piece, segment.num_pieces);
-  if (std::ranges::all_of(pieces, [](const Piece& piece) { return !piece.forward_moments.empty(); }))
+  if (std::ranges::all_of(pieces, [](const Piece& piece) { return !piece.forward_events.empty(); }))
     return footprint(pieces, segment.recomputed);
   const auto total = [&](const std::vector<std::uint32_t>& values) {
     std::int64_t bytes = 0;

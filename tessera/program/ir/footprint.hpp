@@ -1,5 +1,5 @@
-// How much memory do the ops of a segment need? The moments of its pieces, replayed in the order in which
-// they run.
+// The memory that the ops of a segment need: the allocation events of its pieces, replayed in the order in
+// which they run.
 #pragma once
 
 #include <cstdint>

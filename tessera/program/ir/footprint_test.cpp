@@ -5,21 +5,21 @@
 namespace tessera::program {
 namespace {
 
-using Act = Moment::Act;
+using Act = AllocationEvent::Act;
 
 // x -> a = f(x), kept -> b = a W; y = x + b. f's backward needs a, the product's needs a too.
 std::vector<Piece> two_pieces() {
   Piece first{.name = "f"}, second{.name = "product"};
-  first.forward_moments = {
+  first.forward_events = {
       {Act::make, "scratch", 30}, {Act::drop, "scratch"}, {Act::make, "a", 10}, {Act::tape, "a"}};
-  first.backward_moments = {{Act::make, "part", 4},
-                            {Act::drop, "d.a"},
-                            {Act::untape, "a"},
-                            {Act::sum, "d.x", 4, "d.y"},
-                            {Act::drop, "part"}};
-  second.forward_moments = {
+  first.backward_events = {{Act::make, "part", 4},
+                           {Act::drop, "d.a"},
+                           {Act::untape, "a"},
+                           {Act::sum, "d.x", 4, "d.y"},
+                           {Act::drop, "part"}};
+  second.forward_events = {
       {Act::make, "b", 5}, {Act::tape, "a"}, {Act::make, "y", 4}, {Act::drop, "b"}, {Act::drop, "a"}};
-  second.backward_moments = {{Act::make, "d.a", 10}, {Act::defer, "d.y", 4, "a", 10, 7}, {Act::untape, "a"}};
+  second.backward_events = {{Act::make, "d.a", 10}, {Act::defer, "d.y", 4, "a", 10, 7}, {Act::untape, "a"}};
   return {first, second};
 }
 
@@ -48,10 +48,10 @@ TEST(Footprint, OfAPieceAloneTakesWhatItDoesNotMakeFromOutside) {
 
 TEST(Footprint, GradientsAddUpInPlaceUnlessWeightWorkHoldsOne) {
   auto pieces = two_pieces();
-  pieces[1].backward_moments.insert(pieces[1].backward_moments.begin(), {Act::make, "d.y", 4});
+  pieces[1].backward_events.insert(pieces[1].backward_events.begin(), {Act::make, "d.y", 4});
   // d.y is made here now: the whole backward sums into it, the input half keeps it for the product.
   EXPECT_EQ(footprint(pieces).backward_peak, 4 + 10 + 7);
-  pieces[0].backward_moments.insert(pieces[0].backward_moments.begin() + 3, {Act::make, "late", 20});
+  pieces[0].backward_events.insert(pieces[0].backward_events.begin() + 3, {Act::make, "late", 20});
   EXPECT_EQ(footprint(pieces).backward_peak, 4 + 10 + 7);  // late comes when a and d.a are gone
   EXPECT_EQ(footprint(pieces).backward_input_peak,
             4 + 4 + 20 + 4);  // a stays for the product, and d.x is new

@@ -1,6 +1,6 @@
-// Which earlier ops must an op follow, and which are surely done when it starts? Shared by the builder of
-// waits and the checker. Ops are counted over two laps of the loop body, so that waits on the step before are
-// seen: op i of lap l is l * num_ops + i.
+// Finds which earlier ops an op must follow, and which are surely done when it starts. Shared by the builder
+// of waits and the checker. Ops are counted over two laps of the loop body, so that waits on the step before
+// are seen: op i of lap l is l * num_ops + i.
 #pragma once
 
 #include <algorithm>

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
+#include "tessera/program/ir/letters.hpp"
 #include "tessera/program/ir/text.hpp"
-#include "tessera/program/ir/words.hpp"
 
 namespace tessera::program {
 namespace {
@@ -81,22 +81,22 @@ class LineParser {
     if (rest_[0] >= '0' && rest_[0] <= '9') {
       op.item = integer<std::uint32_t>("a segment");
       const char letter = next_letter();
-      const std::size_t what = kWhatLetters.substr(0, 5).find(letter);
+      const std::size_t what = kOpLetters.substr(0, 5).find(letter);
       if (letter == kNoTapeLetter) {
         op.flags |= kNoTape;
       } else if (what == std::string_view::npos) {
         fail(cat("'", letter, "' is no kind of compute; there are F N R B I W"));
       } else {
-        op.what = static_cast<What>(what);
+        op.what = static_cast<OpKind>(what);
       }
       op.micro = integer<std::int32_t>("a micro-batch");
     } else {
       const char letter = next_letter();
-      const std::size_t what = kWhatLetters.find(letter);
+      const std::size_t what = kOpLetters.find(letter);
       if (what == std::string_view::npos || what < 5)
-        fail(cat("'", letter, "' begins no op; there are ", kWhatLetters.substr(5), " and numbers"));
-      op.what = static_cast<What>(what);
-      if (op.what == What::sum) {
+        fail(cat("'", letter, "' begins no op; there are ", kOpLetters.substr(5), " and numbers"));
+      op.what = static_cast<OpKind>(what);
+      if (op.what == OpKind::sum) {
         op.item = number_named(name());
       } else if (names_cell(op.what)) {
         cell(op);

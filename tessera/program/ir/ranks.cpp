@@ -60,8 +60,8 @@ Slice replica_of(const Bucket& bucket, const Tables& tables, mesh::Rank rank,
 }
 
 bool is_group_op(const Op& op) {
-  return op.along >= 0 && (op.what == What::gather || op.what == What::reduce || op.what == What::sum ||
-                           op.what == What::exchange);
+  return op.along >= 0 && (op.what == OpKind::gather || op.what == OpKind::reduce || op.what == OpKind::sum ||
+                           op.what == OpKind::exchange);
 }
 
 }  // namespace tessera::program

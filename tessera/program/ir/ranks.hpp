@@ -1,4 +1,4 @@
-// Which ranks do a program's classes and axis sets stand for?
+// The ranks that a program's classes and axis sets stand for.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What do a program's ops speak about? Units, segments, buckets, values, numbers and axes, as plain data.
+// What a program's ops refer to: units, segments, buckets, values, numbers and axes, as plain data.
 // Parameters are listed here once: the run storey builds its flat buffers from these tables.
 #pragma once
 
@@ -43,7 +43,7 @@ struct Exchange {
 // One change to what memory holds while a piece runs. Storages are named within their unit, a gradient's name
 // begins with "d."; a storage is there while the running code, the tape or weight work holds it. What a
 // segment touches and does not make is a value or gradient that comes from outside (footprint.hpp).
-struct Moment {
+struct AllocationEvent {
   enum class Act : std::uint8_t {
     make,    // the code holds `storage` of so many bytes
     drop,    // the code lets go of it
@@ -60,7 +60,7 @@ struct Moment {
   std::int64_t bytes = 0;
   std::string other;
   std::int64_t other_bytes = 0, scratch_bytes = 0;
-  bool operator==(const Moment&) const = default;
+  bool operator==(const AllocationEvent&) const = default;
 };
 
 // A part of a unit for one micro-batch on one rank.
@@ -76,7 +76,7 @@ struct Piece {
   std::int64_t backward_scratch_bytes = 0;         // held only while its backward runs
   // Bytes in the order in which they come and go, of which the four above are the sums; none: the sums are
   // all that is known.
-  std::vector<Moment> forward_moments, backward_moments;
+  std::vector<AllocationEvent> forward_events, backward_events;
   std::int64_t channels = 0;               // of its output
   std::int64_t token_parts = 1;            // of how many equal parts of the rank's tokens its output is one
   std::vector<std::string> reads, writes;  // names of values

@@ -4,19 +4,19 @@
 #include <array>
 
 #include "tessera/base/text.hpp"
-#include "tessera/program/ir/words.hpp"
+#include "tessera/program/ir/letters.hpp"
 
 namespace tessera::program {
 namespace {
 
-constexpr std::array<std::string_view, kNumWhats> kNames = {"forward",     "recompute",
-                                                            "backward",    "input half",
-                                                            "weight half", "gather",
-                                                            "reduce",      "step",
-                                                            "send",        "receive",
-                                                            "exchange",    "sum",
-                                                            "offload",     "fetch",
-                                                            "free"};  // in the order of What
+constexpr std::array<std::string_view, kNumOpKinds> kNames = {"forward",     "recompute",
+                                                              "backward",    "input half",
+                                                              "weight half", "gather",
+                                                              "reduce",      "step",
+                                                              "send",        "receive",
+                                                              "exchange",    "sum",
+                                                              "offload",     "fetch",
+                                                              "free"};  // in the order of What
 
 std::string cell_word(const Op& op) {
   const Cell cell = named_cell(op);
@@ -57,13 +57,13 @@ std::string line(const Sequence& sequence, std::size_t at, const Tables& tables)
 }  // namespace
 
 std::string word(const Op& op, const Tables& tables) {
-  const char letter = op.what == What::forward && (op.flags & kNoTape)
+  const char letter = op.what == OpKind::forward && (op.flags & kNoTape)
                           ? kNoTapeLetter
-                          : kWhatLetters[static_cast<std::size_t>(op.what)];
+                          : kOpLetters[static_cast<std::size_t>(op.what)];
   std::string out;
   if (is_compute(op.what)) {
     out = cat(op.item, letter, op.micro);
-  } else if (op.what == What::sum) {
+  } else if (op.what == OpKind::sum) {
     out = cat(letter, op.item < tables.numbers.size() ? tables.numbers[op.item].name : cat(op.item));
   } else if (names_cell(op.what)) {
     out = cat(letter, cell_word(op));
@@ -84,12 +84,12 @@ std::string waited_words(const Sequence& sequence, const Op& op, const Tables& t
   return out;
 }
 
-std::string_view name_of(What what) { return kNames[static_cast<std::size_t>(what)]; }
+std::string_view name_of(OpKind what) { return kNames[static_cast<std::size_t>(what)]; }
 
-std::optional<What> what_named(std::string_view name) {
+std::optional<OpKind> op_kind_named(std::string_view name) {
   const auto* found = std::ranges::find(kNames, name);
   if (found == kNames.end()) return std::nullopt;
-  return static_cast<What>(found - kNames.begin());
+  return static_cast<OpKind>(found - kNames.begin());
 }
 
 std::string name_of(const Lane& lane, const Tables& tables) {

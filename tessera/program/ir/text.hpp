@@ -1,4 +1,4 @@
-// How does a program read? One op a line: 2F0 2I0 2W0 2B0 2R0 for compute, g5 r5 s5 for buckets, >2.0 <2.0
+// The text form of a program. One op a line: 2F0 2I0 2W0 2B0 2R0 for compute, g5 r5 s5 for buckets, >2.0 <2.0
 // for transfers. Lossless for ops; the tables are handed to the parser, which takes axis names from them.
 #pragma once
 
@@ -38,8 +38,8 @@ std::string words(const Sequence& sequence, const Tables& tables);
 std::string waited_words(const Sequence& sequence, const Op& op, const Tables& tables);
 
 // The kind of an op in words ("forward", "input half"), and back.
-std::string_view name_of(What what);
-std::optional<What> what_named(std::string_view name);
+std::string_view name_of(OpKind what);
+std::optional<OpKind> op_kind_named(std::string_view name);
 
 // The lane in words: "compute", "copy", "communication dp", "communication dp down".
 std::string name_of(const Lane& lane, const Tables& tables);

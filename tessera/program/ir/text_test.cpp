@@ -26,13 +26,13 @@ Program random_program(const Tables& tables, std::uint64_t seed) {
   for (Sequence& sequence : program.classes) {
     const std::uint64_t num_ops = below(30);
     for (std::uint64_t at = 0; at < num_ops; ++at) {
-      Op op{.what = static_cast<What>(below(kNumWhats))};
+      Op op{.what = static_cast<OpKind>(below(kNumOpKinds))};
       op.lane = std::vector<Lane>{kCompute, kCopy, communication(1), communication(1, 1),
                                   communication(2)}[below(5)];
       op.part = static_cast<std::uint16_t>(below(3));
-      op.item = static_cast<std::uint32_t>(below(op.what == What::sum ? tables.numbers.size() : 100'000));
+      op.item = static_cast<std::uint32_t>(below(op.what == OpKind::sum ? tables.numbers.size() : 100'000));
       if (is_compute(op.what)) op.micro = static_cast<std::int32_t>(below(1000));
-      if (op.what == What::forward && below(2) == 0) op.flags |= kNoTape;
+      if (op.what == OpKind::forward && below(2) == 0) op.flags |= kNoTape;
       if (names_cell(op.what)) {
         op.flags |= static_cast<std::uint16_t>(below(kNumCellKinds));
         op.micro = static_cast<std::int32_t>(below(4)) - 1;
@@ -66,22 +66,22 @@ TEST(ProgramText, CallsEachOpByItsWord) {
   const Tables tables = two_axes();
   const auto cell = [](CellKind kind) { return static_cast<std::uint16_t>(kind); };
   const std::pair<Op, std::string> table[] = {
-      {{.what = What::forward, .item = 2, .micro = 0}, "2F0"},
-      {{.what = What::forward, .item = 2, .micro = 0, .flags = kNoTape}, "2N0"},
-      {{.what = What::recompute, .item = 2, .micro = 0}, "2R0"},
-      {{.what = What::backward, .item = 2, .micro = 0}, "2B0"},
-      {{.what = What::backward_input, .item = 2, .micro = 0}, "2I0"},
-      {{.what = What::backward_weight, .part = 1, .item = 2, .micro = 0}, "2W0/1"},
-      {{.what = What::gather, .item = 5}, "g5"},
-      {{.what = What::reduce, .item = 5, .flags = kEndsSource}, "r5!"},
-      {{.what = What::step, .item = 5}, "s5"},
-      {{.what = What::send, .item = 2, .micro = 0}, ">2.0"},
-      {{.what = What::receive, .item = 2, .micro = 0, .flags = cell(CellKind::gradient)}, "<G2.0"},
-      {{.what = What::exchange, .item = 1, .micro = 3}, "x1.3"},
-      {{.what = What::sum, .item = 2}, "+norm"},
-      {{.what = What::offload, .item = 4, .flags = cell(CellKind::state)}, "oA4"},
-      {{.what = What::fetch, .item = 4, .flags = cell(CellKind::state)}, "fA4"},
-      {{.what = What::free, .item = 4, .flags = cell(CellKind::full)}, "dU4"},
+      {{.what = OpKind::forward, .item = 2, .micro = 0}, "2F0"},
+      {{.what = OpKind::forward, .item = 2, .micro = 0, .flags = kNoTape}, "2N0"},
+      {{.what = OpKind::recompute, .item = 2, .micro = 0}, "2R0"},
+      {{.what = OpKind::backward, .item = 2, .micro = 0}, "2B0"},
+      {{.what = OpKind::backward_input, .item = 2, .micro = 0}, "2I0"},
+      {{.what = OpKind::backward_weight, .part = 1, .item = 2, .micro = 0}, "2W0/1"},
+      {{.what = OpKind::gather, .item = 5}, "g5"},
+      {{.what = OpKind::reduce, .item = 5, .flags = kEndsSource}, "r5!"},
+      {{.what = OpKind::step, .item = 5}, "s5"},
+      {{.what = OpKind::send, .item = 2, .micro = 0}, ">2.0"},
+      {{.what = OpKind::receive, .item = 2, .micro = 0, .flags = cell(CellKind::gradient)}, "<G2.0"},
+      {{.what = OpKind::exchange, .item = 1, .micro = 3}, "x1.3"},
+      {{.what = OpKind::sum, .item = 2}, "+norm"},
+      {{.what = OpKind::offload, .item = 4, .flags = cell(CellKind::state)}, "oA4"},
+      {{.what = OpKind::fetch, .item = 4, .flags = cell(CellKind::state)}, "fA4"},
+      {{.what = OpKind::free, .item = 4, .flags = cell(CellKind::full)}, "dU4"},
   };
   for (const auto& [op, text] : table) EXPECT_EQ(word(op, tables), text);
 }
@@ -98,7 +98,7 @@ TEST(ProgramText, CanBeWrittenByHand) {
   const Sequence& sequence = program.classes[0];
   EXPECT_EQ(
       sequence.ops[0],
-      (Op{.what = What::receive, .lane = communication(1), .item = 2, .micro = 0, .along = 1, .hop = -1}));
+      (Op{.what = OpKind::receive, .lane = communication(1), .item = 2, .micro = 0, .along = 1, .hop = -1}));
   EXPECT_EQ(sequence.waits, (std::vector<std::uint32_t>{0, 1 | kPreviousStep}));
 }
 
@@ -120,13 +120,13 @@ TEST(ProgramText, RefusesMoreWaitsThanAnOpCanCount) {
 }
 
 TEST(ProgramText, KindsOfOpsHaveNamesThatReadBack) {
-  for (int i = 0; i < kNumWhats; ++i) {
-    const auto what = static_cast<What>(i);
-    EXPECT_EQ(what_named(name_of(what)), what);
+  for (int i = 0; i < kNumOpKinds; ++i) {
+    const auto what = static_cast<OpKind>(i);
+    EXPECT_EQ(op_kind_named(name_of(what)), what);
   }
-  EXPECT_EQ(name_of(What::backward_input), "input half");
-  EXPECT_EQ(name_of(What::free), "free");
-  EXPECT_EQ(what_named("forwards"), std::nullopt);
+  EXPECT_EQ(name_of(OpKind::backward_input), "input half");
+  EXPECT_EQ(name_of(OpKind::free), "free");
+  EXPECT_EQ(op_kind_named("forwards"), std::nullopt);
 }
 
 TEST(ProgramText, LanesAndWaitsAreSpoken) {

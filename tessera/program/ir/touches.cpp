@@ -10,7 +10,7 @@ constexpr std::uint32_t kNone = 0xffff'ffffu;
 Touches::Touches(const Sequence& sequence, const Tables& tables) {
   std::uint32_t num_items = 0;
   for (const Op& op : sequence.ops) num_items = std::max(num_items, op.item + 1);
-  std::vector<std::uint32_t> first_kind(std::size_t{num_items} * kNumWhats, kNone);
+  std::vector<std::uint32_t> first_kind(std::size_t{num_items} * kNumOpKinds, kNone);
   kind_of_op_.reserve(sequence.ops.size());
   Effects found;
   for (const Op& op : sequence.ops) {

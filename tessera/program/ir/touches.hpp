@@ -1,4 +1,4 @@
-// Which cells does each op of a sequence touch? The effects of its ops, worked out once for each kind of op,
+// The cells that each op of a sequence touches. The effects of its ops, worked out once for each kind of op,
 // with cells as small numbers: what is kept per cell is a flat array of the cells that this sequence knows.
 #pragma once
 

@@ -25,11 +25,12 @@ Listed listed(const Effects& effects) {
 Sequence many_ops(const Tables& tables) {
   Sequence sequence = data_parallel(tables, {}, true).classes[0];
   const auto gradient = static_cast<std::uint16_t>(CellKind::gradient);
-  for (const What what : {What::send, What::receive, What::exchange, What::offload, What::fetch, What::free})
+  for (const OpKind what :
+       {OpKind::send, OpKind::receive, OpKind::exchange, OpKind::offload, OpKind::fetch, OpKind::free})
     for (const std::uint16_t flags : {std::uint16_t{0}, gradient})
       sequence.ops.push_back({.what = what, .item = 1, .micro = 1, .flags = flags});
-  sequence.ops.push_back({.what = What::forward, .item = 1, .micro = 0, .flags = kNoTape});
-  sequence.ops.push_back({.what = What::reduce, .item = 1});
+  sequence.ops.push_back({.what = OpKind::forward, .item = 1, .micro = 0, .flags = kNoTape});
+  sequence.ops.push_back({.what = OpKind::reduce, .item = 1});
   return sequence;
 }
 
@@ -67,7 +68,7 @@ TEST(Touches, EveryCellHasANumberOfItsOwn) {
 TEST(Touches, CellsThatASequenceNeverTouchesTakeNoRoom) {
   const Tables tables = example_tables({.num_blocks = 100, .num_micro = 1000});
   Sequence sequence;
-  sequence.ops = {{.what = What::forward, .item = 7, .micro = 3}};
+  sequence.ops = {{.what = OpKind::forward, .item = 7, .micro = 3}};
   // A value in, a value out, a tape, each per micro-batch; two buckets.
   EXPECT_EQ(Touches(sequence, tables).num_cells(), 3 * 1000 + 2);
 }

@@ -1,5 +1,5 @@
-// In what order does a rank act? The ops of one training step, as small values in flat arrays: what is
-// checked, executed, simulated and drawn.
+// The ops of one training step, as small values in flat arrays: what is checked, executed, simulated and
+// drawn.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace tessera::program {
 
 // effects.hpp says what each reads, makes and ends.
-enum class What : std::uint8_t {
+enum class OpKind : std::uint8_t {
   forward,
   recompute,
   backward,
@@ -28,10 +28,10 @@ enum class What : std::uint8_t {
   fetch,
   free,
 };
-inline constexpr int kNumWhats = 15;
+inline constexpr int kNumOpKinds = 15;
 
 // Whether it is work of a segment: its item is one.
-constexpr bool is_compute(What what) { return what <= What::backward_weight; }
+constexpr bool is_compute(OpKind what) { return what <= OpKind::backward_weight; }
 
 // Something with a lifetime on a rank. Shard and state are durable; all else is dropped when a step unwinds.
 enum class CellKind : std::uint8_t {
@@ -90,7 +90,7 @@ inline constexpr std::uint16_t kUnchanged =
     0x0080;  // offload: the copy outside is still right, nothing is written
 
 struct Op {
-  What what = What::forward;
+  OpKind what = OpKind::forward;
   Lane lane;
   std::uint16_t part = 0;  // slice of a micro-batch; 0 unless a pass splits it
   std::uint32_t item = 0;  // segment, bucket, value or number, by `what`
@@ -126,8 +126,9 @@ struct Program {
 };
 
 // Whether the op names its cell by kind in its flags: send, receive, exchange, offload, fetch, free.
-constexpr bool names_cell(What what) {
-  return what == What::send || what == What::receive || what == What::exchange || what >= What::offload;
+constexpr bool names_cell(OpKind what) {
+  return what == OpKind::send || what == OpKind::receive || what == OpKind::exchange ||
+         what >= OpKind::offload;
 }
 // The cell of an op that names one.
 constexpr Cell named_cell(const Op& op) {

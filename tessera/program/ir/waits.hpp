@@ -1,4 +1,4 @@
-// Who must wait for whom? Derives the waits of a sequence from the effects of its ops.
+// Derives the waits of a sequence from the effects of its ops.
 #pragma once
 
 #include "tessera/program/ir/types.hpp"

@@ -39,7 +39,7 @@ TEST(Waits, AGatherOnAnotherLaneWaitsForTheStepOfTheStepBefore) {
   Program program = data_parallel(tables, {});
   Sequence& sequence = program.classes[0];
   for (Op& op : sequence.ops)
-    if (op.what == What::gather) op.lane = kCopy;
+    if (op.what == OpKind::gather) op.lane = kCopy;
   build_waits(sequence, tables);
   ASSERT_EQ(words(sequence, tables),
             "+tokens g0 g1 0F0 1F0 1B0 r1! dU1 0B0 r0! dU0 +loss +norm +finite s0 s1");
@@ -55,7 +55,7 @@ TEST(Waits, AStepOnAnotherLaneHoldsBackTheNextForward) {
   Program program = data_parallel(tables, {});
   Sequence& sequence = program.classes[0];
   for (Op& op : sequence.ops)
-    if (op.what == What::step) op.lane = kCopy;
+    if (op.what == OpKind::step) op.lane = kCopy;
   build_waits(sequence, tables);
   ASSERT_EQ(words(sequence, tables), "+tokens 0F0 1F0 1B0 r1! 0B0 r0! +loss +norm +finite s0 s1");
   const auto waits = waits_by_op(sequence);
@@ -114,10 +114,10 @@ TEST(Waits, OrderAllClashesAndNoneCanBeSpared) {
     Program program = legal_reordering(data_parallel(tables, {}, seed % 3 == 0), seed);
     Sequence& sequence = program.classes[0];
     for (Op& op : sequence.ops)
-      if (op.what == What::gather || op.what == What::free || op.what == What::step) op.lane = kCopy;
+      if (op.what == OpKind::gather || op.what == OpKind::free || op.what == OpKind::step) op.lane = kCopy;
     // Nothing in the step needs the loss: summed last, only the next step's forward must wait for it.
-    const auto loss =
-        std::ranges::find_if(sequence.ops, [](const Op& op) { return op.what == What::sum && op.item == 1; });
+    const auto loss = std::ranges::find_if(
+        sequence.ops, [](const Op& op) { return op.what == OpKind::sum && op.item == 1; });
     if (seed % 4 == 1) std::rotate(loss, loss + 1, sequence.ops.end());
     build_waits(sequence, tables);
     ASSERT_TRUE(is_ordered(sequence, tables)) << "seed " << seed << "\n" << to_text(program);

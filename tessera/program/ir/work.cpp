@@ -16,29 +16,29 @@ StepFlops flops_of(const Op& op, const Tables& tables) {
     }
   };
   switch (op.what) {
-    case What::forward:
+    case OpKind::forward:
       add_pieces();
       return {forward - repeated, forward};
-    case What::recompute:
+    case OpKind::recompute:
       add_pieces();
       return {0, forward};
-    case What::backward:
+    case OpKind::backward:
       add_pieces();
       return {backward - 2 * repeated, backward};
-    case What::backward_input:  // two halves that are whole together
-    case What::backward_weight:
+    case OpKind::backward_input:  // two halves that are whole together
+    case OpKind::backward_weight:
       add_pieces();
       return {backward / 2 - repeated, backward / 2};
-    case What::gather:
-    case What::reduce:
-    case What::step:
-    case What::send:
-    case What::receive:
-    case What::exchange:
-    case What::sum:
-    case What::offload:
-    case What::fetch:
-    case What::free:
+    case OpKind::gather:
+    case OpKind::reduce:
+    case OpKind::step:
+    case OpKind::send:
+    case OpKind::receive:
+    case OpKind::exchange:
+    case OpKind::sum:
+    case OpKind::offload:
+    case OpKind::fetch:
+    case OpKind::free:
       break;
   }
   return {};

@@ -1,4 +1,4 @@
-// How much arithmetic is a step? Counted over the ops of a program, all ranks together.
+// The arithmetic of a step, counted over the ops of a program, all ranks together.
 #pragma once
 
 #include "tessera/program/ir/types.hpp"

@@ -48,7 +48,7 @@ class Replay {
     if (is_compute(op.what)) return compute(op, at);
     if (reduces_in_place(op)) {
       hand_on(op);
-    } else if (op.what == What::reduce && is_live(CellKind::shard_grad, at)) {
+    } else if (op.what == OpKind::reduce && is_live(CellKind::shard_grad, at)) {
       scratch_ = bytes_of({CellKind::shard_grad, op.item, kOfStep}, tables_);  // summed apart, then added
     }
     for_touches(
@@ -124,7 +124,7 @@ class Replay {
 
   bool is_alike(const Segment& a, const Segment& b) const {
     return a.first_piece == b.first_piece && a.num_pieces == b.num_pieces && a.recomputed == b.recomputed &&
-           !tables_.units[a.unit].pieces.front().forward_moments.empty() &&
+           !tables_.units[a.unit].pieces.front().forward_events.empty() &&
            tables_.units[a.unit].pieces == tables_.units[b.unit].pieces;
   }
 
@@ -194,7 +194,7 @@ class Replay {
   }
 
   bool reduces_in_place(const Op& op) {
-    if (op.what != What::reduce || !(op.flags & kEndsSource) || (op.flags & kOfShard)) return false;
+    if (op.what != OpKind::reduce || !(op.flags & kEndsSource) || (op.flags & kOfShard)) return false;
     const auto at = static_cast<std::uint32_t>(&op - sequence_.ops.data());
     return tables_.size_of(tables_.buckets[op.item].sharded_over) == 1 && !is_live(CellKind::shard_grad, at);
   }
@@ -218,17 +218,17 @@ class Replay {
         });
     const std::int64_t before = live_;
     switch (op.what) {
-      case What::forward:
-      case What::recompute:
+      case OpKind::forward:
+      case OpKind::recompute:
         scratch_ = op.flags & kNoTape ? f.bare_peak : f.forward_peak;
         for_touches(
             at, [](How how) { return how == How::makes; },
             [&](std::uint32_t number, const Cell& cell, How) { change(number, cell, true); });
         break;
-      case What::backward:
+      case OpKind::backward:
         scratch_ = f.backward_peak;
         break;
-      case What::backward_input:
+      case OpKind::backward_input:
         scratch_ = f.backward_input_peak;
         break;
       default:

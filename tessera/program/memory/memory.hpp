@@ -1,4 +1,4 @@
-// How much does a rank hold, and when? Replays the lifetimes of cells over the ops of a sequence.
+// Replays the lifetimes of cells over the ops of a sequence: what a rank holds, and when.
 #pragma once
 
 #include <array>

@@ -84,13 +84,13 @@ TEST(Memory, ShardedBucketsHoldTheirSliceAndReduceOutOfPlace) {
 TEST(Memory, WhatAnotherLaneEndsCountsWhileTheNextOpComputes) {
   Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .dp = 4, .tied = true});
   for (Bucket& bucket : tables.buckets) bucket.sharded_over = 0, bucket.full_resident = false;
-  const Op sum{.what = What::sum, .item = 0};
+  const Op sum{.what = OpKind::sum, .item = 0};
   Sequence sequence;
   sequence.ops = {
-      {.what = What::backward, .item = 1, .micro = 0},
-      {.what = What::reduce, .lane = communication(0), .item = 0, .along = 0, .flags = kEndsSource},
+      {.what = OpKind::backward, .item = 1, .micro = 0},
+      {.what = OpKind::reduce, .lane = communication(0), .item = 0, .along = 0, .flags = kEndsSource},
       sum,
-      {.what = What::forward, .item = 0, .micro = 0},
+      {.what = OpKind::forward, .item = 0, .micro = 0},
       sum};
   const Memory memory = replay_memory(sequence, tables);
   EXPECT_EQ(memory.during[1], memory.during[2] - 8);           // the number
@@ -103,11 +103,11 @@ TEST(Memory, WhatAnotherLaneEndsCountsWhileTheNextOpComputes) {
 
 TEST(Memory, WhatIsOffloadedCountsUntilItIsKnownToBeOutside) {
   const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .tied = true});
-  const Op sum{.what = What::sum, .item = 0}, forward{.what = What::forward, .item = 0, .micro = 0};
+  const Op sum{.what = OpKind::sum, .item = 0}, forward{.what = OpKind::forward, .item = 0, .micro = 0};
   Sequence sequence;
   sequence.ops = {forward,
-                  {.what = What::offload, .lane = kCopy, .item = 0, .micro = 0},
-                  {.what = What::forward, .item = 1, .micro = 0},
+                  {.what = OpKind::offload, .lane = kCopy, .item = 0, .micro = 0},
+                  {.what = OpKind::forward, .item = 1, .micro = 0},
                   sum,
                   sum};
   const Memory before = replay_memory(sequence, tables);
@@ -122,15 +122,15 @@ TEST(Memory, ASecondReductionIsSummedApartAndThenAdded) {
   Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .dp = 4, .tied = true});
   for (Bucket& bucket : tables.buckets) bucket.sharded_over = 0, bucket.full_resident = false;
   Sequence sequence;
-  const Op backward{.what = What::backward, .item = 0, .micro = 0};
-  const Op reduce{.what = What::reduce, .item = 0, .along = 0, .flags = kEndsSource};
+  const Op backward{.what = OpKind::backward, .item = 0, .micro = 0};
+  const Op reduce{.what = OpKind::reduce, .item = 0, .along = 0, .flags = kEndsSource};
   sequence.ops = {backward, reduce, backward, reduce};
   const Memory memory = replay_memory(sequence, tables);
   EXPECT_EQ(memory.during[3] - memory.during[1], 64);
   // On a lane of its own it may still be at it, WeightGrad and all, when the next op computes.
   sequence.ops[3].lane = communication(0);
-  sequence.ops.push_back({.what = What::backward_weight, .item = 1, .micro = 0});
-  sequence.ops.push_back({.what = What::sum, .item = 0});
+  sequence.ops.push_back({.what = OpKind::backward_weight, .item = 1, .micro = 0});
+  sequence.ops.push_back({.what = OpKind::sum, .item = 0});
   const Memory beside = replay_memory(sequence, tables);
   EXPECT_EQ(beside.during[4], beside.during[3] + 256);  // the norms' WeightGrad begins
   EXPECT_EQ(beside.during[5], beside.during[4] - 64 - 256 + 8);
@@ -155,8 +155,8 @@ TEST(Memory, StateFetchedBeforeUseStartsOnTheHost) {
   Program program = data_parallel(tables, {});
   auto& ops = program.classes[0].ops;
   const auto state = static_cast<std::uint16_t>(CellKind::state);
-  ops.insert(ops.end() - 2, Op{.what = What::fetch, .lane = kCopy, .item = 0, .flags = state});
-  ops.push_back(Op{.what = What::offload, .lane = kCopy, .item = 0, .flags = state});
+  ops.insert(ops.end() - 2, Op{.what = OpKind::fetch, .lane = kCopy, .item = 0, .flags = state});
+  ops.push_back(Op{.what = OpKind::offload, .lane = kCopy, .item = 0, .flags = state});
   const Memory memory = replay_memory(program.classes[0], tables);
   EXPECT_EQ(memory.during[0], 2 * 256 + 512 + 8);
   EXPECT_EQ(memory.end_bytes, 2 * 256 + 512);

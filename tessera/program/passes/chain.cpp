@@ -36,7 +36,7 @@ Tables chain_tables(const Order& order) {
 }
 
 std::uint32_t cost_of(const Op& op) {
-  if (op.what == What::send || op.what == What::receive) return kTransfer;
+  if (op.what == OpKind::send || op.what == OpKind::receive) return kTransfer;
   return is_compute(op.what) ? kFirstOfStages + 5 * op.item + static_cast<std::uint32_t>(op.what) : kFree;
 }
 
@@ -52,7 +52,7 @@ Program chain(const Order& order, const Costs& costs) {
   table[kTransfer].phases = {{kValues, costs.transfer}};
   for (std::uint32_t stage = 0; stage < order.rank_of_stage.size(); ++stage)
     for (int what = 0; what < 5; ++what)
-      table.push_back({.phases = {{-1, seconds_of({static_cast<What>(what), stage, 0}, costs)}}});
+      table.push_back({.phases = {{-1, seconds_of({static_cast<OpKind>(what), stage, 0}, costs)}}});
   for (Sequence& sequence : program.classes)
     for (Op& op : sequence.ops) op.cost = cost_of(op);
   return program;

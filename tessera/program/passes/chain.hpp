@@ -1,5 +1,5 @@
-// What is a pipeline without a model? A bare chain: each stage one segment with one bucket, one value between
-// two stages. For schedules to be checked, simulated and drawn by themselves.
+// A pipeline without a model: each stage one segment with one bucket, one value between two stages. For
+// schedules to be checked, simulated and drawn by themselves.
 #pragma once
 
 #include "tessera/program/ir/types.hpp"

@@ -1,5 +1,5 @@
-// How do passes put ops into a sequence? A draft is a sequence before its waits are derived; ops already in
-// it keep their order and what else they wait for.
+// A sequence before its waits are derived, into which passes put ops; ops already in it keep their order and
+// what else they wait for.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ class RankDraft {
     for (const Role role : {Role::loss, Role::norm, Role::finite}) sum(role);
     const auto held = holdings({draft_.ops, {}}, tables_).buckets;
     for (std::uint32_t bucket = 0; bucket < held.size(); ++bucket)
-      if (held[bucket] && tables_.buckets[bucket].trainable) push({.what = What::step, .item = bucket});
+      if (held[bucket] && tables_.buckets[bucket].trainable) push({.what = OpKind::step, .item = bucket});
     return std::move(draft_);
   }
 
@@ -53,7 +53,7 @@ class RankDraft {
         const auto is_left = [&](std::int16_t axis) { return std::ranges::count(left, axis) > 0; };
         if (!axes.only.empty() || !std::ranges::all_of(axes.axes, is_left)) continue;
         std::erase_if(left, [&](std::int16_t axis) { return std::ranges::count(axes.axes, axis) > 0; });
-        push({.what = What::sum,
+        push({.what = OpKind::sum,
               .lane = options_.residency.overlap ? communication(set) : kCompute,
               .item = number,
               .along = set});
@@ -63,7 +63,7 @@ class RankDraft {
   }
 
   void cross(const Crossing& crossing) {
-    if (crossing.op.what == What::receive && crossing.posted_after > 0)
+    if (crossing.op.what == OpKind::receive && crossing.posted_after > 0)
       draft_.waits.push_back(
           {static_cast<std::uint32_t>(draft_.ops.size()), last_op_of_[crossing.posted_after - 1]});
     push(crossing.op);
@@ -83,7 +83,7 @@ class RankDraft {
     for (std::size_t t = 0; t < tasks_.size(); ++t) {
       const auto mine = turns_of(tasks_[t]);
       const bool has_partner =
-          tasks_[t].what != What::forward && t + 1 < tasks_.size() && tasks_[t + 1].what == What::forward;
+          tasks_[t].what != OpKind::forward && t + 1 < tasks_.size() && tasks_[t + 1].what == OpKind::forward;
       const auto others = has_partner ? turns_of(tasks_[++t]) : std::vector<Turn>();
       for (std::size_t i = 0; i < std::max(mine.size(), others.size()); ++i) {
         if (i < mine.size()) take(mine[i]);
@@ -102,7 +102,7 @@ class RankDraft {
   void exchange(CellKind kind, std::uint32_t value, std::int32_t micro, Turn& turn) const {
     const Exchange& of_value = tables_.values[value].exchange;
     for (const Collective& call : kind == CellKind::value ? of_value.forward : of_value.backward)
-      turn.push_back({.what = What::exchange,
+      turn.push_back({.what = OpKind::exchange,
                       .lane = options_.residency.overlap ? communication(call.over) : kCompute,
                       .item = value,
                       .micro = micro,
@@ -114,7 +114,7 @@ class RankDraft {
     const std::uint32_t first = staging_.first_segment[task.stage],
                         end = staging_.first_segment[task.stage + 1];
     std::vector<Turn> out;
-    if (task.what == What::forward) {
+    if (task.what == OpKind::forward) {
       for (std::uint32_t segment = first; segment < end; ++segment) {
         const bool is_recomputed = tables_.segments[segment].recomputed;
         Turn& turn = out.emplace_back();
@@ -129,10 +129,10 @@ class RankDraft {
     }
     for (std::uint32_t segment = end; segment-- > first;) {
       Turn& turn = out.emplace_back();
-      if (tables_.segments[segment].recomputed && task.what != What::backward_weight)
-        turn.push_back({.what = What::recompute, .item = segment, .micro = task.micro});
+      if (tables_.segments[segment].recomputed && task.what != OpKind::backward_weight)
+        turn.push_back({.what = OpKind::recompute, .item = segment, .micro = task.micro});
       turn.push_back({.what = task.what, .item = segment, .micro = task.micro});
-      if (task.what == What::backward_weight) continue;
+      if (task.what == OpKind::backward_weight) continue;
       for (const std::uint32_t value : tables_.segments[segment].reads)
         exchange(CellKind::gradient, value, task.micro, turn);
     }
@@ -164,7 +164,7 @@ std::vector<std::vector<Crossing>> crossings_of(const Tables& tables, const Orde
     std::int64_t hop = (static_cast<std::int64_t>(to) - from + num_ranks) % num_ranks;
     if (2 * hop > num_ranks) hop -= num_ranks;
     const auto kind = static_cast<std::uint16_t>(t.is_gradient ? CellKind::gradient : CellKind::value);
-    Op op{.what = What::send,
+    Op op{.what = OpKind::send,
           .lane = communication(along, 0),
           .item = tables.segments[later].reads[0],
           .micro = t.micro,
@@ -172,7 +172,7 @@ std::vector<std::vector<Crossing>> crossings_of(const Tables& tables, const Orde
           .hop = static_cast<std::int16_t>(hop),
           .flags = static_cast<std::uint16_t>(kind | kEndsSource)};
     out[from].push_back({op, t.sender_slot});
-    op.what = What::receive;
+    op.what = OpKind::receive;
     op.lane = communication(along, 1);
     op.hop = static_cast<std::int16_t>(-hop);
     op.flags = kind;
@@ -218,10 +218,10 @@ Program data_parallel(const Tables& tables, const GenerateOptions& options, bool
   auto& tasks = order.ranks[0];
   for (std::int32_t micro = 0; micro < tables.num_micro; ++micro) {
     for (std::uint32_t segment = 0; segment < num_segments; ++segment)
-      tasks.push_back({What::forward, segment, micro});
+      tasks.push_back({OpKind::forward, segment, micro});
     for (std::uint32_t segment = num_segments; segment-- > 0;) {
-      tasks.push_back({split_backward ? What::backward_input : What::backward, segment, micro});
-      if (split_backward) tasks.push_back({What::backward_weight, segment, micro});
+      tasks.push_back({split_backward ? OpKind::backward_input : OpKind::backward, segment, micro});
+      if (split_backward) tasks.push_back({OpKind::backward_weight, segment, micro});
     }
   }
   Staging staging{{}, {std::vector<StageCost>(num_segments)}};

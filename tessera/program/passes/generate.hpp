@@ -1,4 +1,4 @@
-// Which ops make a step? From tables and a compute order: gathers, transfers between ranks, reductions,
+// Makes the ops of a step from tables and a compute order: gathers, transfers between ranks, reductions,
 // numbers and steps around it.
 #pragma once
 

@@ -77,10 +77,10 @@ TEST(DataParallel, PassesTheCheckerInEveryVariant) {
           }
 }
 
-Task f(std::uint32_t stage, std::int32_t micro) { return {What::forward, stage, micro}; }
-Task b(std::uint32_t stage, std::int32_t micro) { return {What::backward, stage, micro}; }
-Task i(std::uint32_t stage, std::int32_t micro) { return {What::backward_input, stage, micro}; }
-Task w(std::uint32_t stage, std::int32_t micro) { return {What::backward_weight, stage, micro}; }
+Task f(std::uint32_t stage, std::int32_t micro) { return {OpKind::forward, stage, micro}; }
+Task b(std::uint32_t stage, std::int32_t micro) { return {OpKind::backward, stage, micro}; }
+Task i(std::uint32_t stage, std::int32_t micro) { return {OpKind::backward_input, stage, micro}; }
+Task w(std::uint32_t stage, std::int32_t micro) { return {OpKind::backward_weight, stage, micro}; }
 
 Order one_forward_one_backward() {
   return {2, {0, 1}, {{f(0, 0), f(0, 1), b(0, 0), b(0, 1)}, {f(1, 0), b(1, 0), f(1, 1), b(1, 1)}}};
@@ -120,8 +120,8 @@ TEST(Pipeline, NeighboursOnOneRankNeedNoTransfer) {
   EXPECT_EQ(to_text(check(program)), "");
   EXPECT_EQ(program.tables.axis_sets.size(), 3u) << "a tied table of one rank is an ordinary bucket";
   const auto& ops = program.classes[1].ops;
-  EXPECT_EQ(std::ranges::count(ops, What::send, &Op::what), 2);
-  EXPECT_EQ(std::ranges::count(ops, What::receive, &Op::what), 2);
+  EXPECT_EQ(std::ranges::count(ops, OpKind::send, &Op::what), 2);
+  EXPECT_EQ(std::ranges::count(ops, OpKind::receive, &Op::what), 2);
 }
 
 TEST(Pipeline, IsRightWithUnevenStagesAndOtherSizes) {

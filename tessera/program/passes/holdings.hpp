@@ -1,4 +1,4 @@
-// What lies on the ranks of a class? The segments its sequence computes, and the buckets these read.
+// What the ranks of a class hold: the segments their sequence computes, and the buckets these read.
 #pragma once
 
 #include <vector>

@@ -19,7 +19,7 @@ class Pass {
   }
 
  private:
-  Op op(What what, CellKind kind, std::uint32_t item, std::int32_t micro = kOfStep,
+  Op op(OpKind what, CellKind kind, std::uint32_t item, std::int32_t micro = kOfStep,
         std::uint16_t flags = 0) const {
     return {.what = what,
             .lane = kCopy,
@@ -28,17 +28,17 @@ class Pass {
             .flags = static_cast<std::uint16_t>(static_cast<std::uint16_t>(kind) | flags)};
   }
   void fetch(std::uint32_t place, CellKind kind, std::uint32_t item, std::int32_t micro = kOfStep) {
-    insertion_.wait_for_compute(insertion_.before(place, op(What::fetch, kind, item, micro)));
+    insertion_.wait_for_compute(insertion_.before(place, op(OpKind::fetch, kind, item, micro)));
   }
   void put_away(std::uint32_t place, CellKind kind, std::uint32_t item, std::int32_t micro = kOfStep,
                 std::uint16_t flags = 0) {
-    insertion_.before(place, op(What::offload, kind, item, micro, flags));
+    insertion_.before(place, op(OpKind::offload, kind, item, micro, flags));
   }
 
   // A gather reads the shard and leaves it as it is.
   void around_gathers() {
     for (std::uint32_t at = 0; at < draft_.ops.size(); ++at) {
-      if (draft_.ops[at].what != What::gather) continue;
+      if (draft_.ops[at].what != OpKind::gather) continue;
       fetch(at, CellKind::shard, draft_.ops[at].item);
       put_away(at + 1, CellKind::shard, draft_.ops[at].item, kOfStep, kUnchanged);
     }
@@ -48,7 +48,7 @@ class Pass {
   void around_steps() {
     std::vector<std::uint32_t> steps;
     for (std::uint32_t at = 0; at < draft_.ops.size(); ++at)
-      if (draft_.ops[at].what == What::step) steps.push_back(at);
+      if (draft_.ops[at].what == OpKind::step) steps.push_back(at);
     const auto each_kind = [&](auto act) {
       if (offload_.parameters) act(CellKind::shard);
       if (offload_.optimizer) act(CellKind::state);
@@ -84,11 +84,11 @@ class Pass {
     for (std::uint32_t at = 0; at < draft_.ops.size(); ++at) {
       const Op& at_op = draft_.ops[at];
       if (is_compute(at_op.what)) computations.push_back(at);
-      if (at_op.what != What::forward && at_op.what != What::recompute) continue;
+      if (at_op.what != OpKind::forward && at_op.what != OpKind::recompute) continue;
       for (const std::uint32_t value : tables_.segments[at_op.item].reads) {
         if (!leaves[value]) continue;
         Readers& found = readers[{value, at_op.micro}];
-        if (at_op.what == What::forward)
+        if (at_op.what == OpKind::forward)
           found.last_forward = at;
         else if (found.first_recomputation == 0)
           found.first_recomputation = at;

@@ -1,5 +1,5 @@
-// What lies outside a rank's memory between its uses, and when is it brought back? The pass that adds offload
-// and fetch ops on the copy lane, one bucket or value ahead of its use.
+// The pass that keeps buckets and values outside of a rank's memory between their uses: it adds offload and
+// fetch ops on the copy lane, one bucket or value ahead of its use.
 #pragma once
 
 #include "tessera/program/passes/draft.hpp"

@@ -46,7 +46,7 @@ TEST(Offload, WhatChangedMustBeWritten) {
   const Tables tables = example_tables({.num_blocks = 0, .num_micro = 1, .sharded = true});
   Program program = data_parallel(tables, {.offload = {.optimizer = true}});
   for (Op& op : program.classes[0].ops)
-    if (op.what == What::offload) op.flags |= kUnchanged;
+    if (op.what == OpKind::offload) op.flags |= kUnchanged;
   EXPECT_THAT(to_text(check(program)),
               HasSubstr("drops State(embedding), of which host memory has no equal copy"));
 }

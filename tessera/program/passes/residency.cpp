@@ -13,8 +13,10 @@ constexpr std::uint32_t kNever = 0xffff'ffffu;
 // worth.
 constexpr std::int64_t kSmallPart = 64;
 
-bool computes_with_weights(const Op& op) { return is_compute(op.what) && op.what != What::backward_weight; }
-bool adds_gradients(const Op& op) { return op.what == What::backward || op.what == What::backward_weight; }
+bool computes_with_weights(const Op& op) { return is_compute(op.what) && op.what != OpKind::backward_weight; }
+bool adds_gradients(const Op& op) {
+  return op.what == OpKind::backward || op.what == OpKind::backward_weight;
+}
 
 // A gather, before it has its place.
 struct Wanted {
@@ -31,7 +33,7 @@ class Pass {
     std::int64_t largest = 0;
     for (std::uint32_t at = 0; at < draft.ops.size(); ++at) {
       const Op& op = draft.ops[at];
-      if (is_compute(op.what) || op.what == What::send || op.what == What::receive) end_ = at + 1;
+      if (is_compute(op.what) || op.what == OpKind::send || op.what == OpKind::receive) end_ = at + 1;
       if (computes_with_weights(op))
         for (const std::uint32_t bucket : buckets_of(op)) uses_[bucket].push_back(at);
       if (adds_gradients(op))
@@ -93,7 +95,7 @@ class Pass {
     if (there_.erase(bucket) == 0) return;
     freed_at_[bucket] = at + 1;
     insertion_.after(
-        at, {.what = What::free, .item = bucket, .flags = static_cast<std::uint16_t>(CellKind::full)});
+        at, {.what = OpKind::free, .item = bucket, .flags = static_cast<std::uint16_t>(CellKind::full)});
     if (tables_.buckets[bucket].delayed) gather(bucket, at + 1);
   }
 
@@ -154,7 +156,7 @@ class Pass {
     const Bucket& b = tables_.buckets[bucket];
     const std::int16_t along = flags & kOfShard ? b.shared_over : b.reduced_over;
     const std::uint32_t put = insertion_.before(
-        place, {.what = What::reduce,
+        place, {.what = OpKind::reduce,
                 .lane = lane_over(along),
                 .item = bucket,
                 .along = along,
@@ -175,7 +177,7 @@ class Pass {
   void gather(std::uint32_t bucket, std::uint32_t place) {
     const std::int16_t along = tables_.buckets[bucket].sharded_over;
     const std::uint32_t put = insertion_.before(
-        place, {.what = What::gather, .lane = lane_over(along), .item = bucket, .along = along});
+        place, {.what = OpKind::gather, .lane = lane_over(along), .item = bucket, .along = along});
     if (!residency_.keeps_full && lane_over(along) != kCompute) insertion_.wait_for_compute(put);
   }
 

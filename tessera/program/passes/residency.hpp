@@ -1,5 +1,5 @@
-// When is a bucket gathered, reduced and freed? The pass that makes ZeRO 0-3 and hybrid shard: they differ in
-// these ops and in nothing else.
+// The pass that says when a bucket is gathered, reduced and freed, which is ZeRO 0-3 and hybrid shard: they
+// differ in these ops and in nothing else.
 #pragma once
 
 #include <cstdint>

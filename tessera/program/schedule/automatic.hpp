@@ -1,5 +1,5 @@
-// Which order suits these costs and this memory? A search over placements and orders; the fixed schedules are
-// among its candidates, so it is never worse than the best of them that holds no more.
+// Searches placements and orders for given costs and memory; the fixed schedules are among its candidates, so
+// it is never worse than the best of them that holds no more.
 #pragma once
 
 #include <functional>

@@ -100,7 +100,8 @@ TEST(Automatic, WithoutEffortOnlyTheFixedSchedulesAreLookedAt) {
 TEST(Automatic, LetsTheGivenMakespanDecide) {
   const auto placed = placements(even_pipeline(4, 2, 8, {1, 1, 1}));
   const auto is_split = [](const Order& order) {
-    return std::ranges::any_of(order.ranks[0], [](const Task& t) { return t.what == What::backward_input; });
+    return std::ranges::any_of(order.ranks[0],
+                               [](const Task& t) { return t.what == OpKind::backward_input; });
   };
   // Where halves cost much more than wholes.
   const Found found = automatic(placed, {.tasks = 1}, [&](const Order& order, const Placed& on) {

@@ -19,7 +19,7 @@ Order widened(const Order& order, std::uint32_t width) {
     wide.reserve(tasks.size() * width);
     for (const Task& task : tasks)
       for (std::uint32_t i = 0; i < width; ++i) {
-        const std::uint32_t part = task.what == What::forward ? i : width - 1 - i;
+        const std::uint32_t part = task.what == OpKind::forward ? i : width - 1 - i;
         wide.push_back({task.what, task.stage * width + part, task.micro});
       }
   }

@@ -1,4 +1,4 @@
-// How may stages lie on ranks, and which fixed schedules suit them so? What a search begins with.
+// The placements of stages on ranks and the fixed schedules that suit them, with which a search begins.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Which one by chance? Random choices of the mutations, a function of the seed.
+// Random choices as a function of the seed.
 #pragma once
 
 #include <cstdint>

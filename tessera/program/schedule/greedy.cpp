@@ -101,7 +101,7 @@ class Greedy {
   bool is_better(const Choice& a, const Choice& b, double now) const {
     const bool a_now = a.ready <= now, b_now = b.ready <= now;
     if (a_now != b_now || !a_now) return a.ready < b.ready;
-    const bool a_forward = a.task.what == What::forward, b_forward = b.task.what == What::forward;
+    const bool a_forward = a.task.what == OpKind::forward, b_forward = b.task.what == OpKind::forward;
     if (a_forward != b_forward) return a_forward == policy_.forward_first;
     if (!a_forward) return a.task.stage < b.task.stage;
     return (a.task.stage > b.task.stage) == policy_.late_stage_first;
@@ -110,9 +110,9 @@ class Greedy {
   Choice liked_best(const Rank& rank) const {
     Choice best;
     for (const std::uint32_t stage : rank.stages) {
-      const Choice input{{What::backward_input, stage, stages_[stage].inputs}, input_ready(stage)};
+      const Choice input{{OpKind::backward_input, stage, stages_[stage].inputs}, input_ready(stage)};
       if (input.ready != kUnknown && is_better(input, best, rank.free_at)) best = input;
-      const Choice forward{{What::forward, stage, stages_[stage].forwards}, forward_ready(stage)};
+      const Choice forward{{OpKind::forward, stage, stages_[stage].forwards}, forward_ready(stage)};
       if (forward.ready != kUnknown && fits(rank, stage) && is_better(forward, best, rank.free_at))
         best = forward;
     }
@@ -121,12 +121,12 @@ class Greedy {
 
   Choice next_of_skeleton(Rank& rank, std::uint32_t at) const {
     const auto& tasks = skeleton_->ranks[at];
-    while (rank.next < tasks.size() && tasks[rank.next].what == What::backward_weight) ++rank.next;
+    while (rank.next < tasks.size() && tasks[rank.next].what == OpKind::backward_weight) ++rank.next;
     if (rank.next == tasks.size()) return {};
     Task task = tasks[rank.next];
-    if (task.what == What::forward)
+    if (task.what == OpKind::forward)
       return {task, rank.held < rank.room ? forward_ready(task.stage) : kUnknown};
-    task.what = What::backward_input;
+    task.what = OpKind::backward_input;
     return {task, input_ready(task.stage)};
   }
 
@@ -158,12 +158,12 @@ class Greedy {
   void issue(Rank& rank, std::uint32_t at, const Task& task, double now) {
     const double end = now + seconds_of(task, pipeline_.costs);
     Stage& stage = stages_[task.stage];
-    if (task.what == What::forward) {
+    if (task.what == OpKind::forward) {
       forward_end_[index(task.stage, stage.forwards++)] = end;
       ++rank.held;
-    } else if (task.what == What::backward_input) {
+    } else if (task.what == OpKind::backward_input) {
       input_end_[index(task.stage, stage.inputs++)] = end;
-      rank.weights.push_back({What::backward_weight, task.stage, task.micro});
+      rank.weights.push_back({OpKind::backward_weight, task.stage, task.micro});
     } else {
       ++stage.weights;
       --rank.held;

@@ -1,5 +1,4 @@
-// What if every rank simply took the best task at hand? Orders built by a walk in which ranks choose as they
-// go.
+// Orders built by a walk in which every rank takes the best task at hand.
 #pragma once
 
 #include <optional>

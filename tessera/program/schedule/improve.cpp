@@ -103,11 +103,11 @@ class TimedOrder {
 
   Order order(const std::vector<std::vector<std::uint32_t>>& ranks) const {
     Order out{static_cast<std::int32_t>(num_micro_), rank_of_stage_, {}};
-    constexpr What kWhats[] = {What::forward, What::backward_input, What::backward_weight};
+    constexpr OpKind kKinds[] = {OpKind::forward, OpKind::backward_input, OpKind::backward_weight};
     for (const auto& ids : ranks) {
       auto& tasks = out.ranks.emplace_back();
       for (const std::uint32_t id : ids)
-        tasks.push_back({kWhats[id / (num_stages_ * num_micro_)], id / num_micro_ % num_stages_,
+        tasks.push_back({kKinds[id / (num_stages_ * num_micro_)], id / num_micro_ % num_stages_,
                          static_cast<std::int32_t>(id % num_micro_)});
     }
     return out;
@@ -116,8 +116,10 @@ class TimedOrder {
 
  private:
   std::uint32_t id_of(const Task& task) const {
-    CHECK(task.what != What::backward, "backwards must be split");
-    const std::uint32_t layer = task.what == What::forward ? 0 : task.what == What::backward_input ? 1 : 2;
+    CHECK(task.what != OpKind::backward, "backwards must be split");
+    const std::uint32_t layer = task.what == OpKind::forward          ? 0
+                                : task.what == OpKind::backward_input ? 1
+                                                                      : 2;
     return (layer * num_stages_ + task.stage) * num_micro_ + static_cast<std::uint32_t>(task.micro);
   }
 
@@ -207,11 +209,11 @@ Order split_backwards(const Order& order) {
   for (const auto& tasks : order.ranks) {
     auto& split = out.ranks.emplace_back();
     for (const Task& task : tasks) {
-      if (task.what != What::backward) {
+      if (task.what != OpKind::backward) {
         split.push_back(task);
       } else {
-        split.push_back({What::backward_input, task.stage, task.micro});
-        split.push_back({What::backward_weight, task.stage, task.micro});
+        split.push_back({OpKind::backward_input, task.stage, task.micro});
+        split.push_back({OpKind::backward_weight, task.stage, task.micro});
       }
     }
   }

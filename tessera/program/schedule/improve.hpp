@@ -1,5 +1,4 @@
-// Can an order be made faster by small changes? A search that moves tasks of the critical path within their
-// ranks.
+// Makes an order faster by moving tasks of the critical path within their ranks.
 #pragma once
 
 #include "tessera/program/schedule/order.hpp"

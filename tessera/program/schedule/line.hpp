@@ -1,5 +1,5 @@
-// What does one rank do next? A rank's tasks as a schedule writes them down: micro-batches of a stage come in
-// order.
+// One rank's line of a schedule. A rank's tasks as a schedule writes them down: micro-batches of a stage come
+// in order.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@ namespace tessera::program {
 
 class Line {
  public:
-  void forward(std::uint32_t stage) { add(What::forward, stage, forwards_[stage]++); }
-  void backward(std::uint32_t stage) { add(What::backward, stage, backwards_[stage]++); }
+  void forward(std::uint32_t stage) { add(OpKind::forward, stage, forwards_[stage]++); }
+  void backward(std::uint32_t stage) { add(OpKind::backward, stage, backwards_[stage]++); }
   // The halves of a backward: a weight half is the oldest that waits, of this stage or of any.
   void input(std::uint32_t stage) {
-    waiting_.push_back({What::backward_weight, stage, backwards_[stage]});
-    add(What::backward_input, stage, backwards_[stage]++);
+    waiting_.push_back({OpKind::backward_weight, stage, backwards_[stage]});
+    add(OpKind::backward_input, stage, backwards_[stage]++);
   }
   void weight(std::uint32_t stage) { take(std::ranges::find(waiting_, stage, &Task::stage)); }
   void oldest_weight() { take(waiting_.begin()); }
@@ -36,7 +36,7 @@ class Line {
   }
 
  private:
-  void add(What what, std::uint32_t stage, std::int32_t micro) { tasks_.push_back({what, stage, micro}); }
+  void add(OpKind what, std::uint32_t stage, std::int32_t micro) { tasks_.push_back({what, stage, micro}); }
   void take(std::vector<Task>::iterator task) {
     CHECK(task != waiting_.end(), "no weight half waits");
     tasks_.push_back(*task);

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "tessera/base/text.hpp"
-#include "tessera/program/ir/words.hpp"
+#include "tessera/program/ir/letters.hpp"
 
 namespace tessera::program {
 
 std::string word(const Task& task) {
-  return cat(task.stage, kWhatLetters[static_cast<std::size_t>(task.what)], task.micro);
+  return cat(task.stage, kOpLetters[static_cast<std::size_t>(task.what)], task.micro);
 }
 
 Costs even_costs(std::uint32_t num_ranks, std::uint32_t num_virtual, const StageCost& of_rank,
@@ -20,9 +20,9 @@ Costs even_costs(std::uint32_t num_ranks, std::uint32_t num_virtual, const Stage
 
 double seconds_of(const Task& task, const Costs& costs) {
   const StageCost& cost = costs.stages[task.stage];
-  if (task.what == What::forward) return cost.forward;
-  if (task.what == What::backward_input) return cost.input;
-  if (task.what == What::backward_weight) return cost.weight;
+  if (task.what == OpKind::forward) return cost.forward;
+  if (task.what == OpKind::backward_input) return cost.input;
+  if (task.what == OpKind::backward_weight) return cost.weight;
   return cost.input + cost.weight;
 }
 
@@ -31,8 +31,8 @@ std::vector<std::int64_t> peak_activations(const Order& order) {
   for (const auto& tasks : order.ranks) {
     std::int64_t held = 0, peak = 0;
     for (const Task& task : tasks) {
-      if (task.what == What::forward) peak = std::max(peak, ++held);
-      if (task.what == What::backward || task.what == What::backward_weight) --held;
+      if (task.what == OpKind::forward) peak = std::max(peak, ++held);
+      if (task.what == OpKind::backward || task.what == OpKind::backward_weight) --held;
     }
     out.push_back(peak);
   }

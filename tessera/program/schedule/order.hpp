@@ -1,5 +1,5 @@
-// In what order does each rank of a pipeline compute? Virtual stages and micro-batches as tasks, before there
-// is a program: what schedules make, transfers are added to, and users write by hand.
+// The order in which each rank of a pipeline computes: virtual stages and micro-batches as tasks, before
+// there is a program. Schedules make it, transfers are added to it, and users write it by hand.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tessera::program {
 
 // forward, backward (whole), backward_input or backward_weight of one virtual stage for one micro-batch.
 struct Task {
-  What what = What::forward;
+  OpKind what = OpKind::forward;
   std::uint32_t stage = 0;
   std::int32_t micro = 0;
   auto operator<=>(const Task&) const = default;

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/ir/words.hpp"
+#include "tessera/program/ir/letters.hpp"
 #include "tessera/program/schedule/walk_order.hpp"
 
 namespace tessera::program {
@@ -70,10 +70,10 @@ class Reader {
     const char* const end = cell.data() + cell.size();
     Task task;
     const auto [letter, stage_error] = std::from_chars(cell.data(), end, task.stage);
-    const std::size_t what = letter == end ? std::string_view::npos : kWhatLetters.find(*letter);
-    if (stage_error == std::errc() && what <= static_cast<std::size_t>(What::backward_weight) &&
-        what != static_cast<std::size_t>(What::recompute)) {
-      task.what = static_cast<What>(what);
+    const std::size_t what = letter == end ? std::string_view::npos : kOpLetters.find(*letter);
+    if (stage_error == std::errc() && what <= static_cast<std::size_t>(OpKind::backward_weight) &&
+        what != static_cast<std::size_t>(OpKind::recompute)) {
+      task.what = static_cast<OpKind>(what);
       const auto [rest, micro_error] = std::from_chars(letter + 1, end, task.micro);
       if (micro_error == std::errc() && rest == end && task.micro >= 0) return add(task);
     }
@@ -97,7 +97,7 @@ class Reader {
     out_.num_micro = std::max(out_.num_micro, task.micro + 1);
   }
 
-  bool has(What what, std::uint32_t stage, std::int32_t micro) const {
+  bool has(OpKind what, std::uint32_t stage, std::int32_t micro) const {
     return tasks_.contains({what, stage, micro});
   }
 
@@ -118,22 +118,22 @@ class Reader {
   }
 
   void need_task(std::uint32_t stage, std::int32_t micro) const {
-    const auto missing = [&](What what, const char* hint) {
+    const auto missing = [&](OpKind what, const char* hint) {
       throw UserError(cat("schedule file: ", word({what, stage, micro}), " is missing", hint, " (there are ",
                           out_.num_micro, " micro-batches)"));
     };
-    const bool whole = has(What::backward, stage, micro), input = has(What::backward_input, stage, micro),
-               weight = has(What::backward_weight, stage, micro);
-    if (!has(What::forward, stage, micro)) missing(What::forward, "");
+    const bool whole = has(OpKind::backward, stage, micro), input = has(OpKind::backward_input, stage, micro),
+               weight = has(OpKind::backward_weight, stage, micro);
+    if (!has(OpKind::forward, stage, micro)) missing(OpKind::forward, "");
     if (whole && (input || weight))
-      throw UserError(cat("schedule file: ", word({What::backward, stage, micro}), " (",
-                          tasks_.at({What::backward, stage, micro}),
+      throw UserError(cat("schedule file: ", word({OpKind::backward, stage, micro}), " (",
+                          tasks_.at({OpKind::backward, stage, micro}),
                           ") is a whole backward, and there is a half too, ",
-                          word({input ? What::backward_input : What::backward_weight, stage, micro}),
+                          word({input ? OpKind::backward_input : OpKind::backward_weight, stage, micro}),
                           "; write B, or I and W"));
-    if (!whole && !input && !weight) missing(What::backward, ", or its halves I and W");
-    if (!whole && !input) missing(What::backward_input, ", the other half of W");
-    if (!whole && !weight) missing(What::backward_weight, ", the other half of I");
+    if (!whole && !input && !weight) missing(OpKind::backward, ", or its halves I and W");
+    if (!whole && !input) missing(OpKind::backward_input, ", the other half of W");
+    if (!whole && !weight) missing(OpKind::backward_weight, ", the other half of I");
   }
 
   Order out_;

@@ -1,5 +1,5 @@
-// How do people write an order by hand, and exchange it with PyTorch? A row per rank, a cell per task (2F0,
-// 2B0, or its halves 2I0 and 2W0); blank cells are idle and carry no meaning. The format of PyTorch's
+// An order as CSV, as people write it by hand and exchange it with PyTorch. A row per rank, a cell per task
+// (2F0, 2B0, or its halves 2I0 and 2W0); blank cells are idle and carry no meaning. The format of PyTorch's
 // compute-only schedule files.
 #pragma once
 

@@ -24,12 +24,12 @@ TEST(OrderCsv, IsReadAsPyTorchWritesIt) {
   const Order expected{
       2,
       {0, 1},
-      {{{What::forward, 0, 0}, {What::forward, 0, 1}, {What::backward, 0, 0}, {What::backward, 0, 1}},
-       {{What::forward, 1, 0},
-        {What::backward_input, 1, 0},
-        {What::backward_weight, 1, 0},
-        {What::forward, 1, 1},
-        {What::backward, 1, 1}}}};
+      {{{OpKind::forward, 0, 0}, {OpKind::forward, 0, 1}, {OpKind::backward, 0, 0}, {OpKind::backward, 0, 1}},
+       {{OpKind::forward, 1, 0},
+        {OpKind::backward_input, 1, 0},
+        {OpKind::backward_weight, 1, 0},
+        {OpKind::forward, 1, 1},
+        {OpKind::backward, 1, 1}}}};
   EXPECT_EQ(parse_order_csv("0F0,0F1,,0B0,0B1,\r\n,1F0, 1I0,1W0 ,(1F1;1B1)OVERLAP_F_B\r\n\r\n \r\n\r\n"),
             expected);
   EXPECT_EQ(to_csv(expected), "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1B1\n");

@@ -46,8 +46,8 @@ Order periodic(const Pipeline& pipeline, const std::vector<std::uint32_t>& rank_
   for (std::uint32_t stage = 0; stage < rank_of_stage.size(); ++stage)
     for (std::int32_t micro = 0; micro < pipeline.num_micro; ++micro) {
       auto& rank = ranks[rank_of_stage[stage]];
-      rank.push_back({micro * beat + times.forward[stage], {What::forward, stage, micro}});
-      rank.push_back({micro * beat + times.input[stage], {What::backward_input, stage, micro}});
+      rank.push_back({micro * beat + times.forward[stage], {OpKind::forward, stage, micro}});
+      rank.push_back({micro * beat + times.input[stage], {OpKind::backward_input, stage, micro}});
     }
   Order out{pipeline.num_micro, rank_of_stage, std::vector<std::vector<Task>>(pipeline.num_ranks)};
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {

@@ -1,4 +1,4 @@
-// What if every micro-batch did the same, one beat after the other? Orders that hold little: a micro-batch's
+// Orders that hold little because every micro-batch does the same, one beat after the other: a micro-batch's
 // way through the stages is drawn once and repeated.
 #pragma once
 

@@ -63,8 +63,8 @@ Order one_forward_one_backward(const Pipeline& pipeline) {
   for (std::uint32_t rank = 0; rank < pipeline.num_ranks; ++rank) {
     std::vector<Task> forwards, backwards;
     for (std::int32_t micro = 0; micro < pipeline.num_micro; ++micro) {
-      forwards.push_back({What::forward, rank, micro});
-      backwards.push_back({What::backward, rank, micro});
+      forwards.push_back({OpKind::forward, rank, micro});
+      backwards.push_back({OpKind::backward, rank, micro});
     }
     order.ranks[rank] = in_turn(forwards, backwards, pipeline.num_ranks - 1 - rank);
   }
@@ -81,9 +81,9 @@ Order interleaved(const Pipeline& pipeline) {
     for (const std::int32_t size : groups) {
       for (std::uint32_t chunk = 0; chunk < pipeline.num_virtual; ++chunk)
         for (std::int32_t micro = first; micro < first + size; ++micro) {
-          forwards.push_back({What::forward, chunk * pipeline.num_ranks + rank, micro});
+          forwards.push_back({OpKind::forward, chunk * pipeline.num_ranks + rank, micro});
           backwards.push_back(
-              {What::backward, (pipeline.num_virtual - 1 - chunk) * pipeline.num_ranks + rank, micro});
+              {OpKind::backward, (pipeline.num_virtual - 1 - chunk) * pipeline.num_ranks + rank, micro});
         }
       first += size;
     }

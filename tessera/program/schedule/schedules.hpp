@@ -1,5 +1,5 @@
-// Which order of micro-batches suits a pipeline? Each schedule is a pure function from the pipeline's shape
-// to the order in which its ranks compute.
+// The fixed schedules. Each is a pure function from the pipeline's shape to the order in which its ranks
+// compute.
 #pragma once
 
 #include <cstdint>

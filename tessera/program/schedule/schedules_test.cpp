@@ -79,11 +79,11 @@ void expect_complete(const Order& order, const std::string& what) {
   std::size_t expected = 0;
   for (std::uint32_t stage = 0; stage < order.rank_of_stage.size(); ++stage)
     for (std::int32_t micro = 0; micro < order.num_micro; ++micro) {
-      const auto whole = found.count({What::backward, stage, micro});
-      const auto input = found.count({What::backward_input, stage, micro});
-      ASSERT_EQ(found.count({What::forward, stage, micro}), 1u) << what;
+      const auto whole = found.count({OpKind::backward, stage, micro});
+      const auto input = found.count({OpKind::backward_input, stage, micro});
+      ASSERT_EQ(found.count({OpKind::forward, stage, micro}), 1u) << what;
       ASSERT_EQ(whole + input, 1u) << what;
-      ASSERT_EQ(found.count({What::backward_weight, stage, micro}), input) << what;
+      ASSERT_EQ(found.count({OpKind::backward_weight, stage, micro}), input) << what;
       expected += 2 + input;
     }
   ASSERT_EQ(found.size(), expected) << what;

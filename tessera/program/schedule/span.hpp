@@ -1,4 +1,4 @@
-// When does something start and end?
+// When something starts and ends.
 #pragma once
 
 namespace tessera::program {

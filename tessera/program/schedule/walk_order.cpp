@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
 
-bool makes_input_gradient(What what) { return what == What::backward || what == What::backward_input; }
+bool makes_input_gradient(OpKind what) { return what == OpKind::backward || what == OpKind::backward_input; }
 
 class OrderWalk {
  public:
@@ -34,7 +34,7 @@ class OrderWalk {
       const auto& tasks = order.ranks[rank];
       out_.tasks[rank].resize(tasks.size());
       for (std::uint32_t i = 0; i < tasks.size(); ++i) {
-        if (tasks[i].what == What::forward) forward_at_[index(tasks[i])] = i;
+        if (tasks[i].what == OpKind::forward) forward_at_[index(tasks[i])] = i;
         if (makes_input_gradient(tasks[i].what)) backward_at_[index(tasks[i])] = i;
       }
     }
@@ -94,15 +94,15 @@ class OrderWalk {
   // Whether another rank makes what the task needs.
   bool is_fed(const Task& task) const {
     const std::uint32_t rank = order_.rank_of_stage[task.stage];
-    if (task.what == What::forward) return task.stage > 0 && order_.rank_of_stage[task.stage - 1] != rank;
+    if (task.what == OpKind::forward) return task.stage > 0 && order_.rank_of_stage[task.stage - 1] != rank;
     return makes_input_gradient(task.what) && task.stage + 1 < num_stages_ &&
            order_.rank_of_stage[task.stage + 1] != rank;
   }
 
   bool can_start(const Task& task) const {
     const std::size_t at = index(task);
-    if (task.what == What::forward) return task.stage == 0 || has_value_[at];
-    if (task.what == What::backward_weight) return ran_[at] & kInput;
+    if (task.what == OpKind::forward) return task.stage == 0 || has_value_[at];
+    if (task.what == OpKind::backward_weight) return ran_[at] & kInput;
     return (ran_[at] & kForward) && (task.stage + 1 == num_stages_ || has_gradient_[at]);
   }
 
@@ -124,7 +124,7 @@ class OrderWalk {
     const Task& task = order_.ranks[rank][r.next - 1];
     r.is_busy = false;
     out_.makespan = std::max(out_.makespan, now_);
-    if (task.what == What::forward) {
+    if (task.what == OpKind::forward) {
       ran_[index(task)] |= kForward;
       if (task.stage + 1 < num_stages_) hand_over(task, task.stage + 1, has_value_, forward_at_);
     } else if (makes_input_gradient(task.what)) {
@@ -159,7 +159,8 @@ class OrderWalk {
 
   void transfer(const Task& made_by, std::uint32_t to) {
     Rank &sender = ranks_[order_.rank_of_stage[made_by.stage]], &receiver = ranks_[to];
-    Transfer t{.is_gradient = made_by.what != What::forward, .stage = made_by.stage, .micro = made_by.micro};
+    Transfer t{
+        .is_gradient = made_by.what != OpKind::forward, .stage = made_by.stage, .micro = made_by.micro};
     // While a task runs, a receive can be posted beside it; but never before what was posted earlier.
     t.posted_after = receiver.next - (receiver.is_busy ? 1 : 0);
     receiver.last_slot = t.receiver_slot = std::max(receiver.last_slot, t.posted_after);
@@ -185,12 +186,12 @@ class OrderWalk {
     if (ranks_[rank].next == tasks.size()) return;
     const Task& task = tasks[ranks_[rank].next];
     std::string needs;
-    if (task.what == What::backward_weight) {
-      needs = word({What::backward_input, task.stage, task.micro});
-    } else if (task.what == What::forward) {
-      needs = word({What::forward, task.stage - 1, task.micro});
+    if (task.what == OpKind::backward_weight) {
+      needs = word({OpKind::backward_input, task.stage, task.micro});
+    } else if (task.what == OpKind::forward) {
+      needs = word({OpKind::forward, task.stage - 1, task.micro});
     } else if (!(ran_[index(task)] & kForward)) {
-      needs = word({What::forward, task.stage, task.micro});
+      needs = word({OpKind::forward, task.stage, task.micro});
     } else {
       needs = cat("the gradient of stage ", task.stage + 1);
     }

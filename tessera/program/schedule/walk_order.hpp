@@ -1,5 +1,5 @@
-// When does each task of a pipeline run, and in which order do values and gradients cross between ranks? The
-// walk of a compute order with a clock; transfers are admitted as the receivers' budget allows.
+// The walk of a compute order with a clock: when each task runs, and in which order values and gradients
+// cross between ranks; transfers are admitted as the receivers' budget allows.
 #pragma once
 
 #include <cstdint>

@@ -9,8 +9,8 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-Task f(std::uint32_t stage, std::int32_t micro) { return {What::forward, stage, micro}; }
-Task b(std::uint32_t stage, std::int32_t micro) { return {What::backward, stage, micro}; }
+Task f(std::uint32_t stage, std::int32_t micro) { return {OpKind::forward, stage, micro}; }
+Task b(std::uint32_t stage, std::int32_t micro) { return {OpKind::backward, stage, micro}; }
 
 // One forward, one backward: two ranks, two micro-batches.
 Order two_ranks() {
@@ -68,11 +68,11 @@ TEST(PeakActivations, CountFromForwardToBackwardOrWeightHalf) {
   const Order split{2,
                     {0},
                     {{f(0, 0),
-                      {What::backward_input, 0, 0},
+                      {OpKind::backward_input, 0, 0},
                       f(0, 1),
-                      {What::backward_weight, 0, 0},
-                      {What::backward_input, 0, 1},
-                      {What::backward_weight, 0, 1}}}};
+                      {OpKind::backward_weight, 0, 0},
+                      {OpKind::backward_input, 0, 1},
+                      {OpKind::backward_weight, 0, 1}}}};
   EXPECT_EQ(peak_activations(split), (std::vector<std::int64_t>{2}));
 }
 

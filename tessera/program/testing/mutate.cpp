@@ -35,7 +35,7 @@ class Editor {
     if (found.empty()) return std::nullopt;
     return found[dice.below(found.size())];
   }
-  std::optional<std::uint32_t> pick(Dice& dice, What what) const {
+  std::optional<std::uint32_t> pick(Dice& dice, OpKind what) const {
     return pick(dice, [&](std::uint32_t at) { return ops()[at].what == what; });
   }
 
@@ -77,14 +77,14 @@ class Editor {
   Sequence& sequence_;
 };
 
-bool is_checked_alone(const Op& op) { return op.what != What::exchange; }
+bool is_checked_alone(const Op& op) { return op.what != OpKind::exchange; }
 
 std::optional<IllegalEdit> drop(const Program& program, std::uint32_t c, Dice& dice) {
   Editor edit(program, c);
   // A number that no other op of these ranks touches (tokens, far from the loss) would not be missed.
   const auto at = edit.pick(dice, [&](std::uint32_t i) {
     return is_checked_alone(edit.ops()[i]) &&
-           (edit.ops()[i].what != What::sum || edit.neighbours(i).size() > 1);
+           (edit.ops()[i].what != OpKind::sum || edit.neighbours(i).size() > 1);
   });
   if (!at) return std::nullopt;
   const std::string what = cat("dropped ", edit.text(*at));
@@ -151,7 +151,7 @@ std::optional<IllegalEdit> wrong_micro(const Program& program, std::uint32_t c, 
 
 std::optional<IllegalEdit> reduce_early(const Program& program, std::uint32_t c, Dice& dice) {
   Editor edit(program, c);
-  const auto at = edit.pick(dice, What::reduce);
+  const auto at = edit.pick(dice, OpKind::reduce);
   if (!at) return std::nullopt;
   const Cell gradient{CellKind::weight_grad, edit.ops()[*at].item, kOfStep};
   std::uint32_t last = *at;
@@ -163,10 +163,10 @@ std::optional<IllegalEdit> reduce_early(const Program& program, std::uint32_t c,
 
 std::optional<IllegalEdit> step_early(const Program& program, std::uint32_t c, Dice& dice) {
   Editor edit(program, c);
-  const auto at = edit.pick(dice, What::step);
+  const auto at = edit.pick(dice, OpKind::step);
   const Role role = dice.below(2) == 0 ? Role::norm : Role::finite;
   const auto sum = edit.pick(dice, [&](std::uint32_t i) {
-    return edit.ops()[i].what == What::sum && edit.tables().numbers[edit.ops()[i].item].role == role;
+    return edit.ops()[i].what == OpKind::sum && edit.tables().numbers[edit.ops()[i].item].role == role;
   });
   if (!at || !sum || *sum > *at) return std::nullopt;
   const std::string step = edit.text(*at), number = edit.text(*sum);
@@ -176,7 +176,7 @@ std::optional<IllegalEdit> step_early(const Program& program, std::uint32_t c, D
 
 std::optional<IllegalEdit> free_early(const Program& program, std::uint32_t c, Dice& dice) {
   Editor edit(program, c);
-  const auto at = edit.pick(dice, What::free);
+  const auto at = edit.pick(dice, OpKind::free);
   if (!at || *at == 0) return std::nullopt;
   const Cell cell = named_cell(edit.ops()[*at]);
   std::uint32_t last = *at - 1;
@@ -189,13 +189,13 @@ std::optional<IllegalEdit> free_early(const Program& program, std::uint32_t c, D
 std::optional<IllegalEdit> loss_early(const Program& program, std::uint32_t c, Dice& dice) {
   Editor edit(program, c);
   const auto at = edit.pick(dice, [&](std::uint32_t i) {
-    return edit.ops()[i].what == What::sum && edit.tables().numbers[edit.ops()[i].item].role == Role::loss;
+    return edit.ops()[i].what == OpKind::sum && edit.tables().numbers[edit.ops()[i].item].role == Role::loss;
   });
   if (!at) return std::nullopt;
   const Cell loss{CellKind::number, edit.ops()[*at].item, kOfStep};
   std::uint32_t last = *at;
-  while (last > 0 && !(edit.ops()[last].what == What::forward && edit.adds(last, loss))) --last;
-  if (edit.ops()[last].what != What::forward) return std::nullopt;  // these ranks have no loss
+  while (last > 0 && !(edit.ops()[last].what == OpKind::forward && edit.adds(last, loss))) --last;
+  if (edit.ops()[last].what != OpKind::forward) return std::nullopt;  // these ranks have no loss
   const std::string sum = edit.text(*at), forward = edit.text(last);
   edit.move_before(*at, last);
   return edit.done(cat("moved ", sum, " before ", forward), {sum, forward});
@@ -212,10 +212,10 @@ std::optional<IllegalEdit> keep_source(const Program& program, std::uint32_t c, 
 
 std::optional<IllegalEdit> step_other(const Program& program, std::uint32_t c, Dice& dice) {
   Editor edit(program, c);
-  const auto at = edit.pick(dice, What::step);
+  const auto at = edit.pick(dice, OpKind::step);
   if (!at) return std::nullopt;
   const auto other =
-      edit.pick(dice, [&](std::uint32_t i) { return edit.ops()[i].what == What::step && i != *at; });
+      edit.pick(dice, [&](std::uint32_t i) { return edit.ops()[i].what == OpKind::step && i != *at; });
   if (!other) return std::nullopt;
   const std::string before = edit.text(*at);
   edit.sequence().ops[*at].item = edit.ops()[*other].item;
@@ -224,7 +224,7 @@ std::optional<IllegalEdit> step_other(const Program& program, std::uint32_t c, D
 
 std::optional<IllegalEdit> other_lane(const Program& program, std::uint32_t c, Dice& dice) {
   Editor edit(program, c);
-  const auto at = edit.pick(dice, What::reduce);
+  const auto at = edit.pick(dice, OpKind::reduce);
   if (!at) return std::nullopt;
   std::vector<std::string> blamed;
   for (std::uint32_t i = 0; i < edit.ops().size(); ++i)
@@ -238,8 +238,8 @@ std::optional<IllegalEdit> other_lane(const Program& program, std::uint32_t c, D
 std::optional<IllegalEdit> other_axes(const Program& program, std::uint32_t c, Dice& dice) {
   Editor edit(program, c);
   const auto at = edit.pick(dice, [&](std::uint32_t i) {
-    const What what = edit.ops()[i].what;
-    return what == What::gather || what == What::reduce || what == What::sum;
+    const OpKind what = edit.ops()[i].what;
+    return what == OpKind::gather || what == OpKind::reduce || what == OpKind::sum;
   });
   if (!at) return std::nullopt;
   Op& op = edit.sequence().ops[*at];
@@ -247,7 +247,7 @@ std::optional<IllegalEdit> other_axes(const Program& program, std::uint32_t c, D
   std::vector<std::int16_t> others;
   for (std::int16_t set = -1; set < static_cast<std::int16_t>(sets.size()); ++set) {
     // A sum over more axes may be right.
-    const bool covers = op.what == What::sum && set >= 0 && op.along >= 0 &&
+    const bool covers = op.what == OpKind::sum && set >= 0 && op.along >= 0 &&
                         std::ranges::all_of(sets[op.along].axes, [&](std::int16_t axis) {
                           return std::ranges::count(sets[set].axes, axis) > 0;
                         });
@@ -259,14 +259,14 @@ std::optional<IllegalEdit> other_axes(const Program& program, std::uint32_t c, D
                    {edit.text(*at)});
 }
 
-bool is_transfer(const Op& op) { return op.what == What::send || op.what == What::receive; }
+bool is_transfer(const Op& op) { return op.what == OpKind::send || op.what == OpKind::receive; }
 
 // The transfer as it is called on either side.
 std::vector<std::string> both_sides(const Editor& edit, std::uint32_t at) {
   Op op = edit.ops()[at];
   op.flags &= kCellKindMask;
   std::vector<std::string> out = {edit.text(at)};
-  for (const What what : {What::send, What::receive}) {
+  for (const OpKind what : {OpKind::send, OpKind::receive}) {
     op.what = what;
     out.push_back(word(op, edit.tables()));
     op.flags |= kEndsSource;

@@ -1,5 +1,4 @@
-// Does the checker tell right from wrong, and does the executor depend on luck? Random programs that must
-// mean the same, and random ones that must be refused. For tests.
+// Random programs that must mean the same, and random ones that must be refused. For tests.
 #pragma once
 
 #include <cstdint>

@@ -111,9 +111,9 @@ class NaiveWalk {
 
   bool others_are_ready(std::uint32_t c, std::uint32_t at) const {
     const Op& mine = op(c, at);
-    if (mine.what == What::receive || (mine.what == What::send && is_strict_)) {
+    if (mine.what == OpKind::receive || (mine.what == OpKind::send && is_strict_)) {
       const std::uint32_t other = class_of(sets_[mine.along].neighbour(first_rank_[c], mine.hop));
-      const What opposite = mine.what == What::send ? What::receive : What::send;
+      const OpKind opposite = mine.what == OpKind::send ? OpKind::receive : OpKind::send;
       const auto is_mine = [&](const Op& o) {
         return o.what == mine.what && o.along == mine.along && o.hop == mine.hop;
       };
@@ -189,8 +189,8 @@ class Editor {
   std::size_t num_items() {
     const Tables& tables = out_.program.tables;
     if (is_compute(op().what)) return tables.segments.size();
-    if (op().what == What::sum) return tables.numbers.size();
-    if (op().what == What::send || op().what == What::receive) return tables.values.size();
+    if (op().what == OpKind::sum) return tables.numbers.size();
+    if (op().what == OpKind::send || op().what == OpKind::receive) return tables.values.size();
     return tables.buckets.size();
   }
 
@@ -212,7 +212,7 @@ class Editor {
   }
 
   bool other_hop() {
-    if (op().what != What::send && op().what != What::receive) return false;
+    if (op().what != OpKind::send && op().what != OpKind::receive) return false;
     const auto hop = static_cast<std::int16_t>(static_cast<int>(dice_.below(5)) - 2);
     if (hop == op().hop) return false;
     say(cat(text(), " from hop ", op().hop, " to ", hop));

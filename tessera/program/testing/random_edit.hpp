@@ -1,5 +1,5 @@
-// What may happen to a program by mistake? One random edit, right or wrong, and, where it can be told without
-// the checker, whether it is harmless. For tests.
+// One random edit of a program, right or wrong, and, where it can be told without the checker, whether it is
+// harmless. For tests.
 #pragma once
 
 #include <cstdint>

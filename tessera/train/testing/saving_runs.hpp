@@ -1,5 +1,5 @@
-// How do tests of checkpoints train? Some steps, a checkpoint, and more steps from it, in a folder that goes
-// with the test.
+// Runs for tests of checkpoints: some steps, a checkpoint, and more steps from it, in a folder that goes with
+// the test.
 #pragma once
 
 #include <gtest/gtest.h>

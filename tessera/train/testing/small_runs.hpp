@@ -1,5 +1,4 @@
-// What is trained in the tests of this module? Models so small that a step takes milliseconds, on ranks that
-// are threads.
+// Models for tests, so small that a step takes milliseconds, on ranks that are threads.
 #pragma once
 
 #include <vector>

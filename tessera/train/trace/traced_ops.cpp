@@ -10,17 +10,17 @@ namespace tessera::train {
 namespace {
 
 using metrics::argument;
-using program::What;
+using program::OpKind;
 
 simulate::RanOp ran_op(const metrics::Event& event, const std::string& path) {
   const auto step = argument<std::int64_t>(event, "step");
   const auto name = argument<std::string>(event, "what");
-  const auto what = name ? program::what_named(*name) : std::nullopt;
+  const auto what = name ? program::op_kind_named(*name) : std::nullopt;
   if (!step || !what)
     throw UserError(
         cat("trace '", path, "': event '", event.name,
             "' does not say its step and what it is. Make the trace anew with tessera train --trace"));
-  return {.kind = {.what = *what == What::receive ? What::send : *what,
+  return {.kind = {.what = *what == OpKind::receive ? OpKind::send : *what,
                    .segment = argument<std::int64_t>(event, "segment").value_or(-1),
                    .ranks = argument<std::int64_t>(event, "ranks").value_or(1)},
           .size = argument<std::int64_t>(event, "bytes").value_or(0),

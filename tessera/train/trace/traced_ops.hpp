@@ -1,4 +1,4 @@
-// What did the ops of a trace take? Back from the events of `tessera train --trace` to what a profile is made
+// Reads what the ops of a trace took: from the events of `tessera train --trace` to what a profile is made
 // of.
 #pragma once
 

@@ -14,7 +14,7 @@
 namespace tessera::train {
 namespace {
 
-using program::What;
+using program::OpKind;
 using testing::HasSubstr;
 
 metrics::Event event(const std::string& name, const std::string& what, std::int64_t step, double start,
@@ -28,7 +28,7 @@ TEST(TracedOps, SayKindSegmentSizeAndTime) {
   const auto ops =
       ran_ops(std::vector{event("3W1", "weight half", 2, 5, 7, {{"segment", 3}, {"bytes", 96}})}, "t");
   ASSERT_EQ(ops.size(), 1u);
-  EXPECT_EQ(ops[0].kind, (simulate::OpKind{What::backward_weight, 3, 1}));
+  EXPECT_EQ(ops[0].kind, (simulate::OpClass{OpKind::backward_weight, 3, 1}));
   EXPECT_EQ(ops[0].size, 96);
   EXPECT_EQ(ops[0].span, (program::Span{5, 7}));
 }

@@ -7,7 +7,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/plan/identity.hpp"
-#include "tessera/program/diagnose/spoken.hpp"
+#include "tessera/program/diagnose/op_description.hpp"
 #include "tessera/program/ir/ranks.hpp"
 #include "tessera/program/ir/text.hpp"
 #include "tessera/simulate/profile.hpp"
@@ -124,8 +124,8 @@ std::string Tracer::calls_text(std::span<const engine::OpCalls> calls) const {
 // The sender of a transfer, or the first member of a group: replicas do the same ops.
 std::int64_t Tracer::group_of(const program::Op& op) const {
   const auto& set = sets_[static_cast<std::size_t>(op.along)];
-  if (op.what == program::What::send) return rank_;
-  return op.what == program::What::receive ? set.neighbour(rank_, op.hop) : set.peers(rank_).front();
+  if (op.what == program::OpKind::send) return rank_;
+  return op.what == program::OpKind::receive ? set.neighbour(rank_, op.hop) : set.peers(rank_).front();
 }
 
 std::string Tracer::part(std::int64_t rank) const { return rank == 0 ? path_ : cat(path_, kPart, rank); }

@@ -1,7 +1,7 @@
-// When did each op run? Keeps the times of all steps on this rank and writes one trace of all ranks at the
-// end. An event says its step, what the op is, its segment and micro-batch if it has them, the bytes that its
-// time grows with, how many ranks meet in it, which calls it made ("tp all_gather forward 2 131072": axis
-// set, kind, direction, how many, bytes of the whole arrays), and which ops of the step it waited for.
+// The trace of a run. Keeps the times of all steps on this rank and writes one trace of all ranks at the end.
+// An event says its step, what the op is, its segment and micro-batch if it has them, the bytes that its time
+// grows with, how many ranks meet in it, which calls it made ("tp all_gather forward 2 131072": axis set,
+// kind, direction, how many, bytes of the whole arrays), and which ops of the step it waited for.
 #pragma once
 
 #include <string>

@@ -1,0 +1,23 @@
+// What the commands on checkpoints share: finding one in the folder a user names, and printing text that no
+// file's content can use to steer the terminal.
+#pragma once
+
+#include <string>
+
+#include "tessera/checkpoint/folder/checkpoint.hpp"
+#include "tessera/metrics/display/progress_bar.hpp"
+
+namespace tessera::cli {
+
+// The one checkpoint of that folder; a run's folder with several is a UserError that names the newest.
+checkpoint::Checkpoint opened_checkpoint(const std::string& folder, Links links);
+
+// Draws on `bar` until it ends.
+checkpoint::Told told_on(metrics::ProgressBar& bar);
+
+std::string size_text(std::uint64_t bytes);
+
+// On standard output, with '?' for control characters and bytes that are no text.
+void print_lines(const std::string& text);
+
+}  // namespace tessera::cli

@@ -1,0 +1,222 @@
+#include "tessera/engine/bucket_store.hpp"
+
+#include <algorithm>
+
+#include "tessera/base/error.hpp"
+#include "tessera/program/ir/effects.hpp"
+#include "tessera/program/ir/ranks.hpp"
+#include "tessera/program/memory/memory.hpp"
+#include "tessera/tensor/account.hpp"
+#include "tessera/tensor/device.hpp"
+
+namespace tessera::engine {
+
+using program::Cell;
+using program::CellKind;
+using program::Op;
+using tensor::read_here;
+using tensor::Tensor;
+
+namespace {
+
+// Whether ZeRO cuts buckets along it.
+bool cuts_shards(const program::Axis& axis) {
+  return axis.name == "dp_shard" || axis.name == "cp_ring" || axis.name == "cp_heads";
+}
+
+}  // namespace
+
+BucketStore::BucketStore(const Parts& parts) : parts_(parts), tables_(parts.program.tables) {
+  place_.assign(tables_.buckets.size(), parts.buckets.size());
+  for (std::size_t i = 0; i < parts.buckets.size(); ++i) place_.at(item_of(parts.buckets[i])) = i;
+  const auto coordinates = program::mesh_of(tables_).coordinates(parts.rank);
+  for (std::size_t axis = 0; axis < tables_.axes.size(); ++axis) {
+    if (!cuts_shards(tables_.axes[axis])) continue;
+    norm_axes_.push_back(static_cast<std::int16_t>(axis));
+    norm_slice_ = norm_slice_ * tables_.axes[axis].size + coordinates[axis];
+    norm_slices_ *= tables_.axes[axis].size;
+  }
+}
+
+const collective::Group& BucketStore::group(std::int16_t axis_set) const {
+  static const collective::Group kAlone;
+  return axis_set < 0 ? kAlone : parts_.groups[static_cast<std::size_t>(axis_set)];
+}
+
+std::uint32_t BucketStore::item_of(const shard::FlatBucket& bucket) const {
+  return static_cast<std::uint32_t>(&bucket.table() - tables_.buckets.data());
+}
+
+void BucketStore::make_full(shard::FlatBucket& bucket, const collective::Group& members) {
+  read_here(bucket.shard());
+  bucket.begin_full();
+  if (members.size() == 1) return;
+  Tensor full = bucket.full();
+  members.all_gather(full, bucket.slice_of(full));
+}
+
+void BucketStore::gather(const Op& op) { make_full(bucket(op.item), group(op.along)); }
+
+void BucketStore::reduce(const Op& op) {
+  auto& reduced = bucket(op.item);
+  const auto& members = group(op.along);
+  if (op.flags & program::kOfShard) {
+    Tensor part = read_here(reduced.shard_gradient());
+    members.all_reduce_sum(part);
+    return;
+  }
+  reduced.close_weight_gradient();
+  Tensor whole = read_here(reduced.weight_gradient());
+  if (reduced.slice().count > 1) {
+    const tensor::CategoryScope as(Category::gradients);
+    Tensor part = tensor::empty({reduced.shard_elements()}, whole.scalar_type(), whole.device());
+    members.reduce_scatter_sum(part, whole);
+    reduced.add_to_shard_gradient(part);
+  } else {
+    members.all_reduce_sum(whole);
+    // The memory is handed on, not copied, when nobody adds to it any more.
+    reduced.add_to_shard_gradient(op.flags & program::kEndsSource ? whole : whole.clone());
+  }
+  reduced.restart_weight_gradient();
+}
+
+void BucketStore::step(const Op& op, const Update& update) {
+  auto& stepped = bucket(op.item);
+  auto& optimizer = parts_.optimizers[place_[op.item]];
+  read_here(stepped.shard());
+  read_here(stepped.shard_gradient());
+  for (const Tensor& state : optimizer.state()) read_here(state);
+  optimizer.step(update.learning_rate, update.count, update.gradient_scale);
+}
+
+void BucketStore::put(const shard::OffloadKey& key, const Tensor& t) {
+  parts_.offload_store.put(key, read_here(t));
+  moved_.offloaded += static_cast<std::int64_t>(t.nbytes());
+}
+
+Tensor BucketStore::get(const shard::OffloadKey& key) {
+  const tensor::CategoryScope as(program::category_of(key.cell.kind));
+  Tensor out = parts_.offload_store.get(key, parts_.device);
+  moved_.fetched += static_cast<std::int64_t>(out.nbytes());
+  return out;
+}
+
+void BucketStore::offload(const Op& op) {
+  const Cell cell = program::named_cell(op);
+  const bool writes = !(op.flags & program::kUnchanged);
+  if (cell.kind == CellKind::shard) {
+    if (writes) put({cell}, bucket(cell.item).shard());
+    bucket(cell.item).set_shard(Tensor());
+    return;
+  }
+  CHECK(cell.kind == CellKind::state, program::to_text(cell, tables_), " is not offloaded");
+  auto& optimizer = parts_.optimizers[place_.at(cell.item)];
+  for (std::size_t part = 0; writes && part < optimizer.state().size(); ++part)
+    put({cell, part}, optimizer.state()[part]);
+  optimizer.set_state({});
+}
+
+void BucketStore::fetch(const Op& op) {
+  const Cell cell = program::named_cell(op);
+  if (cell.kind == CellKind::shard) return bucket(cell.item).set_shard(get({cell}));
+  CHECK(cell.kind == CellKind::state, program::to_text(cell, tables_), " is not fetched");
+  auto& optimizer = parts_.optimizers[place_.at(cell.item)];
+  std::vector<Tensor> state;
+  for (std::size_t part = 0; part < optimizer.num_states(); ++part) state.push_back(get({cell, part}));
+  optimizer.set_state(std::move(state));
+}
+
+void BucketStore::end(const Cell& cell) {
+  auto& held = bucket(cell.item);
+  switch (cell.kind) {
+    case CellKind::full:
+      return held.end_full();
+    case CellKind::weight_grad:
+      return held.end_weight_gradient();
+    case CellKind::shard_grad:
+      return held.end_shard_gradient(parts_.keep_gradients);
+    default:
+      throw Bug(cat(program::to_text(cell, tables_), " does not end"));
+  }
+}
+
+void BucketStore::read_weights(const program::Segment& segment) {
+  for (const std::uint32_t item : segment.buckets) read_here(bucket(item).full());
+}
+
+void BucketStore::begin_gradients(const program::Segment& segment) {
+  for (const std::uint32_t item : segment.buckets)
+    if (tables_.buckets[item].trainable) bucket(item).begin_weight_gradient();
+}
+
+// Note [Who brings an element to the norm]
+// The ranks along which ZeRO may cut bring a slice each, whether they hold the gradient in slices or whole:
+// so the sum has the same bits at every stage of ZeRO. Along every other axis on which ranks hold equal
+// values the first of them brings it.
+bool BucketStore::is_first_of_equals(const program::Bucket& bucket) const {
+  return program::replica_of(bucket, tables_, parts_.rank, norm_axes_).position == 0;
+}
+
+double BucketStore::squared_norm() const {
+  double total = 0;
+  for (const auto& bucket : parts_.buckets) {
+    if (!bucket.table().trainable || !is_first_of_equals(bucket.table())) continue;
+    Tensor mine = read_here(bucket.shard_gradient());
+    if (bucket.slice().count == 1) {
+      const std::int64_t first = mine.numel() * norm_slice_ / norm_slices_,
+                         end = mine.numel() * (norm_slice_ + 1) / norm_slices_;
+      mine = mine.narrow(0, first, end - first);
+    }
+    total += optim::squared_norm(mine);
+  }
+  return total;
+}
+
+Tensor BucketStore::shard_between_steps(const shard::FlatBucket& bucket) {
+  const Cell cell{CellKind::shard, item_of(bucket)};
+  return bucket.shard().defined() ? bucket.shard() : parts_.offload_store.get({cell}, parts_.device);
+}
+
+std::vector<Tensor> BucketStore::state_between_steps(const shard::FlatBucket& bucket) {
+  const std::uint32_t item = item_of(bucket);
+  const auto& optimizer = parts_.optimizers[place_.at(item)];
+  if (!optimizer.state().empty()) return {optimizer.state().begin(), optimizer.state().end()};
+  std::vector<Tensor> out;
+  for (std::size_t part = 0; part < optimizer.num_states(); ++part)
+    out.push_back(parts_.offload_store.get({{CellKind::state, item}, part}, parts_.device));
+  return out;
+}
+
+void BucketStore::put_between_steps(const shard::FlatBucket& bucket, const Tensor& shard,
+                                    std::span<const Tensor> state) {
+  const std::uint32_t item = item_of(bucket);
+  if (!bucket.shard().defined()) parts_.offload_store.put({{CellKind::shard, item}}, shard);
+  if (!parts_.optimizers[place_.at(item)].state().empty()) return;
+  for (std::size_t part = 0; part < state.size(); ++part)
+    parts_.offload_store.put({{CellKind::state, item}, part}, state[part]);
+}
+
+void BucketStore::gather_all() {
+  for (auto& bucket : parts_.buckets) {
+    const bool was_outside = !bucket.shard().defined();
+    if (was_outside) bucket.set_shard(shard_between_steps(bucket));
+    if (!bucket.table().full_resident) {
+      make_full(bucket, group(bucket.table().sharded_over));
+      if (was_outside) bucket.set_shard(Tensor());
+    } else if (was_outside) {
+      visiting_.push_back(&bucket);
+    }
+  }
+}
+
+void BucketStore::free_all() {
+  for (auto& bucket : parts_.buckets) bucket.end_full();
+  for (auto* bucket : visiting_) bucket->set_shard(Tensor());
+  visiting_.clear();
+}
+
+BytesMoved BucketStore::take_moved() {
+  return {.offloaded = moved_.offloaded.exchange(0), .fetched = moved_.fetched.exchange(0)};
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,78 @@
+// A rank's buckets: gathers, reductions, updates, and the ways out of memory and back. ZeRO is which of these
+// ops a program has; nothing here knows its stage.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tessera/base/bytes_moved.hpp"
+#include "tessera/engine/parts.hpp"
+
+namespace tessera::engine {
+
+// What `step` needs besides its bucket.
+struct Update {
+  double learning_rate = 0;
+  std::int64_t count = 1;
+  double gradient_scale = 1;
+};
+
+class BucketStore {
+ public:
+  explicit BucketStore(const Parts& parts);
+
+  // By lanes, in the order the program allows.
+  void gather(const program::Op& op);
+  void reduce(const program::Op& op);
+  void step(const program::Op& op, const Update& update);
+  // Of Shard and State.
+  void offload(const program::Op& op);
+  void fetch(const program::Op& op);
+  // The same of any other tensor.
+  void put(const shard::OffloadKey& key, const tensor::Tensor& t);
+  tensor::Tensor get(const shard::OffloadKey& key);
+  void end(const program::Cell& cell);
+  // The calling lane reads the weights of a segment's buckets.
+  void read_weights(const program::Segment& segment);
+  // The calling lane adds to their gradients.
+  void begin_gradients(const program::Segment& segment);
+
+  // Sum of squares of the elements that this rank brings to the norm. See Note [Who brings an element to the
+  // norm].
+  double squared_norm() const;
+
+  // Between steps: Full of every bucket, until free_all; Shard and State of one, wherever they lie.
+  bool has_full(std::uint32_t item) { return bucket(item).full().defined(); }
+  void gather_all();
+  void free_all();
+  tensor::Tensor shard_between_steps(const shard::FlatBucket& bucket);
+  std::vector<tensor::Tensor> state_between_steps(const shard::FlatBucket& bucket);
+  // Takes over changed ones that lie outside; what lies in memory was changed there.
+  void put_between_steps(const shard::FlatBucket& bucket, const tensor::Tensor& shard,
+                         std::span<const tensor::Tensor> state);
+
+  // Out of memory and back, since the last call.
+  BytesMoved take_moved();
+
+ private:
+  struct Counters {
+    std::atomic<std::int64_t> offloaded = 0, fetched = 0;
+  };
+  shard::FlatBucket& bucket(std::uint32_t item) { return parts_.buckets[place_.at(item)]; }
+  std::uint32_t item_of(const shard::FlatBucket& bucket) const;
+  const collective::Group& group(std::int16_t axis_set) const;
+  void make_full(shard::FlatBucket& bucket, const collective::Group& members);
+  bool is_first_of_equals(const program::Bucket& bucket) const;
+
+  const Parts& parts_;
+  const program::Tables& tables_;
+  std::vector<std::size_t> place_;       // by bucket of the tables: place among those held
+  std::vector<std::int16_t> norm_axes_;  // along which ranks bring a slice each to the norm
+  std::int64_t norm_slice_ = 0, norm_slices_ = 1;
+  std::vector<shard::FlatBucket*> visiting_;  // by gather_all in memory, until free_all
+  Counters moved_;
+};
+
+}  // namespace tessera::engine

@@ -1,0 +1,44 @@
+// A rank's part of a unit's work. With tp the columns of the first product of a branch and the rows of the
+// second; on the residual stream between them all tokens, or with sequence parallelism a part of them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tessera/collective/placement.hpp"
+
+namespace tessera::parallel {
+
+struct ContextAxes {
+  collective::Axis ring, heads;
+};
+
+struct ParallelContext {
+  collective::Axis tp{"tp", {}};
+  bool cuts_stream = false;  // sequence parallelism
+  bool opened = false;       // tp's collectives are between the pieces of blocks, not in them
+  ContextAxes cp;
+  // Those of a sample that this rank computes with, counted over the whole sample.
+  std::vector<std::int64_t> positions;
+};
+
+// Rows of a tensor: `first` and those after it of samples * positions.
+struct Rows {
+  std::span<const std::uint64_t> samples;
+  std::span<const std::int64_t> positions;
+  std::int64_t first = 0;
+};
+
+// The first of so many tokens that the stream has here.
+std::int64_t first_of_stream(const ParallelContext& context, std::int64_t tokens);
+
+// The tokens of these samples that the stream has here.
+Rows stream_rows(const ParallelContext& context, std::span<const std::uint64_t> samples);
+
+// The rank's tokens from the stream, whole on each rank of tp: S(0) or I -> R.
+tensor::Tensor from_stream(const tensor::Tensor& x_TH, const ParallelContext& context);
+// Back, of what each rank has summed up: P -> S(0) or I.
+tensor::Tensor to_stream(const tensor::Tensor& sums_TH, const ParallelContext& context);
+
+}  // namespace tessera::parallel

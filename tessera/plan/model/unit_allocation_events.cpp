@@ -1,0 +1,147 @@
+#include "tessera/plan/model/unit_allocation_events.hpp"
+
+#include <algorithm>
+
+#include "tessera/base/error.hpp"
+#include "tessera/plan/model/allocation_events.hpp"
+#include "tessera/program/ir/footprint.hpp"
+
+namespace tessera::plan {
+namespace {
+
+// Gives the pieces of a unit their sums: what each adds to the tape and the weight work of those before it,
+// and what it holds for a while by itself.
+void settle(program::Unit& unit) {
+  program::Footprint before;
+  for (std::size_t i = 0; i < unit.pieces.size(); ++i) {
+    program::Piece& piece = unit.pieces[i];
+    const auto so_far = program::footprint(std::span(unit.pieces).first(i + 1));
+    const auto alone = program::footprint(std::span(&piece, 1));
+    piece.tape_bytes = so_far.tape_bytes - before.tape_bytes;
+    piece.work_bytes = so_far.work_bytes - before.work_bytes;
+    piece.scratch_bytes = alone.bare_peak;
+    piece.backward_scratch_bytes = std::max<std::int64_t>(0, alone.backward_peak);
+    before = so_far;
+  }
+}
+
+struct Branch {  // norm(x) and the product that leaves the residual stream
+  std::string x, normed, out, residual;
+  std::int64_t width;
+  bool has_bias;
+};
+
+void norm_and_product(program::Piece& piece, const Sizes& s, bool has_mean, const Branch& b) {
+  const ProductSizes sizes{s.h, b.width, b.has_bias};
+  AllocationEvents forward, backward;
+  forward_norm(forward, s, has_mean, b.x, b.normed);
+  const ProductNames names{forward_enter(forward, s, b.normed), b.out, "d." + b.out};
+  forward_product(forward, s, names, sizes);
+  forward.drop(names.x);
+  backward_product(backward, s, names, sizes);
+  backward.drop("d." + b.out);
+  backward_enter(backward, s, b.normed);
+  backward_norm(backward, s, has_mean, b.x, b.normed, b.residual);
+  piece.forward_events = forward.list();
+  piece.backward_events = backward.list();
+}
+
+// sum = residual + dropout(branch W). The product's gradient is the sum's, unless dropout makes another.
+void product_and_residual(program::Piece& piece, const Sizes& s, const BlockShape& shape,
+                          const std::string& branch, std::int64_t in, const std::string& sum) {
+  const std::string product = sum + ".product", gradient = "d." + (s.drops ? product : sum);
+  const ProductSizes sizes{in, s.h, shape.has_bias};
+  AllocationEvents forward, backward;
+  forward_product(forward, s, {branch, product, ""}, sizes);
+  const std::string left = forward_leave(forward, s, product), dropped = s.drops ? sum + ".dropped" : left;
+  forward_dropout(forward, s, left, dropped);
+  forward.make(sum, s.r * s.h * s.c).drop(dropped);
+  if (s.drops) backward.make(gradient, s.r * s.h * s.c);
+  const ProductNames names{branch, product, backward_leave(backward, s, gradient)};
+  backward_product(backward, s, names, sizes);
+  drop_left(backward, s, gradient);
+  if (s.drops) backward.drop(gradient);
+  piece.forward_events = forward.list();
+  piece.backward_events = backward.list();
+}
+
+void feed_forward_function(program::Piece& piece, const Sizes& s, bool is_gated) {
+  const std::int64_t bytes = s.n * s.f * s.c;
+  AllocationEvents forward, backward;
+  if (is_gated) {
+    forward.make("opened", bytes).make("fed", bytes).tape("up").tape("opened").drop("opened").drop("up");
+    backward.make("d.up", 2 * bytes).pass(bytes).drop("d.fed").untape("up").untape("opened");
+  } else {
+    forward.make("fed", bytes).tape("up").drop("up");
+    backward.make("d.up", bytes).drop("d.fed").untape("up");
+  }
+  piece.forward_events = forward.list();
+  piece.backward_events = backward.list();
+}
+
+}  // namespace
+
+void add_block_moments(program::Unit& unit, const Sizes& s, const BlockShape& shape) {
+  CHECK(unit.pieces.size() == 6, "a block of ", unit.pieces.size(), " pieces");
+  auto* pieces = unit.pieces.data();
+  norm_and_product(pieces[0], s, shape.has_mean,
+                   {"x", "normed_1", "qkv", "d.middle", s.q + 2 * s.k, shape.has_bias || shape.has_qkv_bias});
+  AllocationEvents forward, backward;
+  const HeadShape heads{shape.has_rotary, shape.has_qk_norm};
+  forward_attention(forward, s, heads);
+  backward_attention(backward, s, heads);
+  pieces[1].forward_events = forward.list();
+  pieces[1].backward_events = backward.list();
+  product_and_residual(pieces[2], s, shape, "attended", s.q, "middle");
+  norm_and_product(pieces[3], s, shape.has_mean,
+                   {"middle", "normed_2", "up", "d.y", shape.is_gated ? 2 * s.f : s.f, shape.has_bias});
+  feed_forward_function(pieces[4], s, shape.is_gated);
+  product_and_residual(pieces[5], s, shape, "fed", s.f, "y");
+  // A branch is held until the next takes its place.
+  for (const auto& [piece, held] : {std::pair{3, "attended"}, {5, "middle"}, {5, "fed"}})
+    pieces[piece].forward_events.push_back({.act = program::AllocationEvent::Act::drop, .storage = held});
+  settle(unit);
+}
+
+void add_lookup_moments(program::Unit& unit, const Sizes& s, std::int64_t tables) {
+  CHECK(unit.pieces.size() == 1 && tables <= 2, "an embedding of ", unit.pieces.size(), " pieces");
+  constexpr std::int64_t kIndexBytes = 8;
+  const std::int64_t bytes = s.r * s.h * s.c, all_bytes = s.n * s.h * s.c;
+  const auto widened = [&](std::int64_t rows) { return s.c < s.a ? rows * s.h * s.a : 0; };
+  const std::string first = s.drops ? "rows" : "y", looked_up = tables == 2 || s.tp > 1 ? "tokens" : first;
+  AllocationEvents forward, backward;
+  forward.make(looked_up, all_bytes);
+  std::string left = forward_leave(forward, s, looked_up);
+  if (tables == 2) {
+    forward.make("places", s.r * kIndexBytes).tape("places").make("positions", bytes);
+    forward.make(first, bytes).drop("positions").drop(left).drop("places");
+    left = first;
+  }
+  forward_dropout(forward, s, left, "y");
+  const std::string gradient = s.drops ? "d.rows" : "d.y";
+  if (s.drops) backward.make(gradient, bytes);
+  backward.defer(backward_leave(backward, s, gradient), all_bytes, "", 0, widened(s.n));
+  drop_left(backward, s, gradient);
+  if (tables == 2) backward.defer(gradient, bytes, "", 0, widened(s.r));
+  if (s.drops) backward.drop(gradient);
+  if (tables == 2) backward.untape("places");
+  unit.pieces[0].forward_events = forward.list();
+  unit.pieces[0].backward_events = backward.list();
+  settle(unit);
+}
+
+void add_head_moments(program::Unit& unit, const Sizes& s, bool has_mean) {
+  CHECK(unit.pieces.size() == 2, "a head of ", unit.pieces.size(), " pieces");
+  AllocationEvents norm, d_norm, loss, d_loss;
+  forward_norm(norm, s, has_mean, "x", "normed");
+  backward_norm(d_norm, s, has_mean, "x", "normed", "");
+  forward_loss(loss, s);
+  backward_loss(d_loss, s);
+  unit.pieces[0].forward_events = norm.list();
+  unit.pieces[0].backward_events = d_norm.list();
+  unit.pieces[1].forward_events = loss.list();
+  unit.pieces[1].backward_events = d_loss.list();
+  settle(unit);
+}
+
+}  // namespace tessera::plan

@@ -1,0 +1,22 @@
+// Fills in the allocation events of a unit's pieces, layer by layer, and their sums.
+#pragma once
+
+#include "tessera/plan/model/pieces.hpp"
+
+namespace tessera::plan {
+
+// What families differ in: norms with a mean, turned and normed queries and keys, biases, a gate beside what
+// it opens.
+struct BlockShape {
+  bool has_mean = false, has_rotary = false, has_qk_norm = false, has_bias = false, has_qkv_bias = false,
+       is_gated = false;
+};
+
+// Of six pieces: norm and q, k, v; attention; out; norm and up; gate or GELU; down.
+void add_block_moments(program::Unit& unit, const Sizes& s, const BlockShape& shape);
+// Of one piece that looks up rows of so many tables.
+void add_lookup_moments(program::Unit& unit, const Sizes& s, std::int64_t tables);
+// Of two pieces: norm, loss.
+void add_head_moments(program::Unit& unit, const Sizes& s, bool has_mean);
+
+}  // namespace tessera::plan

@@ -1,0 +1,70 @@
+#include "tessera/spec/choice_names.hpp"
+
+#include "tessera/base/text.hpp"
+
+namespace tessera::spec {
+
+using Words = std::vector<std::string>;
+
+template <>
+const Words& words<Precision>() {
+  static const Words list = {"fp32", "fp64", "bf16", "fp16"};
+  return list;
+}
+template <>
+const Words& words<TensorKind>() {
+  static const Words list = {"1d", "2d", "2.5d", "3d"};
+  return list;
+}
+template <>
+const Words& words<Recompute>() {
+  static const Words list = {"none", "full", "selective", "budget"};
+  return list;
+}
+template <>
+const Words& words<Offload>() {
+  static const Words list = {"optimizer", "parameters", "values"};
+  return list;
+}
+template <>
+const Words& words<Schedule>() {
+  static const Words list = {"gpipe",      "1f1b", "interleaved", "zb-h1",        "zb-v",
+                             "dualpipe-v", "bfs",  "auto",        "pipedream-2bw"};
+  return list;
+}
+template <>
+const Words& words<Optimizer>() {
+  static const Words list = {"adamw", "sgd"};
+  return list;
+}
+template <>
+const Words& words<Decay>() {
+  static const Words list = {"constant", "cosine", "linear", "wsd"};
+  return list;
+}
+template <>
+const Words& words<Family>() {
+  static const Words list = {"llama", "gpt2"};
+  return list;
+}
+template <>
+const Words& words<Transport>() {
+  static const Words list = {"sockets", "threads", "nccl"};
+  return list;
+}
+
+std::string schedule_name(const Layout& layout) {
+  return layout.schedule_file.empty() ? word(layout.schedule) : layout.schedule_file;
+}
+
+std::string shares_text(const Layout& layout) {
+  const bool is_hybrid = layout.dp_replicate > 1 && layout.dp_shard > 1;
+  std::string out =
+      is_hybrid ? cat("dp ", layout.dp_replicate, " x ", layout.dp_shard) : cat("dp ", layout.dp());
+  if (layout.cp > 1) out += cat(", cp ", layout.cp);
+  if (layout.tp > 1) out += cat(", tp ", layout.tp);
+  if (layout.zero > 0) out += cat(", zero ", layout.zero);
+  return out;
+}
+
+}  // namespace tessera::spec

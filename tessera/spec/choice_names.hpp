@@ -1,0 +1,46 @@
+// The names of the choices in a run file: one list per enum, in the order of its values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::spec {
+
+// All words of an enum.
+template <typename Enum>
+const std::vector<std::string>& words();
+
+// The word of one value: word(Schedule::f1b1) is "1f1b".
+template <typename Enum>
+const std::string& word(Enum value) {
+  return words<Enum>()[static_cast<std::size_t>(value)];
+}
+
+// By which name a run's order of micro-batches goes: that of its schedule, or of its file.
+std::string schedule_name(const Layout& layout);
+
+// How ranks share the work, but for the pipeline: "dp 2 x 4, cp 2, tp 2, zero 1", replicas before shards.
+std::string shares_text(const Layout& layout);
+
+template <>
+const std::vector<std::string>& words<Precision>();
+template <>
+const std::vector<std::string>& words<TensorKind>();
+template <>
+const std::vector<std::string>& words<Recompute>();
+template <>
+const std::vector<std::string>& words<Offload>();
+template <>
+const std::vector<std::string>& words<Schedule>();
+template <>
+const std::vector<std::string>& words<Optimizer>();
+template <>
+const std::vector<std::string>& words<Decay>();
+template <>
+const std::vector<std::string>& words<Family>();
+template <>
+const std::vector<std::string>& words<Transport>();
+
+}  // namespace tessera::spec
