@@ -9,7 +9,8 @@
 namespace tessera::cli {
 namespace {
 
-// What may come after the command `path`, such as "checkpoint diff"; then the same of the commands below it.
+// Adds a case for the command `path`, such as "checkpoint diff", and for all below it: what may come after
+// it.
 void add_cases(const CLI::App& app, const std::string& path, std::string& cases) {
   std::vector<std::string> words;
   const auto below = app.get_subcommands([](const CLI::App*) { return true; });
@@ -19,38 +20,34 @@ void add_cases(const CLI::App& app, const std::string& path, std::string& cases)
     has_keys = has_keys || option->get_name() == "overrides";
     for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
   }
-  cases += cat("    \"", path, "\") words=\"", join(words, " "), has_keys ? " $keys" : "", "\" ;;\n");
+  cases += cat("    \"", path, "\") echo \"", join(words, " "), has_keys ? " $keys" : "", "\" ;;\n");
   for (const CLI::App* each : below)
     add_cases(*each, path.empty() ? each->get_name() : cat(path, " ", each->get_name()), cases);
 }
 
 // A shell takes what stands before and after = for two words, so a key comes with its = and no space.
-constexpr char kScript[] = R"(_tessera() {
-  local word=${COMP_WORDS[COMP_CWORD]} path="" i words keys="@KEYS@"
+constexpr char kScript[] = R"sh(_tessera_words() {
+  local keys="@KEYS@"
+  case "$1" in
+@CASES@    *) return 1 ;;
+  esac
+}
+_tessera() {
+  local word=${COMP_WORDS[COMP_CWORD]} path="" next i
   for ((i = 1; i < COMP_CWORD; ++i)); do
-    case " ${path:+$path }${COMP_WORDS[i]} " in
-@PATHS@    esac
+    next="${path:+$path }${COMP_WORDS[i]}"
+    _tessera_words "$next" >/dev/null && path=$next
   done
-  case "$path" in
-@CASES@  esac
-  COMPREPLY=($(compgen -W "$words" -- "$word"))
+  COMPREPLY=($(compgen -W "$(_tessera_words "$path")" -- "$word"))
   [[ $word == -* || -z $path ]] || COMPREPLY+=($(compgen -f -- "$word"))
   [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
   return 0
 }
 complete -F _tessera tessera
-)";
+)sh";
 
 std::string with(std::string text, const std::string& name, const std::string& value) {
   return text.replace(text.find(name), name.size(), value);
-}
-
-void add_paths(const CLI::App& app, const std::string& path, std::string& paths) {
-  for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; })) {
-    const std::string own = path.empty() ? each->get_name() : cat(path, " ", each->get_name());
-    paths += cat("      \" ", own, " \") path=\"", own, "\" ;;\n");
-    add_paths(*each, own, paths);
-  }
 }
 
 }  // namespace
@@ -58,11 +55,9 @@ void add_paths(const CLI::App& app, const std::string& path, std::string& paths)
 std::string completion_script(const CLI::App& app, const std::string& shell) {
   std::vector<std::string> keys;
   for (const spec::Key& key : spec::schema()) keys.push_back(key.full() + "=");
-  std::string paths, cases;
-  add_paths(app, "", paths);
+  std::string cases;
   add_cases(app, "", cases);
-  const std::string script =
-      with(with(with(kScript, "@KEYS@", join(keys, " ")), "@PATHS@", paths), "@CASES@", cases);
+  const std::string script = with(with(kScript, "@KEYS@", join(keys, " ")), "@CASES@", cases);
   return shell == "zsh" ? "autoload -U +X bashcompinit && bashcompinit\n" + script : script;
 }
 

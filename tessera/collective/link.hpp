@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -50,6 +51,9 @@ struct Link {
   c10::intrusive_ptr<c10d::Backend> backend;
   Outbox outbox;  // last, so that it ends before the backend
 };
+
+// A link of these members, without a backend yet, for the member whose global rank is `own`.
+std::shared_ptr<Link> make_link(const std::vector<int>& ranks, int own);
 
 // The first line of an error's text, without stack, source lines and advice.
 std::string short_text(const std::exception& error);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tessera/collective/link.hpp"
@@ -83,6 +84,13 @@ std::string short_text(const std::exception& error) {
     if (const auto end = text.find("] ", source); end != std::string::npos)
       text.erase(source, end + 2 - source);
   return text.substr(0, std::min(text.find('\n'), text.find(". This is typically caused")));
+}
+
+std::shared_ptr<Link> make_link(const std::vector<int>& ranks, int own) {
+  auto link = std::make_shared<Link>();
+  link->ranks = ranks;
+  link->rank = static_cast<int>(std::ranges::find(ranks, own) - ranks.begin());
+  return link;
 }
 
 }  // namespace tessera::collective

@@ -21,8 +21,6 @@ namespace {
 using draw::Panel;
 using draw::Picture;
 
-bool is_trace(const std::string& file) { return file.ends_with(".json"); }
-
 Panel measured_panel(const std::vector<draw::Traced>& traced, const std::string& path, std::int64_t step) {
   const std::int64_t chosen = step > 0 ? step : draw::middle_step(traced);
   Panel panel = draw::measured(traced, chosen);

@@ -2,6 +2,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/cli/commands/simulated.hpp"
+#include "tessera/cli/commands/traced.hpp"
 #include "tessera/draw/memory_picture.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/out_file.hpp"
@@ -20,7 +21,7 @@ std::string drawn(const draw::MemoryPicture& picture, const std::string& path) {
 }  // namespace
 
 int draw_memory_command(const Options& options, const std::string& path) {
-  if (options.file.ends_with(".json") || options.file.empty() || !options.draw.measured.empty())
+  if (is_trace(options.file) || options.file.empty() || !options.draw.measured.empty())
     throw UserError("--memory draws what a run file would hold: name one, without --schedule or --measured");
   const Simulated simulated = simulated_of(options);
   const auto timeline = simulate::simulate(simulated.program, simulated.costs);

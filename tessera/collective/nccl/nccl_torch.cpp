@@ -75,9 +75,7 @@ class NcclCommunicator final : public Communicator {
   std::vector<std::shared_ptr<Link>> connect(const std::vector<std::vector<int>>& rank_lists) const override {
     std::vector<std::shared_ptr<Link>> links;
     for (const auto& ranks : rank_lists) {
-      auto link = std::make_shared<Link>();
-      link->ranks = ranks;
-      link->rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
+      auto link = make_link(ranks, rank());
       link->backend =
           connected(*link, cat(options_.prefix, "/", group_name(ranks), "/", num_made_[ranks]++, "/"));
       links.push_back(std::move(link));

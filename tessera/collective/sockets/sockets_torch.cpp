@@ -144,9 +144,7 @@ std::vector<std::shared_ptr<Link>> SocketCommunicator::connect(
   auto next = sockets.begin();
   std::vector<std::shared_ptr<Link>> links;
   for (const auto& ranks : rank_lists) {
-    auto link = std::make_shared<Link>();
-    link->ranks = ranks;
-    link->rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
+    auto link = make_link(ranks, rank());
     std::vector<std::shared_ptr<net::Connection>> connections;
     for (const int peer : ranks)
       connections.push_back(peer == rank()

@@ -193,12 +193,12 @@ class ThreadBackend final : public c10d::Backend {
   std::size_t self_;
 };
 
-// All hubs of one run_ranks.
+// Where the groups of one run_ranks meet.
 class World {
  public:
   std::shared_ptr<ThreadRendezvous> rendezvous(const std::vector<int>& ranks, int num_made_before) {
     std::scoped_lock lock(mutex_);
-    auto& rendezvous = hubs_[{ranks, num_made_before}];
+    auto& rendezvous = meetings_[{ranks, num_made_before}];
     if (!rendezvous) {
       rendezvous = std::make_shared<ThreadRendezvous>(ranks);
       for (const int rank : departed_) rendezvous->leave(rank);
@@ -209,12 +209,12 @@ class World {
   void leave(int rank) {
     std::scoped_lock lock(mutex_);
     departed_.push_back(rank);
-    for (const auto& [key, rendezvous] : hubs_) rendezvous->leave(rank);
+    for (const auto& [key, rendezvous] : meetings_) rendezvous->leave(rank);
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<std::vector<int>, int>, std::shared_ptr<ThreadRendezvous>> hubs_;
+  std::map<std::pair<std::vector<int>, int>, std::shared_ptr<ThreadRendezvous>> meetings_;
   std::vector<int> departed_;
 };
 
@@ -226,9 +226,7 @@ class ThreadCommunicator final : public Communicator {
   std::vector<std::shared_ptr<Link>> connect(const std::vector<std::vector<int>>& rank_lists) const override {
     std::vector<std::shared_ptr<Link>> links;
     for (const auto& ranks : rank_lists) {
-      auto link = std::make_shared<Link>();
-      link->ranks = ranks;
-      link->rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
+      auto link = make_link(ranks, rank());
       link->backend =
           c10::make_intrusive<ThreadBackend>(world_.rendezvous(ranks, num_made_[ranks]++), link->rank);
       links.push_back(std::move(link));

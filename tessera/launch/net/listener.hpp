@@ -24,7 +24,7 @@ class Listener {
   Descriptor listening_;
 };
 
-// Processes of `user` that connect to the Unix socket at `path`, which goes with the door. What a dead
+// Processes of `user` that connect to the Unix socket at `path`, which goes with the listener. What a dead
 // process has left there is replaced. Throws UserError when somebody serves there, the path is too long or
 // the system refuses.
 std::unique_ptr<Listener> unix_listener(const std::string& path, uid_t user);

@@ -49,7 +49,7 @@ std::string ending_text(int rank, const Ending& ending, const Snapshot& snapshot
 // A rank of a job that others started: how it ended is theirs to tell.
 std::string lost_text(int rank, const Snapshot& snapshot, const RankDescriber& describer);
 
-// Nobody ended, but somebody waited longer than `timeout_seconds`. `note` is about the guilty rank's process;
+// Nobody ended, but somebody waited longer than `timeout_seconds`. `note` is about the culprit's process;
 // may be empty.
 std::string hang_text(const Culprit& culprit, double timeout_seconds, const std::string& note);
 

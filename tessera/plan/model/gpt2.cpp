@@ -43,7 +43,7 @@ program::Unit block_unit(const Sizes& s, program::Dtype compute, std::int64_t la
                       named(gelu, {"up"}, {"opened"}),
                       named(product_and_residual("down", s, s.f, 1), {"opened", "middle"}, {"hidden"},
                             names({"mlp.down_proj"}))}};
-  add_block_moments(unit, s, {.has_mean = true, .has_bias = true});
+  add_block_events(unit, s, {.has_mean = true, .has_bias = true});
   return unit;
 }
 
@@ -99,8 +99,8 @@ Blueprint gpt2_blueprint(const spec::Run& run) {
       {named(norm(s, kLayerNorm), {"hidden"}, {"normed"},
              {"transformer.ln_f.weight", "transformer.ln_f.bias"}),
        named(loss(s), {"normed", "targets"}, {"loss"}, {m.tied_embeddings ? rows : "lm_head.weight"})}};
-  add_lookup_moments(out.embedding, s, 2);
-  add_head_moments(out.head, s, true);
+  add_lookup_events(out.embedding, s, 2);
+  add_head_events(out.head, s, true);
   out.embedding_parameters = {rows_cut(table(rows, m.vocab)), {table(positions, m.sequence)}};
   if (!m.tied_embeddings) out.head_parameters = {rows_cut(table("lm_head.weight", m.vocab))};
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {

@@ -60,7 +60,7 @@ program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t laye
        named(gate, {"gate_up"}, {"gated"}),
        named(product_and_residual("down", s, s.f, 0), {"gated", "middle"}, {"hidden"},
              names({"mlp.down_proj.weight"}))}};
-  add_block_moments(
+  add_block_events(
       unit, s, {.has_rotary = true, .has_qk_norm = m.qk_norm, .has_qkv_bias = m.qkv_bias, .is_gated = true});
   return unit;
 }
@@ -120,8 +120,8 @@ Blueprint llama_blueprint(const spec::Run& run) {
       "head",
       {named(norm(s, kRmsNorm), {"hidden"}, {"normed"}, {"model.norm.weight"}),
        named(loss(s), {"normed", "targets"}, {"loss"}, {m.tied_embeddings ? rows : "lm_head.weight"})}};
-  add_lookup_moments(out.embedding, s, 1);
-  add_head_moments(out.head, s, false);
+  add_lookup_events(out.embedding, s, 1);
+  add_head_events(out.head, s, false);
   out.embedding_parameters = table(rows);
   if (!m.tied_embeddings) out.head_parameters = table("lm_head.weight");
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {

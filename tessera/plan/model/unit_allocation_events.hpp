@@ -13,10 +13,10 @@ struct BlockShape {
 };
 
 // Of six pieces: norm and q, k, v; attention; out; norm and up; gate or GELU; down.
-void add_block_moments(program::Unit& unit, const Sizes& s, const BlockShape& shape);
+void add_block_events(program::Unit& unit, const Sizes& s, const BlockShape& shape);
 // Of one piece that looks up rows of so many tables.
-void add_lookup_moments(program::Unit& unit, const Sizes& s, std::int64_t tables);
+void add_lookup_events(program::Unit& unit, const Sizes& s, std::int64_t tables);
 // Of two pieces: norm, loss.
-void add_head_moments(program::Unit& unit, const Sizes& s, bool has_mean);
+void add_head_events(program::Unit& unit, const Sizes& s, bool has_mean);
 
 }  // namespace tessera::plan

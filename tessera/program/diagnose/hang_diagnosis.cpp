@@ -183,7 +183,7 @@ class Search {
     return cat("; ", ranks_text(others), others.size() == 1 ? " waits too" : " wait too");
   }
 
-  // What the guilty rank owes.
+  // What the culprit rank owes.
   std::string owed_text(const Wait& wait) const {
     if (wait.op < 0) return "never came";
     const Op& mine = op_of(wait.rank, wait.op);
@@ -234,15 +234,15 @@ class Search {
       if (++accusers[wait.other.rank] > (told ? accusers[told->other.rank] : 0)) told = &wait;
     }
     if (!told) return std::nullopt;
-    const int guilty = told->other.rank;
+    const int culprit = told->other.rank;
     if (told->other.why == Why::lacking)
-      return Verdict{guilty, told->op,
-                     cat(waiting_text(*told), "; rank ", guilty, " ", owed_text(*told),
-                         ": its program has none. It is ", state_text(guilty), other_waiters(*told))};
+      return Verdict{culprit, told->op,
+                     cat(waiting_text(*told), "; rank ", culprit, " ", owed_text(*told),
+                         ": its program has none. It is ", state_text(culprit), other_waiters(*told))};
     return Verdict{
-        guilty, told->other.op,
-        cat(waiting_text(*told), "; rank ", guilty, " has ", described(program_, guilty, told->other.op),
-            " in its place: their programs have these ops in different orders. It is ", state_text(guilty),
+        culprit, told->other.op,
+        cat(waiting_text(*told), "; rank ", culprit, " has ", described(program_, culprit, told->other.op),
+            " in its place: their programs have these ops in different orders. It is ", state_text(culprit),
             other_waiters(*told))};
   }
 
@@ -252,9 +252,9 @@ class Search {
     for (const Wait& wait : waits_)
       if (!waits(wait.other.rank) && (!told || wait.since_seconds < told->since_seconds)) told = &wait;
     if (!told) return std::nullopt;
-    const int guilty = told->other.rank;
-    return about(guilty, cat(waiting_text(*told), "; rank ", guilty, " ", owed_text(*told), ": it is ",
-                             state_text(guilty), other_waiters(*told)));
+    const int culprit = told->other.rank;
+    return about(culprit, cat(waiting_text(*told), "; rank ", culprit, " ", owed_text(*told), ": it is ",
+                              state_text(culprit), other_waiters(*told)));
   }
 
   // Everybody who is waited for waits: following the waits leads round.

@@ -22,10 +22,10 @@ struct Footprint {
   bool operator==(const Footprint&) const = default;
 };
 
-// Of pieces in a row that have moments.
+// Of pieces in a row that have allocation events.
 Footprint footprint(std::span<const Piece> pieces, bool recomputed = false);
 
-// Of a segment of the tables, whose pieces all have moments, or sums alone.
+// Of a segment of the tables, whose pieces all have allocation events, or sums alone.
 Footprint footprint(const Segment& segment, const Tables& tables);
 
 }  // namespace tessera::program
