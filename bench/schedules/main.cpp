@@ -40,10 +40,10 @@ void measure(const Case& c, int rounds) {
     const double compiled = now();
     const auto problems = program::check(program);
     const double checked = now();
-    CHECK(problems.empty(), program::to_text(problems));
+    TESSERA_CHECK(problems.empty(), program::to_text(problems));
     const auto timeline = simulate::simulate(program, simulate::table_costs(program));
     const double simulated = now();
-    CHECK(timeline.makespan > 0, "nothing ran");
+    TESSERA_CHECK(timeline.makespan > 0, "nothing ran");
     compile.push_back(compiled - start);
     check.push_back(checked - compiled);
     simulate.push_back(simulated - checked);

@@ -46,7 +46,7 @@ TEST(Error, EachKindHasItsExitCode) {
   EXPECT_EQ(exit_code(PeerLost("x")), 75);
   EXPECT_EQ(exit_code(std::runtime_error("x")), 70);
   try {
-    CHECK(1 == 2, "one is ", 1);
+    TESSERA_CHECK(1 == 2, "one is ", 1);
     FAIL();
   } catch (const Bug& bug) {
     EXPECT_NE(std::string(bug.what()).find("one is 1 (1 == 2 is false)"), std::string::npos) << bug.what();

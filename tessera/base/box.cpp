@@ -29,7 +29,8 @@ Box moved(Box box, const Shape& by) {
 }
 
 std::optional<Box> intersection(const Box& a, const Box& b) {
-  CHECK(a.offset.size() == b.offset.size(), "boxes of ", a.offset.size(), " and ", b.offset.size(), " dims");
+  TESSERA_CHECK(a.offset.size() == b.offset.size(), "boxes of ", a.offset.size(), " and ", b.offset.size(),
+                " dims");
   Box out = a;
   for (std::size_t dim = 0; dim < a.offset.size(); ++dim) {
     out.offset[dim] = std::max(a.offset[dim], b.offset[dim]);
@@ -78,8 +79,8 @@ void add_boxes(const Shape& shape, std::size_t dim, std::int64_t first, std::int
 }  // namespace
 
 std::vector<Box> boxes_of_range(const Shape& shape, std::int64_t first, std::int64_t count) {
-  CHECK(first >= 0 && count >= 0 && first + count <= num_elements(shape), "elements ", first, " to ",
-        first + count, " of a tensor of ", num_elements(shape));
+  TESSERA_CHECK(first >= 0 && count >= 0 && first + count <= num_elements(shape), "elements ", first, " to ",
+                first + count, " of a tensor of ", num_elements(shape));
   if (count == 0) return {};
   if (shape.empty()) return {Box{}};
   std::vector<Box> out;
@@ -89,7 +90,7 @@ std::vector<Box> boxes_of_range(const Shape& shape, std::int64_t first, std::int
 }
 
 std::int64_t elements_of_rows(const Shape& shape, std::int64_t most) {
-  CHECK(most > 0);
+  TESSERA_CHECK(most > 0);
   std::int64_t row = 1;
   for (std::size_t dim = shape.size(); dim > 0; --dim) {
     const std::int64_t larger = row * std::max<std::int64_t>(1, shape[dim - 1]);
@@ -154,7 +155,7 @@ std::optional<std::string> tiling_problem(const Shape& shape, const std::vector<
   const std::int64_t all = num_elements(shape);
   std::int64_t held = 0;
   for (const Box& box : boxes) {
-    CHECK(box.offset.size() == shape.size() && box.extent.size() == shape.size());
+    TESSERA_CHECK(box.offset.size() == shape.size() && box.extent.size() == shape.size());
     if (__builtin_add_overflow(held, box.elements(), &held) || held > all) return "two pieces overlap";
   }
   if (held != all) return cat("pieces hold ", held, " of ", all, " elements");

@@ -38,10 +38,8 @@ int exit_code(const std::exception& error);
 
 }  // namespace tessera
 
-// LibTorch's logging defines a CHECK of its own; ours wins where both are seen, so include this header last.
-#undef CHECK
-// Always on. CHECK(condition, parts...) throws Bug with the parts joined by cat().
-#define CHECK(condition, ...)                                                            \
+// Always on. TESSERA_CHECK(condition, parts...) throws Bug with the parts joined by cat().
+#define TESSERA_CHECK(condition, ...)                                                    \
   do {                                                                                   \
     if (!(condition)) [[unlikely]]                                                       \
       ::tessera::throw_bug(__FILE__, __LINE__, #condition, ::tessera::cat(__VA_ARGS__)); \

@@ -140,7 +140,7 @@ void random_halves(std::uint64_t key, std::array<std::uint32_t, 3> counter, std:
 
 // A Feistel network over the smallest even number of bits that holds `size`, walked until it lands inside.
 std::uint64_t permuted(std::uint64_t index, std::uint64_t size, std::uint64_t seed, std::uint64_t stream) {
-  CHECK(index < size, "index ", index, " outside a permutation of ", size);
+  TESSERA_CHECK(index < size, "index ", index, " outside a permutation of ", size);
   const auto half =
       std::max<std::uint64_t>(1, (static_cast<std::uint64_t>(std::bit_width(size - 1)) + 1) / 2);
   const std::uint64_t mask = (std::uint64_t{1} << half) - 1;

@@ -24,9 +24,9 @@ class LayoutProcesses : public Binary {
 };
 
 using spec::Schedule;
-constexpr Schedule kSchedules[] = {Schedule::gpipe, Schedule::f1b1,     Schedule::interleaved,
-                                   Schedule::zb_h1, Schedule::zb_v,     Schedule::dualpipe_v,
-                                   Schedule::bfs,   Schedule::automatic};
+constexpr Schedule kSchedules[] = {"gpipe"_schedule, "1f1b"_schedule, "interleaved"_schedule,
+                                   "zb-h1"_schedule, "zb-v"_schedule, "dualpipe-v"_schedule,
+                                   "bfs"_schedule,   "auto"_schedule};
 
 TEST_F(LayoutProcesses, OfPipelinesLoseAsThreadsDo) {
   for (const auto schedule : kSchedules) {

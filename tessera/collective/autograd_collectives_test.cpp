@@ -7,7 +7,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
-#include "tessera/collective/damage.hpp"
+#include "tessera/collective/testing/damage.hpp"
 #include "tessera/collective/threads/threads.hpp"
 
 namespace tessera::collective {
@@ -303,10 +303,10 @@ TEST(Typed, TwoSplitProductsEqualOneRankWithAndWithoutSequenceParallelism) {
 
 TEST(Typed, ASumThatIsLeftOutOfTheBackwardShowsInTheGradient) {
   on_axis(3, [](const Axis& axis) {
-    const Axis damaged{"tp",
-                       axis.group.damaged({Harm::skipped, CallKind::all_reduce, CallDirection::backward})};
+    const Axis wrong{"tp",
+                     damaged(axis.group, {Harm::skipped, CallKind::all_reduce, CallDirection::backward})};
     const Tensor x = tensor::zeros({2}, at::kDouble).set_requires_grad(true);
-    replicate({x, "x", {{"tp", kInvariant}}}, damaged).tensor.sum().backward();
+    replicate({x, "x", {{"tp", kInvariant}}}, wrong).tensor.sum().backward();
     EXPECT_EQ(x.grad()[0].item<double>(), 1);  // 3 without the damage
   });
 }

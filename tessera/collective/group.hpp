@@ -25,8 +25,6 @@ class Tensor;
 namespace tessera::collective {
 
 struct Link;  // the connection; transports make it (link.hpp)
-struct Damage;
-enum class Harm;
 
 class Group {
  public:
@@ -51,7 +49,7 @@ class Group {
   // In place: everyone gets the root's values.
   void broadcast(at::Tensor& t, int root) const;
   // Returns at once with the values copied: never waits for the receiver. Equal tags arrive in order. Tags
-  // are at least 0 and below kPairwiseTag (exchange.hpp).
+  // are at least 0 and below kPairwiseTag (pairwise_collectives.hpp).
   void send(const at::Tensor& t, int to, int tag) const;
   // The same without a copy, unless t is not dense: nobody may change these values any more. They are held
   // until received.
@@ -68,19 +66,14 @@ class Group {
   // What was called on this group and its copies.
   Tally& tally() const { return *tally_; }
 
-  // A copy that does some operations wrongly, for tests that must notice it (damage.hpp). `other` is the
-  // group of Harm::elsewhere, with a connection that nothing else uses.
-  Group damaged(const Damage& damage, const Group& other = Group()) const;
+  // The connection, which other groups may use too.
+  const std::shared_ptr<Link>& link() const { return link_; }
 
  private:
-  struct Flaw;
-
-  std::optional<Harm> begin(CallKind kind, const at::Tensor& whole) const;
-  Group sound() const;
+  void count(CallKind kind, const at::Tensor& whole) const;
 
   std::shared_ptr<Link> link_;
   std::shared_ptr<Tally> tally_;
-  std::shared_ptr<Flaw> flaw_;  // nothing, but in tests
 };
 
 // This rank among all ranks, and the way to reach the others. Made by run_ranks (threads.hpp),

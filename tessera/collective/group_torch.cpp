@@ -2,16 +2,13 @@
 
 #include <torch/csrc/autograd/graph_task.h>
 #include <algorithm>
-#include <atomic>
 #include <numeric>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "tessera/collective/damage.hpp"
+#include "tessera/base/error.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/collective/link.hpp"
 #include "tessera/tensor/warm_up.hpp"
-
-#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
 namespace tessera::collective {
 namespace {
@@ -60,7 +57,7 @@ void in_place(Tensor& t, Operation&& operation) {
 }
 
 void check_alike(const Tensor& out, const Tensor& in) {
-  CHECK(out.scalar_type() == in.scalar_type(), "out and in of a collective differ in dtype");
+  TESSERA_CHECK(out.scalar_type() == in.scalar_type(), "out and in of a collective differ in dtype");
 }
 
 void all_reduce(const Link& link, Tensor& t, c10d::ReduceOp::RedOpType op, const char* what) {
@@ -72,18 +69,11 @@ void all_reduce(const Link& link, Tensor& t, c10d::ReduceOp::RedOpType op, const
 }
 
 void check_member(const Link& link, int position) {
-  CHECK(position >= 0 && position < static_cast<int>(link.ranks.size()), "member ", position,
-        " of a group of ", link.ranks.size());
+  TESSERA_CHECK(position >= 0 && position < static_cast<int>(link.ranks.size()), "member ", position,
+                " of a group of ", link.ranks.size());
 }
 
 }  // namespace
-
-// How a damaged copy is wrong, and how many of the operations that are meant have been.
-struct Group::Flaw {
-  Damage damage;
-  Group other;
-  std::atomic<std::int64_t> num_calls = 0;
-};
 
 Group::Group(int global_rank) : Group(std::make_shared<Link>()) { link_->ranks = {global_rank}; }
 Group::Group(std::shared_ptr<Link> link) : link_(std::move(link)), tally_(std::make_shared<Tally>()) {}
@@ -92,51 +82,32 @@ int Group::size() const { return static_cast<int>(link_->ranks.size()); }
 int Group::rank() const { return link_->rank; }
 const std::vector<int>& Group::ranks() const { return link_->ranks; }
 
-Group Group::damaged(const Damage& damage, const Group& other) const {
-  Group copy = *this;
-  copy.flaw_ = std::make_shared<Flaw>(damage, other);
-  return copy;
-}
-
-// The same connection without damage, counted apart.
-Group Group::sound() const { return Group(link_); }
-
-// Counts a call; says how it must go wrong, if it must.
-std::optional<Harm> Group::begin(CallKind kind, const Tensor& whole) const {
-  const Call call{
-      kind,
-      torch::autograd::get_current_graph_task_id() < 0 ? CallDirection::forward : CallDirection::backward,
-      static_cast<std::int64_t>(whole.nbytes())};
-  tally_->add(call);
-  if (!flaw_ || flaw_->damage.kind != kind || flaw_->damage.direction != call.direction) return std::nullopt;
-  const std::int64_t index = flaw_->num_calls++;
-  if (flaw_->damage.only && *flaw_->damage.only != index) return std::nullopt;
-  return flaw_->damage.harm;
+void Group::count(CallKind kind, const Tensor& whole) const {
+  const bool is_forward = torch::autograd::get_current_graph_task_id() < 0;
+  tally_->add({kind, is_forward ? CallDirection::forward : CallDirection::backward,
+               static_cast<std::int64_t>(whole.nbytes())});
 }
 
 void Group::all_reduce_sum(Tensor& t) const {
   if (size() == 1 || t.numel() == 0) return;
-  if (const auto harm = begin(CallKind::all_reduce, t))
-    return Wrongly{sound(), flaw_->other, *harm}.all_reduce(t, false);
+  count(CallKind::all_reduce, t);
   all_reduce(*link_, t, c10d::ReduceOp::SUM, "all_reduce_sum");
 }
 
 void Group::all_reduce_max(Tensor& t) const {
   if (size() == 1 || t.numel() == 0) return;
-  if (const auto harm = begin(CallKind::all_reduce, t))
-    return Wrongly{sound(), flaw_->other, *harm}.all_reduce(t, true);
+  count(CallKind::all_reduce, t);
   all_reduce(*link_, t, c10d::ReduceOp::MAX, "all_reduce_max");
 }
 
 void Group::all_gather(Tensor& out, const Tensor& in) const {
   check_alike(out, in);
-  CHECK(out.numel() == in.numel() * size(), "all_gather of ", in.numel(), " elements from ", size(),
-        " members into ", out.numel());
+  TESSERA_CHECK(out.numel() == in.numel() * size(), "all_gather of ", in.numel(), " elements from ", size(),
+                " members into ", out.numel());
   const at::NoGradGuard no_grad;
   if (size() == 1) return void(out.detach().copy_(in.reshape(out.sizes())));
   if (in.numel() == 0) return;
-  if (const auto harm = begin(CallKind::all_gather, out))
-    return Wrongly{sound(), flaw_->other, *harm}.all_gather(out, in);
+  count(CallKind::all_gather, out);
   Tensor input = dense(in);
   in_place(out, [&](std::vector<Tensor>& tensors) {
     finish(*link_, "all_gather", [&] { return link_->backend->_allgather_base(tensors[0], input); });
@@ -145,13 +116,12 @@ void Group::all_gather(Tensor& out, const Tensor& in) const {
 
 void Group::reduce_scatter_sum(Tensor& out, const Tensor& in) const {
   check_alike(out, in);
-  CHECK(in.numel() == out.numel() * size(), "reduce_scatter of ", in.numel(), " elements to ", size(),
-        " members of ", out.numel());
+  TESSERA_CHECK(in.numel() == out.numel() * size(), "reduce_scatter of ", in.numel(), " elements to ", size(),
+                " members of ", out.numel());
   const at::NoGradGuard no_grad;
   if (size() == 1) return void(out.detach().copy_(in.reshape(out.sizes())));
   if (in.numel() == 0) return;
-  if (const auto harm = begin(CallKind::reduce_scatter, in))
-    return Wrongly{sound(), flaw_->other, *harm}.reduce_scatter_sum(out, in);
+  count(CallKind::reduce_scatter, in);
   Tensor input = dense(in);
   in_place(out, [&](std::vector<Tensor>& tensors) {
     finish(*link_, "reduce_scatter_sum",
@@ -166,11 +136,11 @@ void Group::all_to_all(Tensor& out, const Tensor& in, std::span<const std::int64
     return static_cast<int>(rows.size()) == size() &&
            std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) == t.size(0);
   };
-  CHECK(fits(out, out_rows) && fits(in, in_rows), "all_to_all: row counts don't add up to the tensors' rows");
+  TESSERA_CHECK(fits(out, out_rows) && fits(in, in_rows),
+                "all_to_all: row counts don't add up to the tensors' rows");
   const at::NoGradGuard no_grad;
   if (size() == 1) return void(out.detach().copy_(in.reshape(out.sizes())));
-  if (const auto harm = begin(CallKind::all_to_all, in))
-    return Wrongly{sound(), flaw_->other, *harm}.all_to_all(out, in, out_rows, in_rows);
+  count(CallKind::all_to_all, in);
   Tensor input = dense(in);
   std::vector<std::int64_t> from(out_rows.begin(), out_rows.end()), to(in_rows.begin(), in_rows.end());
   in_place(out, [&](std::vector<Tensor>& tensors) {
@@ -181,8 +151,7 @@ void Group::all_to_all(Tensor& out, const Tensor& in, std::span<const std::int64
 void Group::broadcast(Tensor& t, int root) const {
   check_member(*link_, root);
   if (size() == 1 || t.numel() == 0) return;
-  if (const auto harm = begin(CallKind::broadcast, t))
-    return Wrongly{sound(), flaw_->other, *harm}.broadcast(t, root);
+  count(CallKind::broadcast, t);
   in_place(t, [&](std::vector<Tensor>& tensors) {
     c10d::BroadcastOptions options;
     options.rootRank = root;
@@ -196,9 +165,8 @@ void Group::send(const Tensor& t, int to, int tag) const {
 
 void Group::hand_over(const Tensor& t, int to, int tag) const {
   check_member(*link_, to);
-  CHECK(to != rank(), "a rank sends to itself");
-  if (const auto harm = begin(CallKind::send, t))
-    return Wrongly{sound(), flaw_->other, *harm}.hand_over(t, to, tag);
+  TESSERA_CHECK(to != rank(), "a rank sends to itself");
+  count(CallKind::send, t);
   std::vector<Tensor> tensors{dense(t)};
   link_->outbox.keep(guarded(*link_, "send", [&] { return link_->backend->send(tensors, to, tag); }),
                      t.device());
@@ -210,8 +178,8 @@ void Group::receive(Tensor& t, int from, int tag) const {
 
 std::function<void()> Group::expect(Tensor t, int from, int tag) const {
   check_member(*link_, from);
-  CHECK(from != rank(), "a rank receives from itself");
-  CHECK(t.is_contiguous(), "what is received must be dense");
+  TESSERA_CHECK(from != rank(), "a rank receives from itself");
+  TESSERA_CHECK(t.is_contiguous(), "what is received must be dense");
   link_->outbox.check();
   std::vector<Tensor> tensors{t};
   auto work = guarded(*link_, "receive", [&] { return link_->backend->recv(tensors, from, tag); });
@@ -238,9 +206,10 @@ std::vector<Group> make_groups(const Communicator& communicator,
   for (const auto& list : rank_lists) {
     std::vector<int> sorted = list;
     std::ranges::sort(sorted);
-    CHECK(!list.empty() && sorted.front() >= 0 && sorted.back() < communicator.size() &&
-              std::ranges::adjacent_find(sorted) == sorted.end(),
-          "a group's ranks ", ranks_text(list), " are not distinct ranks under ", communicator.size());
+    TESSERA_CHECK(!list.empty() && sorted.front() >= 0 && sorted.back() < communicator.size() &&
+                      std::ranges::adjacent_find(sorted) == sorted.end(),
+                  "a group's ranks ", ranks_text(list), " are not distinct ranks under ",
+                  communicator.size());
     if (list.size() > 1 && std::ranges::binary_search(sorted, communicator.rank())) lists.push_back(list);
   }
   const auto links = communicator.connect(lists);

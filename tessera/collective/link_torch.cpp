@@ -1,10 +1,9 @@
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "tessera/base/error.hpp"
 #include "tessera/collective/link.hpp"
 #include "tessera/tensor/device.hpp"
-
-#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
 namespace tessera::collective {
 namespace {

@@ -3,11 +3,10 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "tessera/base/error.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/collective/link.hpp"
 #include "tessera/tensor/streams_only.hpp"
-
-#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
 namespace tessera::collective {
 namespace {

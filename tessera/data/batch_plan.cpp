@@ -10,8 +10,9 @@ namespace tessera::data {
 std::vector<std::uint64_t> samples_of(std::uint64_t cursor, std::int64_t global_batch, std::int64_t dp_rank,
                                       std::int64_t dp_size, std::int64_t micro_batch,
                                       std::int64_t micro_index) {
-  CHECK(0 <= dp_rank && dp_rank < dp_size, "data rank ", dp_rank, " of ", dp_size);
-  CHECK(micro_index >= 0 && micro_batch > 0, "micro-batch ", micro_index, " of ", micro_batch, " samples");
+  TESSERA_CHECK(0 <= dp_rank && dp_rank < dp_size, "data rank ", dp_rank, " of ", dp_size);
+  TESSERA_CHECK(micro_index >= 0 && micro_batch > 0, "micro-batch ", micro_index, " of ", micro_batch,
+                " samples");
   const std::int64_t first = std::min(global_batch, (micro_index * dp_size + dp_rank) * micro_batch);
   const std::int64_t last = std::min(global_batch, first + micro_batch);
   std::vector<std::uint64_t> samples(static_cast<std::size_t>(last - first));

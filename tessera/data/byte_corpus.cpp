@@ -9,7 +9,7 @@ namespace tessera::data {
 
 ByteCorpus::ByteCorpus(const std::string& path, std::int64_t sequence, std::uint64_t seed)
     : file_(path), sequence_(sequence), seed_(seed) {
-  CHECK(sequence > 0, "sequence ", sequence);
+  TESSERA_CHECK(sequence > 0, "sequence ", sequence);
   const auto window = static_cast<std::uint64_t>(sequence) + 1;
   const std::uint64_t size = file_.bytes();
   if (size < window)
@@ -26,8 +26,8 @@ std::uint64_t ByteCorpus::offset_of(std::uint64_t index) const {
 void ByteCorpus::fill(std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,
                       std::span<std::int64_t> targets) const {
   const auto length = static_cast<std::size_t>(sequence_);
-  CHECK(tokens.size() == samples.size() * length && targets.size() == tokens.size(), "buffers of ",
-        tokens.size(), " and ", targets.size(), " for ", samples.size(), " samples of ", length);
+  TESSERA_CHECK(tokens.size() == samples.size() * length && targets.size() == tokens.size(), "buffers of ",
+                tokens.size(), " and ", targets.size(), " for ", samples.size(), " samples of ", length);
   std::vector<std::byte> window(length + 1);
   for (std::size_t row = 0; row < samples.size(); ++row) {
     file_.read(offset_of(samples[row]), window);
@@ -40,11 +40,11 @@ void ByteCorpus::fill(std::span<const std::uint64_t> samples, std::span<std::int
 
 void mask_every(std::int64_t period, std::span<const std::uint64_t> samples,
                 std::span<std::int64_t> targets) {
-  CHECK(period > 0, "period ", period);
+  TESSERA_CHECK(period > 0, "period ", period);
   if (samples.empty()) return;
   const std::size_t length = targets.size() / samples.size();
-  CHECK(length * samples.size() == targets.size(), targets.size(), " targets for ", samples.size(),
-        " samples");
+  TESSERA_CHECK(length * samples.size() == targets.size(), targets.size(), " targets for ", samples.size(),
+                " samples");
   const auto step = std::min<std::uint64_t>(static_cast<std::uint64_t>(period), length);
   for (std::size_t row = 0; row < samples.size(); ++row)
     for (std::size_t i = 0; i < length; ++i)

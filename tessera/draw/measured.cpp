@@ -19,7 +19,7 @@ using Rows = std::map<std::pair<LaneKind, std::string>, Row>;  // compute first
 }  // namespace
 
 std::int64_t middle_step(std::span<const Traced> traced) {
-  CHECK(!traced.empty(), "a trace without ops has no step");
+  TESSERA_CHECK(!traced.empty(), "a trace without ops has no step");
   std::map<std::int64_t, program::Span> steps;
   for (const Traced& op : traced) {
     auto& span = steps.try_emplace(op.step, program::Span{op.bar.start, op.bar.end}).first->second;

@@ -27,8 +27,8 @@ std::vector<MemoryLevel> levels_of(const program::Sequence& sequence, const prog
 
 MemoryPicture memory_picture(const program::Program& program, const simulate::Timeline& timeline,
                              std::int64_t limit_bytes) {
-  CHECK(timeline.classes.size() == program.classes.size(), "a timeline of ", timeline.classes.size(),
-        " classes for a program of ", program.classes.size());
+  TESSERA_CHECK(timeline.classes.size() == program.classes.size(), "a timeline of ", timeline.classes.size(),
+                " classes for a program of ", program.classes.size());
   MemoryPicture out{.limit_bytes = limit_bytes};
   const auto& class_of_rank = program.tables.class_of_rank;
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {

@@ -14,32 +14,24 @@ constexpr Colour kBlue{0x00, 0x72, 0xb2}, kOrange{0xe6, 0x9f, 0x00}, kYellow{0xf
     kSkyBlue{0x56, 0xb4, 0xe9}, kGrey{0x5a, 0x5a, 0x5a};
 constexpr Colour kDark{0x14, 0x14, 0x14}, kLight{0xff, 0xff, 0xff};
 
-// Compute and communication have rows of their own, so a colour may stand once for each.
-Colour base(OpKind what) {
-  switch (what) {
-    case OpKind::forward:
-    case OpKind::send:
+Colour base(OpKind kind) {
+  switch (program::info(kind).hue) {
+    case program::Hue::blue:
       return kBlue;
-    case OpKind::backward:
-    case OpKind::receive:
+    case program::Hue::orange:
       return kOrange;
-    case OpKind::backward_input:
+    case program::Hue::yellow:
       return kYellow;
-    case OpKind::backward_weight:
-    case OpKind::gather:
+    case program::Hue::green:
       return kGreen;
-    case OpKind::recompute:
-    case OpKind::exchange:
-    case OpKind::offload:
+    case program::Hue::purple:
       return kPurple;
-    case OpKind::reduce:
+    case program::Hue::vermilion:
       return kVermillion;
-    case OpKind::fetch:
+    case program::Hue::sky_blue:
       return kSkyBlue;
-    case OpKind::step:
-    case OpKind::sum:
-    case OpKind::free:
-      return kGrey;
+    case program::Hue::grey:
+      break;
   }
   return kGrey;
 }
@@ -55,11 +47,7 @@ double linear(std::uint8_t channel) {
 
 }  // namespace
 
-int num_shades(OpKind what) {
-  const bool of_step =
-      what == OpKind::gather || what == OpKind::reduce || what == OpKind::step || what == OpKind::sum;
-  return of_step ? 1 : kNumShades;
-}
+int num_shades(OpKind kind) { return program::info(kind).has_shades ? kNumShades : 1; }
 
 int shade_of(std::int32_t micro) { return micro < 0 ? 0 : micro % kNumShades; }
 

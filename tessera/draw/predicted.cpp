@@ -56,8 +56,8 @@ std::vector<Level> held_bytes(const program::Sequence& sequence, const program::
 }  // namespace
 
 Panel predicted(const Program& program, const simulate::Timeline& timeline, Held held) {
-  CHECK(timeline.classes.size() == program.classes.size(), "a timeline of ", timeline.classes.size(),
-        " classes for a program of ", program.classes.size());
+  TESSERA_CHECK(timeline.classes.size() == program.classes.size(), "a timeline of ", timeline.classes.size(),
+                " classes for a program of ", program.classes.size());
   std::vector<std::set<std::uint32_t>> segments;
   for (const auto& sequence : program.classes) {
     auto& own = segments.emplace_back();
@@ -69,8 +69,8 @@ Panel predicted(const Program& program, const simulate::Timeline& timeline, Held
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
     const auto& sequence = program.classes[c];
     const auto& spans = timeline.classes[c];
-    CHECK(spans.size() == sequence.ops.size(), "class ", c, " has ", spans.size(), " times for ",
-          sequence.ops.size(), " ops");
+    TESSERA_CHECK(spans.size() == sequence.ops.size(), "class ", c, " has ", spans.size(), " times for ",
+                  sequence.ops.size(), " ops");
     Lanes& rank = panel.ranks.emplace_back();
     const auto& class_of_rank = program.tables.class_of_rank;
     rank.name = cat("rank ", std::ranges::find(class_of_rank, c) - class_of_rank.begin());

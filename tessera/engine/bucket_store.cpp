@@ -109,7 +109,7 @@ void BucketStore::offload(const Op& op) {
     bucket(cell.item).set_shard(Tensor());
     return;
   }
-  CHECK(cell.kind == CellKind::state, program::to_text(cell, tables_), " is not offloaded");
+  TESSERA_CHECK(cell.kind == CellKind::state, program::to_text(cell, tables_), " is not offloaded");
   auto& optimizer = parts_.optimizers[place_.at(cell.item)];
   for (std::size_t part = 0; writes && part < optimizer.state().size(); ++part)
     put({cell, part}, optimizer.state()[part]);
@@ -119,7 +119,7 @@ void BucketStore::offload(const Op& op) {
 void BucketStore::fetch(const Op& op) {
   const Cell cell = program::named_cell(op);
   if (cell.kind == CellKind::shard) return bucket(cell.item).set_shard(get({cell}));
-  CHECK(cell.kind == CellKind::state, program::to_text(cell, tables_), " is not fetched");
+  TESSERA_CHECK(cell.kind == CellKind::state, program::to_text(cell, tables_), " is not fetched");
   auto& optimizer = parts_.optimizers[place_.at(cell.item)];
   std::vector<Tensor> state;
   for (std::size_t part = 0; part < optimizer.num_states(); ++part) state.push_back(get({cell, part}));

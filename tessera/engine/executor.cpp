@@ -38,15 +38,15 @@ Executor::Executor(const Parts& parts)
   loss_sums_.resize(tables_.numbers.size());
   times_.resize(sequence_.ops.size());
   sends_along_.resize(tables_.axis_sets.size());
-  CHECK(values_.size() < (std::size_t{1} << 30), "more values than tags: ", values_.size());
+  TESSERA_CHECK(values_.size() < (std::size_t{1} << 30), "more values than tags: ", values_.size());
   for (const Op& op : sequence_.ops) ends_.push_back(program::effects(op, tables_).ends);
 }
 
 Executor::~Executor() = default;
 
 StepReport Executor::step(const StepInput& input) {
-  CHECK(input.micro_batches.size() == static_cast<std::size_t>(tables_.num_micro), "the step has ",
-        input.micro_batches.size(), " micro-batches, the program ", tables_.num_micro);
+  TESSERA_CHECK(input.micro_batches.size() == static_cast<std::size_t>(tables_.num_micro), "the step has ",
+                input.micro_batches.size(), " micro-batches, the program ", tables_.num_micro);
   const at::NoGradGuard no_gradient;
   input_ = &input;
   account_.forget_peak();
@@ -152,8 +152,9 @@ model::Outcome Executor::compute(const Op& op, const std::vector<Tensor>& inputs
   auto outcome =
       parts_.model[segment.unit]->forward(segment.first_piece, segment.num_pieces, inputs,
                                           input_->micro_batches[static_cast<std::size_t>(op.micro)], tape);
-  CHECK(outcome.values.size() == segment.writes.size() && outcome.losses.size() == segment.losses.size(),
-        "unit ", tables_.units[segment.unit].name, " does not write what the plan says");
+  TESSERA_CHECK(
+      outcome.values.size() == segment.writes.size() && outcome.losses.size() == segment.losses.size(),
+      "unit ", tables_.units[segment.unit].name, " does not write what the plan says");
   return outcome;
 }
 
@@ -253,8 +254,8 @@ void Executor::sum(const Op& op) {
 }
 
 Tensor& Executor::held(const Cell& cell) {
-  CHECK(cell.kind == CellKind::value || cell.kind == CellKind::gradient,
-        "only values and gradients are sent");
+  TESSERA_CHECK(cell.kind == CellKind::value || cell.kind == CellKind::gradient,
+                "only values and gradients are sent");
   return (cell.kind == CellKind::value ? values_ : gradients_)[at(cell.item, cell.micro)];
 }
 

@@ -94,7 +94,7 @@ Lanes::~Lanes() {
 }
 
 void Lanes::step() {
-  CHECK(!stopped_, "a step after one that failed");
+  TESSERA_CHECK(!stopped_, "a step after one that failed");
   const std::uint64_t step = ++step_;
   step_.notify_all();
   try {

@@ -18,7 +18,8 @@ using CoreSet = std::unique_ptr<hwloc_bitmap_s, FreeSet>;
 class Topology {
  public:
   Topology() {
-    CHECK(hwloc_topology_init(&raw_) == 0 && hwloc_topology_load(raw_) == 0, "hwloc cannot read the machine");
+    TESSERA_CHECK(hwloc_topology_init(&raw_) == 0 && hwloc_topology_load(raw_) == 0,
+                  "hwloc cannot read the machine");
     const CoreSet usable(hwloc_bitmap_alloc());
     if (hwloc_get_cpubind(raw_, usable.get(), HWLOC_CPUBIND_PROCESS) == 0)
       hwloc_topology_restrict(raw_, usable.get(), 0);
@@ -36,7 +37,7 @@ class Topology {
           hwloc_get_obj_by_depth(raw_, depth, static_cast<unsigned>(rank % num_cores))->cpuset));
     std::vector<hwloc_bitmap_t> shares(static_cast<std::size_t>(size));
     hwloc_obj_t root = hwloc_get_root_obj(raw_);
-    CHECK(hwloc_distrib(raw_, &root, 1, shares.data(), static_cast<unsigned>(size), depth, 0) == 0);
+    TESSERA_CHECK(hwloc_distrib(raw_, &root, 1, shares.data(), static_cast<unsigned>(size), depth, 0) == 0);
     std::vector<CoreSet> owned;
     for (const auto share : shares) owned.emplace_back(share);
     return std::move(owned[static_cast<std::size_t>(rank)]);
@@ -53,12 +54,12 @@ class Topology {
 }  // namespace
 
 std::string pin_threads(int local_rank, int local_size) {
-  CHECK(local_rank >= 0 && local_rank < local_size, local_rank, " of ", local_size);
+  TESSERA_CHECK(local_rank >= 0 && local_rank < local_size, local_rank, " of ", local_size);
   const Topology topology;
   const CoreSet cores = topology.share(local_rank, local_size);
   if (!topology.bind(cores)) return "";
   char* text = nullptr;
-  CHECK(hwloc_bitmap_list_asprintf(&text, cores.get()) >= 0);
+  TESSERA_CHECK(hwloc_bitmap_list_asprintf(&text, cores.get()) >= 0);
   const std::string out(text);
   free(text);
   return out;

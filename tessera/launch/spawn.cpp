@@ -29,7 +29,7 @@ class SignalMailbox {
     sigaddset(&heard, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &heard, &before_);
     descriptor_ = Descriptor(signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK));
-    CHECK(static_cast<bool>(descriptor_), system_reason());
+    TESSERA_CHECK(static_cast<bool>(descriptor_), system_reason());
   }
   ~SignalMailbox() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   SignalMailbox(const SignalMailbox&) = delete;
@@ -289,7 +289,7 @@ class Job {
 int run_local_ranks(const SpawnOptions& options) {
   if (options.num_ranks < 1)
     throw UserError(cat("cannot start ", options.num_ranks, " ranks; at least 1 is needed"));
-  CHECK(!options.command.empty(), "no command to start");
+  TESSERA_CHECK(!options.command.empty(), "no command to start");
   // A rank takes two descriptors of the launcher: its stderr and its connection to the key server.
   reserve_open_files(options.num_ranks, 2 * static_cast<std::size_t>(options.num_ranks) + 32, "the launcher");
   return Job(options).run();

@@ -7,7 +7,7 @@
 namespace tessera::mesh {
 
 void AxisSet::check(Rank rank) const {
-  CHECK(rank >= 0 && rank < num_ranks_, "rank ", rank, " of a mesh of ", num_ranks_);
+  TESSERA_CHECK(rank >= 0 && rank < num_ranks_, "rank ", rank, " of a mesh of ", num_ranks_);
 }
 
 std::int64_t AxisSet::Digit::of(Rank rank) const {
@@ -23,10 +23,10 @@ std::int64_t AxisSet::Digit::offset(std::int64_t place) const {
 
 AxisSet AxisSet::only(std::vector<std::int64_t> coordinates) const {
   AxisSet out = *this;
-  CHECK(!out.digits_.empty() && !coordinates.empty() &&
-            std::ranges::adjacent_find(coordinates, std::greater_equal()) == coordinates.end() &&
-            coordinates.front() >= 0 && coordinates.back() < out.digits_.front().full_size,
-        "coordinates of the outermost axis of a set must rise, and lie on it");
+  TESSERA_CHECK(!out.digits_.empty() && !coordinates.empty() &&
+                    std::ranges::adjacent_find(coordinates, std::greater_equal()) == coordinates.end() &&
+                    coordinates.front() >= 0 && coordinates.back() < out.digits_.front().full_size,
+                "coordinates of the outermost axis of a set must rise, and lie on it");
   Digit& digit = out.digits_.front();
   out.size_ = out.size_ / digit.size * static_cast<std::int64_t>(coordinates.size());
   digit.size = static_cast<std::int64_t>(coordinates.size());
@@ -46,7 +46,7 @@ std::int64_t AxisSet::num_groups() const {
 }
 
 std::int64_t AxisSet::coordinate(Rank rank) const {
-  CHECK(holds(rank), "rank ", rank, " is in no group along (", join(names_, ", "), ")");
+  TESSERA_CHECK(holds(rank), "rank ", rank, " is in no group along (", join(names_, ", "), ")");
   std::int64_t out = 0;
   for (const auto& digit : digits_) out = out * digit.size + digit.of(rank);
   return out;
@@ -59,7 +59,7 @@ Rank AxisSet::origin(Rank rank) const {
 }
 
 Rank AxisSet::member(Rank rank, std::int64_t coordinate) const {
-  CHECK(coordinate >= 0 && coordinate < size_, "coordinate ", coordinate, " in a group of ", size_);
+  TESSERA_CHECK(coordinate >= 0 && coordinate < size_, "coordinate ", coordinate, " in a group of ", size_);
   Rank out = origin(rank);
   for (auto digit = digits_.rbegin(); digit != digits_.rend(); ++digit) {
     out += digit->offset(coordinate % digit->size);

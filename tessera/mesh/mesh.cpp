@@ -95,7 +95,7 @@ AxisSet Mesh::along_all() const {
 }
 
 std::vector<std::int64_t> Mesh::coordinates(Rank rank) const {
-  CHECK(rank >= 0 && rank < size_, "rank ", rank, " of a mesh of ", size_);
+  TESSERA_CHECK(rank >= 0 && rank < size_, "rank ", rank, " of a mesh of ", size_);
   std::vector<std::int64_t> out(axes_.size());
   for (std::size_t i = axes_.size(); i-- > 0;) {
     const std::int64_t size = axes_[i].size();
@@ -106,12 +106,13 @@ std::vector<std::int64_t> Mesh::coordinates(Rank rank) const {
 }
 
 Rank Mesh::rank(std::span<const std::int64_t> coordinates) const {
-  CHECK(coordinates.size() == axes_.size(), coordinates.size(), " coordinates for ", axes_.size(), " axes");
+  TESSERA_CHECK(coordinates.size() == axes_.size(), coordinates.size(), " coordinates for ", axes_.size(),
+                " axes");
   Rank out = 0;
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     const std::int64_t size = axes_[i].size();
-    CHECK(coordinates[i] >= 0 && coordinates[i] < size, "coordinate ", coordinates[i], " on axis ",
-          axes_[i].name, " of size ", size);
+    TESSERA_CHECK(coordinates[i] >= 0 && coordinates[i] < size, "coordinate ", coordinates[i], " on axis ",
+                  axes_[i].name, " of size ", size);
     out = out * size + coordinates[i];
   }
   return out;

@@ -25,7 +25,8 @@ std::int64_t num_cached(const Batch& batch, std::size_t layer) {
 Tensor attend(parallel::Heads heads, const Batch& batch, std::size_t layer,
               const parallel::ContextAxes& context) {
   const std::int64_t before = num_cached(batch, layer), positions = heads.q.size(2);
-  CHECK(before == 0 || positions == 1, "a cache is extended by one position at a time, not by ", positions);
+  TESSERA_CHECK(before == 0 || positions == 1, "a cache is extended by one position at a time, not by ",
+                positions);
   if (batch.cache) extend(*batch.cache, heads, layer);
   const Tensor out = before > 0 ? tensor::attention(heads.q, heads.k, heads.v, /*causal=*/false)
                                 : parallel::context_attention(heads, context, {batch.documents_BS});

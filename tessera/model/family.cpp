@@ -7,8 +7,8 @@
 namespace tessera::model {
 
 Model make(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
-  CHECK(tables.units.size() == static_cast<std::size_t>(run.model.layers) + 2,
-        "units do not match the model's layers");
+  TESSERA_CHECK(tables.units.size() == static_cast<std::size_t>(run.model.layers) + 2,
+                "units do not match the model's layers");
   switch (run.model.family) {
     case spec::Family::llama:
       return make_llama(run, tables, held);
@@ -21,17 +21,18 @@ Model make(const spec::Run& run, const program::Tables& tables, const RankModel&
 Tensor logits(Model& model, const program::Tables& tables, const Batch& batch) {
   for (const program::Unit& unit : tables.units)
     for (const program::Piece& piece : unit.pieces)
-      CHECK(piece.collectives.empty() && piece.backward_collectives.empty() && piece.exchanges.empty(),
-            "logits of a model whose ranks share ", unit.name);
-  CHECK(std::ranges::all_of(model, [](const auto& unit) { return unit != nullptr; }),
-        "logits of a model that is spread over stages");
+      TESSERA_CHECK(
+          piece.collectives.empty() && piece.backward_collectives.empty() && piece.exchanges.empty(),
+          "logits of a model whose ranks share ", unit.name);
+  TESSERA_CHECK(std::ranges::all_of(model, [](const auto& unit) { return unit != nullptr; }),
+                "logits of a model that is spread over stages");
   const at::NoGradGuard no_gradient;
   Tape tape;
   std::vector<Tensor> values;
   for (std::size_t unit = 0; unit + 1 < model.size(); ++unit)
     values = model[unit]->forward(0, tables.units[unit].pieces.size(), std::move(values), batch, tape).values;
   const auto* head = dynamic_cast<const Head*>(model.back().get());
-  CHECK(head, "the last unit of a model is no head");
+  TESSERA_CHECK(head, "the last unit of a model is no head");
   return head->logits(values.at(0));
 }
 

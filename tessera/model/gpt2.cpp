@@ -135,7 +135,7 @@ class BlockUnit final : public Unit {
   // See plan/model/open.hpp.
   Outcome forward_opened(std::size_t piece, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                          Tape& tape) {
-    CHECK(count == 1, "opened blocks are cut between all pieces");
+    TESSERA_CHECK(count == 1, "opened blocks are cut between all pieces");
     const parallel::Rows rows = stream_rows(context_, batch.sample_indices);
     switch (piece) {
       case 0:

@@ -31,7 +31,7 @@ std::optional<T> take_first(std::map<std::int32_t, std::deque<T>>& by_tag, std::
 
 Connection::Connection(Descriptor socket, std::string peer)
     : socket_(std::move(socket)), peer_(std::move(peer)) {
-  CHECK(fcntl(socket_.number(), F_SETFL, O_NONBLOCK) == 0, system_reason());
+  TESSERA_CHECK(fcntl(socket_.number(), F_SETFL, O_NONBLOCK) == 0, system_reason());
 }
 
 std::string Connection::closed_text() const { return cat(peer_, " has closed the connection"); }
@@ -80,7 +80,7 @@ void Connection::watch_with(int epoll, std::uint64_t id) {
   epoll_ = epoll;
   id_ = id;
   epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
-  CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, socket_.number(), &event) == 0, system_reason());
+  TESSERA_CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, socket_.number(), &event) == 0, system_reason());
   flush();
 }
 
@@ -152,7 +152,7 @@ void Connection::watch_for(bool room) {
   if (epoll_ < 0 || room == watches_room_) return;
   watches_room_ = room;
   epoll_event event{.events = EPOLLIN | (room ? EPOLLOUT : 0u), .data = {.u64 = id_}};
-  CHECK(epoll_ctl(epoll_, EPOLL_CTL_MOD, socket_.number(), &event) == 0, system_reason());
+  TESSERA_CHECK(epoll_ctl(epoll_, EPOLL_CTL_MOD, socket_.number(), &event) == 0, system_reason());
 }
 
 void Connection::end(const std::string& reason) {

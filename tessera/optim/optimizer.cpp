@@ -65,7 +65,8 @@ void BucketOptimizer::make_state() {
 }
 
 void BucketOptimizer::set_state(std::vector<Tensor> state) {
-  CHECK(state.empty() || state.size() == num_states(), "an optimizer's state of ", state.size(), " parts");
+  TESSERA_CHECK(state.empty() || state.size() == num_states(), "an optimizer's state of ", state.size(),
+                " parts");
   state_ = std::move(state);
 }
 
@@ -74,8 +75,8 @@ void BucketOptimizer::set_state(std::vector<Tensor> state) {
 // differently. A bucket in one piece, padded so that any slice of it fills whole registers, gets the same
 // bits from every slicing.
 void BucketOptimizer::step(double learning_rate, std::int64_t count, double gradient_scale) {
-  CHECK(state_.size() == num_states(), "bucket ", bucket_->table().name,
-        " is stepped while its state lies outside");
+  TESSERA_CHECK(state_.size() == num_states(), "bucket ", bucket_->table().name,
+                " is stepped while its state lies outside");
   if (gradient_scale != 1.0) bucket_->shard_gradient().mul_(gradient_scale);
   const double decay = bucket_->table().weight_decay ? rule_.weight_decay : 0.0;
   const std::vector<Tensor> values = {bucket_->shard()}, gradients = {bucket_->shard_gradient()};
@@ -110,7 +111,7 @@ double squares_on_device(const Tensor& flat) {
 double squared_norm(const Tensor& flat) {
   if (!flat.is_cpu()) return squares_on_device(flat);
   if (flat.scalar_type() == at::kDouble) return squares<double>(flat.const_data_ptr<double>(), flat.numel());
-  CHECK(flat.scalar_type() == at::kFloat, "gradients are kept in fp32 or fp64");
+  TESSERA_CHECK(flat.scalar_type() == at::kFloat, "gradients are kept in fp32 or fp64");
   return squares<float>(flat.const_data_ptr<float>(), flat.numel());
 }
 

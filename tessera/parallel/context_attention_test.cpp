@@ -9,7 +9,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
-#include "tessera/collective/damage.hpp"
+#include "tessera/collective/testing/damage.hpp"
 #include "tessera/collective/threads/threads.hpp"
 #include "tessera/program/ir/context_parallel.hpp"
 
@@ -53,7 +53,7 @@ Documents documents_of(const std::vector<std::vector<std::int64_t>>& lengths, st
       of_BS[static_cast<std::int64_t>(b)].narrow(0, first, length).fill_(number++);
       first += length;
     }
-    CHECK(first == sequence, "documents of ", first, " positions in a sequence of ", sequence);
+    TESSERA_CHECK(first == sequence, "documents of ", first, " positions in a sequence of ", sequence);
   }
   return {of_BS};
 }
@@ -241,8 +241,8 @@ std::vector<program::ContextCall> calls_of(const Group& group, program::ContextA
   std::vector<program::ContextCall> calls;
   for (const collective::Call& call : group.tally().list()) {
     if (call.direction != direction) continue;
-    CHECK(call.kind == collective::CallKind::send || call.kind == collective::CallKind::all_to_all,
-          "attention makes no ", word(call.kind));
+    TESSERA_CHECK(call.kind == collective::CallKind::send || call.kind == collective::CallKind::all_to_all,
+                  "attention makes no ", word(call.kind));
     calls.push_back({call.kind == collective::CallKind::send ? program::CollectiveKind::shift
                                                              : program::CollectiveKind::all_to_all,
                      axis, call.bytes});
@@ -299,7 +299,7 @@ TEST(ContextAttention, ShowsEveryLostMessage) {
             on_ring ? collective::CallKind::send : collective::CallKind::all_to_all, direction, i};
         const Results found = found_by(sizes, whole, [&](const Whole& part, ContextAxes axes) {
           Group& group = on_ring ? axes.ring.group : axes.heads.group;
-          group = group.damaged(damage);
+          group = collective::damaged(group, damage);
           return with_context_attention(part, axes);
         });
         EXPECT_GT(error(found, expected), 1e-3) << word(damage.kind) << " " << i << " " << word(direction);

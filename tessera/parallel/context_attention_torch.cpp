@@ -2,10 +2,9 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "tessera/base/error.hpp"
 #include "tessera/collective/rows.hpp"
 #include "tessera/program/ir/context_parallel.hpp"
-
-#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
 namespace tessera::parallel {
 
@@ -120,9 +119,9 @@ struct ContextAttention : torch::autograd::Function<ContextAttention> {
 
 Tensor context_attention(const Heads& heads, const ContextAxes& axes, const Documents& documents) {
   const std::int64_t ranks = axes.heads.group.size();
-  CHECK(heads.q.size(kHeadDim) % ranks == 0 && heads.q.size(kHeadDim) % heads.k.size(kHeadDim) == 0, ranks,
-        " ranks of axis ", axes.heads.name, " for ", heads.q.size(kHeadDim), " query heads, ",
-        heads.k.size(kHeadDim), " key heads");
+  TESSERA_CHECK(heads.q.size(kHeadDim) % ranks == 0 && heads.q.size(kHeadDim) % heads.k.size(kHeadDim) == 0,
+                ranks, " ranks of axis ", axes.heads.name, " for ", heads.q.size(kHeadDim), " query heads, ",
+                heads.k.size(kHeadDim), " key heads");
   if (ranks == 1 && axes.ring.group.size() == 1 && !documents.of_BS.defined())
     return tensor::attention(heads.q, heads.k, heads.v, /*causal=*/true);
   return ContextAttention::apply(

@@ -131,9 +131,10 @@ Dropout::Dropout(double rate, std::uint64_t seed, std::int64_t unit, Place place
 
 Tensor Dropout::operator()(const Tensor& x_TH, const Rows& rows) const {
   if (dropped_ == 0 || rows.samples.empty()) return x_TH;
-  CHECK(x_TH.dim() == 2 && rows.first + x_TH.size(0) <= std::ssize(rows.samples) * std::ssize(rows.positions),
-        "dropout: rows from ", rows.first, " on, ", x_TH.size(0), " of them, for ", rows.samples.size(),
-        " samples");
+  TESSERA_CHECK(
+      x_TH.dim() == 2 && rows.first + x_TH.size(0) <= std::ssize(rows.samples) * std::ssize(rows.positions),
+      "dropout: rows from ", rows.first, " on, ", x_TH.size(0), " of them, for ", rows.samples.size(),
+      " samples");
   const std::vector<std::int64_t> samples(rows.samples.begin(), rows.samples.end());
   const Mask mask{key_, dropped_, samples, rows.positions, rows.first};
   return Dropped::apply(x_TH, &mask);

@@ -319,8 +319,8 @@ struct VocabularyLoss : Function<VocabularyLoss> {
 }  // namespace
 
 Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* bias_O) {
-  CHECK(x_TI.dim() == 2 && x_TI.size(1) == weight_OI.value().size(1), "linear: input [", x_TI.size(0), ", ",
-        x_TI.size(-1), "] does not fit a weight with ", weight_OI.value().size(1), " inputs");
+  TESSERA_CHECK(x_TI.dim() == 2 && x_TI.size(1) == weight_OI.value().size(1), "linear: input [", x_TI.size(0),
+                ", ", x_TI.size(-1), "] does not fit a weight with ", weight_OI.value().size(1), " inputs");
   return Linear::apply(x_TI, &weight_OI, bias_O, &work);
 }
 
@@ -388,7 +388,7 @@ Heads split_and_rotate(const Tensor& qkv, const Rotary& rotary, std::int64_t sam
 
 Heads split_norm_and_rotate(const Tensor& qkv, const HeadNorm& norm, const Rotary& rotary,
                             std::int64_t samples, std::int64_t heads, std::int64_t kv_heads) {
-  CHECK(qkv.size(1) == (heads + 2 * kv_heads) * norm.q_D.size(0), "heads that do not fit their norm");
+  TESSERA_CHECK(qkv.size(1) == (heads + 2 * kv_heads) * norm.q_D.size(0), "heads that do not fit their norm");
   const auto out = SplitNormAndRotate::apply(qkv, norm.q_D, norm.k_D, rotary.cos_S1D, rotary.sin_S1H, samples,
                                              heads, norm.epsilon);
   return {out[0], out[1], out[2]};

@@ -65,12 +65,13 @@ class Regions {
         positions_(heads.q.size(2)),
         dtype_(heads.q.scalar_type()),
         documents_BS_(documents.of_BS) {
-    CHECK(ring.size() == 1 || positions_ % 2 == 0, "a ring place holds two chunks, not ", positions_,
-          " positions");
+    TESSERA_CHECK(ring.size() == 1 || positions_ % 2 == 0, "a ring place holds two chunks, not ", positions_,
+                  " positions");
     if (!documents_BS_.defined()) return;
-    CHECK(documents_BS_.size(0) == heads.q.size(0) && documents_BS_.size(1) == positions_ * ring.size(),
-          "documents of ", documents_BS_.size(0), " x ", documents_BS_.size(1), " positions for ",
-          heads.q.size(0), " x ", positions_ * ring.size());
+    TESSERA_CHECK(
+        documents_BS_.size(0) == heads.q.size(0) && documents_BS_.size(1) == positions_ * ring.size(),
+        "documents of ", documents_BS_.size(0), " x ", documents_BS_.size(1), " positions for ",
+        heads.q.size(0), " x ", positions_ * ring.size());
     own_BS_ = documents_at(ring.rank());
   }
 

@@ -54,7 +54,7 @@ program::Program compile_cut(const spec::Run& run, const Staged& staged, const C
   return program::generate(tables, staged.order, in_segments(timed(staged.staging, run, cuts), tables),
                            {.residency = residency(run.layout),
                             .offload = offload(run.layout),
-                            .take_turns = run.layout.opened,
+                            .take_turns = run.layout.tp_overlap,
                             .receives_ahead = ahead});
 }
 
@@ -80,7 +80,7 @@ program::Program compile(const spec::Run& run, std::string* note) {
   program::Program out = compile_cut(run, staged, chosen_cuts(run, staged));
   if (note) *note = staged.note;
   const auto problems = program::check(out);
-  CHECK(problems.empty(), "the compiled program is wrong:\n", program::to_text(problems));
+  TESSERA_CHECK(problems.empty(), "the compiled program is wrong:\n", program::to_text(problems));
   return out;
 }
 

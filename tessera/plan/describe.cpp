@@ -36,7 +36,7 @@ std::int16_t set_of(program::AxisSet set, Tables& tables) {
 void add_inner_sets(const spec::Layout& layout, Tables& tables) {
   const InnerSets expected(layout);
   const auto add = [&](std::int16_t index, program::AxisSet set) {
-    if (index >= 0) CHECK(set_of(std::move(set), tables) == index, "sets of pieces come first");
+    if (index >= 0) TESSERA_CHECK(set_of(std::move(set), tables) == index, "sets of pieces come first");
   };
   add(expected.data, {"dp", kDataAxes});
   add(expected.tp, {"tp", {kTpKv, kTpRep}});
@@ -203,7 +203,7 @@ class Buckets {
     place(bucket, alike.first, is_tied ? tied_stages() : std::vector<std::int64_t>(), layout, tables_);
     bucket.storage = bucket.gradient = storage_dtype(layout.precision);
     bucket.compute = compute_dtype(layout.precision);
-    bucket.delayed = layout.schedule == spec::Schedule::pipedream_2bw;
+    bucket.delayed = spec::entry(layout.schedule).traits.is_delayed;
     bucket.full_resident = !bucket.delayed && bucket.storage == bucket.compute &&
                            tables_.size_of(bucket.sharded_over) == 1 &&
                            !spec::offloads(layout, spec::Offload::parameters);
@@ -225,12 +225,13 @@ Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_uni
 
 Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit, const Cuts& cuts) {
   const spec::Layout& layout = run.layout;
-  CHECK(layout.ep == 1, "experts are not described");
+  TESSERA_CHECK(layout.ep == 1, "experts are not described");
   Blueprint parts = blueprint(run);
   Tables tables;
   add_mesh(run, !rank_of_unit.empty(), tables);
   const std::int64_t num_micro = run.num_micro_batches();
-  CHECK(num_micro > 0 && num_micro <= std::numeric_limits<std::int32_t>::max(), num_micro, " micro-batches");
+  TESSERA_CHECK(num_micro > 0 && num_micro <= std::numeric_limits<std::int32_t>::max(), num_micro,
+                " micro-batches");
   tables.num_micro = static_cast<std::int32_t>(num_micro);
   Buckets buckets(run, rank_of_unit, tables);
   buckets.add("embedding", std::move(parts.embedding_parameters), true, parts.head_parameters.empty());

@@ -64,10 +64,10 @@ std::vector<Change> changes_of(const spec::Run& run) {
   for (const char* what : {"optimizer", "optimizer,parameters"})
     if (now.offload.empty())
       add("offload", {cat("layout.offload=", what)}, [&](spec::Layout& layout) { layout.offload = what; });
-  const bool holds_all = now.schedule == spec::Schedule::gpipe || now.schedule == spec::Schedule::bfs;
+  const bool holds_all = spec::entry(now.schedule).traits.holds_all;
   if (now.pp > 1 && holds_all && now.stages.empty() && now.virtual_stages == 0 && now.max_activations == 0)
     add("schedule", {"layout.schedule=1f1b"},
-        [](spec::Layout& layout) { layout.schedule = spec::Schedule::f1b1; });
+        [](spec::Layout& layout) { layout.schedule = spec::Layout().schedule; });
   return out;
 }
 

@@ -17,7 +17,7 @@ namespace tessera::plan {
 namespace {
 
 struct ScheduleChoice {
-  spec::Schedule schedule = spec::Schedule::f1b1;
+  spec::Schedule schedule = spec::Layout().schedule;
   std::int64_t virtual_stages = 0;
   auto operator<=>(const ScheduleChoice&) const = default;
 };
@@ -28,8 +28,8 @@ std::vector<ScheduleChoice> schedule_choices() {
   for (std::size_t i = 0; i < spec::words<spec::Schedule>().size(); ++i) {
     const auto schedule = static_cast<spec::Schedule>(i);
     out.push_back({schedule});
-    const bool takes_any = spec::required_virtual_stages(schedule) == 0;
-    if (takes_any && schedule != spec::Schedule::automatic) out.push_back({schedule, 3});
+    const program::ScheduleEntry& entry = spec::entry(schedule);
+    if (entry.num_virtual == 0 && !entry.traits.is_search) out.push_back({schedule, 3});
   }
   return out;
 }
@@ -94,7 +94,7 @@ class Enumeration {
           if (!varies("tp") && layout.tp > 1 && sequence_parallel != run_.layout.sequence_parallel) continue;
           if (!varies("zero") && zero != run_.layout.zero) continue;
           layout.cp_heads = cp_heads, layout.sequence_parallel = sequence_parallel, layout.zero = zero;
-          layout.opened = run_.layout.opened && layout.tp > 1;
+          layout.tp_overlap = run_.layout.tp_overlap && layout.tp > 1;
           act(run);
         }
   }
@@ -152,7 +152,7 @@ class Enumeration {
       run.training.global_batch -= draw(2);  // the last micro-batch is short somewhere
     }
     if (varies("schedule") && draw(3) == 0) layout.stages = uneven_stages(run, std::ref(draw));
-    if (varies("tp") && layout.tp > 1) layout.opened = draw(3) == 0;
+    if (varies("tp") && layout.tp > 1) layout.tp_overlap = draw(3) == 0;
   }
 
   // Units dealt by chance, at least one to a stage.

@@ -80,11 +80,11 @@ FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, Slice slice, at:
       part_(part),
       device_(device),
       has_weight_(table.parameters.size(), false) {
-  CHECK(table.elements % slice.count == 0, "bucket ", table.name, " of ", table.elements,
-        " elements is cut into ", slice.count);
-  CHECK(table.storage == Dtype::fp32 || table.storage == Dtype::fp64, "bucket ", table.name,
-        " is stored in 16 bits");
-  CHECK(!table.full_resident || slice.count == 1, "bucket ", table.name, " is whole and cut at once");
+  TESSERA_CHECK(table.elements % slice.count == 0, "bucket ", table.name, " of ", table.elements,
+                " elements is cut into ", slice.count);
+  TESSERA_CHECK(table.storage == Dtype::fp32 || table.storage == Dtype::fp64, "bucket ", table.name,
+                " is stored in 16 bits");
+  TESSERA_CHECK(!table.full_resident || slice.count == 1, "bucket ", table.name, " is whole and cut at once");
   draw(seed);
 }
 
@@ -113,7 +113,7 @@ void FlatBucket::draw(std::uint64_t seed) {
 }
 
 void FlatBucket::fill(const Parameter& parameter, const Tensor& values) {
-  CHECK(values.sizes() == parameter.shape, "values of ", parameter.name, " in another shape");
+  TESSERA_CHECK(values.sizes() == parameter.shape, "values of ", parameter.name, " in another shape");
   const Overlap where = overlap(parameter, slice_.position * shard_elements(), shard_elements());
   if (where.count == 0) return;
   shard_.narrow(0, where.place, where.count).copy_(values.reshape({-1}).narrow(0, where.first, where.count));
@@ -125,14 +125,14 @@ Weight& FlatBucket::weight(std::span<const std::string> names) {
   const auto& parameters = table_->parameters;
   const auto first = std::find_if(parameters.begin(), parameters.end(),
                                   [&](const Parameter& p) { return p.name == names.front(); });
-  CHECK(static_cast<std::size_t>(parameters.end() - first) >= names.size(), "bucket ", table_->name,
-        " has no ", names.front());
+  TESSERA_CHECK(static_cast<std::size_t>(parameters.end() - first) >= names.size(), "bucket ", table_->name,
+                " has no ", names.front());
   Run run{names.front(), first->offset, 0, first->shape, Weight(Tensor(), Tensor())};
   run.shape[0] = 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const Parameter& parameter = *(first + static_cast<std::ptrdiff_t>(i));
-    CHECK(parameter.name == names[i] && parameter.offset == run.offset + run.elements, names[i],
-          " does not follow ", names.front(), " in bucket ", table_->name);
+    TESSERA_CHECK(parameter.name == names[i] && parameter.offset == run.offset + run.elements, names[i],
+                  " does not follow ", names.front(), " in bucket ", table_->name);
     run.shape[0] += parameter.shape[0];
     run.elements += parameter.elements();
     has_weight_[static_cast<std::size_t>(first - parameters.begin()) + i] = true;
@@ -164,8 +164,9 @@ void FlatBucket::set_shard(Tensor shard) {
 }
 
 void FlatBucket::begin_full() {
-  CHECK(!table_->full_resident && !full_.defined(), "Full of bucket ", table_->name, " is made twice");
-  CHECK(shard_.defined(), "bucket ", table_->name, " is gathered while its shard lies outside");
+  TESSERA_CHECK(!table_->full_resident && !full_.defined(), "Full of bucket ", table_->name,
+                " is made twice");
+  TESSERA_CHECK(shard_.defined(), "bucket ", table_->name, " is gathered while its shard lies outside");
   const tensor::CategoryScope as(Category::parameters);
   full_ = tensor::empty({table_->elements}, to_torch(table_->compute), device_);
   slice_of(full_).copy_(shard_);
@@ -190,7 +191,7 @@ void FlatBucket::begin_weight_gradient() {
 }
 
 void FlatBucket::close_weight_gradient() {
-  CHECK(weight_gradient_.defined(), "bucket ", table_->name, " has no gradient to reduce");
+  TESSERA_CHECK(weight_gradient_.defined(), "bucket ", table_->name, " has no gradient to reduce");
   for (Run& run : runs_) run.weight.end_gradient();
   // What no unit of this rank computes with, but one of another rank: positions beside a table that the head
   // is tied to.

@@ -138,7 +138,7 @@ class OffloadStore::File final : public OffloadStore::Place {
 OffloadStore::OffloadStore(std::string folder) : folder_(std::move(folder)) {
   if (folder_.empty()) return;
   buffer_.reset(static_cast<char*>(std::aligned_alloc(kPage, kChunk)));
-  CHECK(buffer_, "no memory for a buffer of ", kChunk, " bytes");
+  TESSERA_CHECK(buffer_, "no memory for a buffer of ", kChunk, " bytes");
   File(folder_, 0, buffer_.get());  // one that can't be written to is told at once
 }
 OffloadStore::~OffloadStore() = default;
@@ -160,18 +160,18 @@ OffloadStore::Stored& OffloadStore::stored(const OffloadKey& key, at::IntArrayRe
 }
 
 void OffloadStore::put(const OffloadKey& key, const Tensor& t) {
-  CHECK(t.defined() && t.is_contiguous(), "what is offloaded is not there, or not dense");
+  TESSERA_CHECK(t.defined() && t.is_contiguous(), "what is offloaded is not there, or not dense");
   stored(key, t.sizes(), t.scalar_type()).place->write(t);
 }
 
 void OffloadStore::put_zeros(const OffloadKey& key, at::IntArrayRef shape, at::ScalarType dtype) {
-  CHECK(!has(key), "zeros without writing are those of a new place");
+  TESSERA_CHECK(!has(key), "zeros without writing are those of a new place");
   stored(key, shape, dtype);
 }
 
 Tensor OffloadStore::get(const OffloadKey& key, at::Device device) {
   const auto found = places_.find(key);
-  CHECK(found != places_.end(), "what is fetched was never offloaded");
+  TESSERA_CHECK(found != places_.end(), "what is fetched was never offloaded");
   Tensor out = tensor::empty(found->second.shape, found->second.dtype, device);
   found->second.place->read(out);
   return out;

@@ -7,8 +7,8 @@ namespace tessera::shard {
 using tensor::Tensor;
 
 Weight::Weight(Tensor value, Tensor gradient) : value_(std::move(value)), gradient_(std::move(gradient)) {
-  CHECK(!value_.defined() || !gradient_.defined() || value_.sizes() == gradient_.sizes(),
-        "a weight and its gradient differ in shape");
+  TESSERA_CHECK(!value_.defined() || !gradient_.defined() || value_.sizes() == gradient_.sizes(),
+                "a weight and its gradient differ in shape");
 }
 
 void Weight::set_gradient(Tensor gradient) {

@@ -18,7 +18,7 @@ using program::Phase;
 Partners partners_of(const program::Program& program) {
   std::vector<program::Problem> problems;
   Partners partners = program::find_partners(program, problems);
-  CHECK(problems.empty(), "a program that can't be simulated:\n", program::to_text(problems));
+  TESSERA_CHECK(problems.empty(), "a program that can't be simulated:\n", program::to_text(problems));
   return partners;
 }
 
@@ -45,7 +45,7 @@ class Simulation {
       now_ = event.seconds;
       end_phase(event.run);
     }
-    CHECK(walk_.num_left() == 0, walk_.num_left(), " ops never run: the program gets stuck");
+    TESSERA_CHECK(walk_.num_left() == 0, walk_.num_left(), " ops never run: the program gets stuck");
     out_.makespan = makespan();
     return std::move(out_);
   }

@@ -28,8 +28,11 @@ const Words& words<Offload>() {
 }
 template <>
 const Words& words<Schedule>() {
-  static const Words list = {"gpipe",      "1f1b", "interleaved", "zb-h1",        "zb-v",
-                             "dualpipe-v", "bfs",  "auto",        "pipedream-2bw"};
+  static const Words list = [] {
+    Words names;
+    for (const program::ScheduleEntry& entry : program::kSchedules) names.emplace_back(entry.name);
+    return names;
+  }();
   return list;
 }
 template <>
@@ -51,6 +54,13 @@ template <>
 const Words& words<Transport>() {
   static const Words list = {"sockets", "threads", "nccl"};
   return list;
+}
+
+std::string schedules_of(std::uint32_t num_virtual) {
+  std::vector<std::string> names;
+  for (const program::ScheduleEntry& entry : program::kSchedules)
+    if (entry.num_virtual == num_virtual) names.emplace_back(entry.name);
+  return join(names, ", ");
 }
 
 std::string schedule_name(const Layout& layout) {

@@ -12,11 +12,14 @@ namespace tessera::spec {
 template <typename Enum>
 const std::vector<std::string>& words();
 
-// The word of one value: word(Schedule::f1b1) is "1f1b".
+// The word of one value: word(Decay::wsd) is "wsd".
 template <typename Enum>
 const std::string& word(Enum value) {
   return words<Enum>()[static_cast<std::size_t>(value)];
 }
+
+// Names of the schedules that take so many virtual stages per rank (0: any number), "interleaved, bfs".
+std::string schedules_of(std::uint32_t num_virtual);
 
 // By which name a run's order of micro-batches goes: that of its schedule, or of its file.
 std::string schedule_name(const Layout& layout);

@@ -29,7 +29,7 @@ class Folder {
  public:
   Folder() {
     std::string name = (fs::temp_directory_path() / "tessera_spec_XXXXXX").string();
-    CHECK(mkdtemp(name.data()), "no temporary folder");
+    TESSERA_CHECK(mkdtemp(name.data()), "no temporary folder");
     path_ = name;
   }
   ~Folder() { fs::remove_all(path_); }
@@ -71,7 +71,7 @@ tp_kind = "2.5d"
   expected.model.rope_theta = 500'000;
   expected.data.path = "corpus/text \"one\".txt";
   expected.training.learning_rate = 3e-4;
-  expected.layout.schedule = Schedule::f1b1;
+  expected.layout.schedule = "1f1b"_schedule;
   expected.layout.tp_kind = TensorKind::d25;
   EXPECT_EQ(run, expected);
 }
@@ -137,7 +137,7 @@ TEST(Load, OverridesComeLastAndMayBeBareWords) {
               "model.weights=\"quoted \\u00e9\"", "training.steps=1_000"});
   EXPECT_EQ(run.model.layers, 5);
   EXPECT_EQ(run.layout.tp_kind, TensorKind::d25);
-  EXPECT_EQ(run.layout.schedule, Schedule::zb_v);
+  EXPECT_EQ(run.layout.schedule, "zb-v"_schedule);
   EXPECT_EQ(run.data.path, "a b/#1=2.txt");
   EXPECT_EQ(run.training.learning_rate, 1e-2);
   EXPECT_FALSE(run.layout.overlap);
@@ -407,6 +407,11 @@ TEST(Load, AKeyThatContradictsTheWeightsIsAMistakeThatNamesBoth) {
                   "take other weights\n"
                   "model.sequence = 129 is above the 128 positions that folder/config.json allows: write "
                   "model.sequence = 128 or less")));
+}
+
+TEST(Load, UnderstandsAKeyByItsNameOfBefore) {
+  EXPECT_TRUE(parse("[layout]\ntp = 2\nopened = true\n", "run.toml").layout.tp_overlap);
+  EXPECT_EQ(to_text(parse("", "run.toml")).find("opened"), std::string::npos);
 }
 
 }  // namespace

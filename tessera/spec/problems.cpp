@@ -35,7 +35,7 @@ class Findings {
  private:
   std::string value_of(const std::string& full) const {
     const Key* key = find_key(full);
-    CHECK(key, "no key ", full);
+    TESSERA_CHECK(key, "no key ", full);
     const Value value = key->get(run_);
     return key->kind == Kind::word ? std::get<std::string>(value) : value_text(value);
   }
@@ -132,7 +132,7 @@ void check_zero(const Layout& layout, Findings& findings) {
 // Two versions of the weights: one that is updated, and the one before, which is computed with.
 void check_delayed(const Run& run, Findings& findings) {
   const Layout& layout = run.layout;
-  if (layout.schedule != Schedule::pipedream_2bw || !layout.schedule_file.empty()) return;
+  if (!entry(layout.schedule).traits.is_delayed || !layout.schedule_file.empty()) return;
   findings.need(
       layout.zero <= 1, "layout.zero",
       "frees what is computed with, but pipedream-2bw keeps it from step to step: write layout.zero = 1");
@@ -154,10 +154,10 @@ void check_stages(const Run& run, Findings& findings) {
     return;
   }
   const std::int64_t num_virtual = layout.num_virtual();
-  const std::int64_t required = required_virtual_stages(layout.schedule);
+  const std::int64_t required = entry(layout.schedule).num_virtual;
   findings.need(required == 0 || num_virtual == required, "layout.virtual_stages",
                 cat("must be ", required, " (or 0) with layout.schedule = ", word(layout.schedule),
-                    required == 1 ? "; interleaved and bfs take more" : ""));
+                    required == 1 ? cat("; ", schedules_of(0), " take more") : ""));
   findings.need(layout.pp <= units / num_virtual, "layout.pp",
                 cat("with ", num_virtual, " virtual stage(s) a rank",
                     layout.virtual_stages == 0 && num_virtual > 1
@@ -204,7 +204,10 @@ void check_totals(const Run& run, Findings& findings) {
 double ops_of_step(const Run& run) {
   const Layout& layout = run.layout;
   const bool moves_weights = layout.zero == 3 || !split_list(layout.offload).empty();
-  const double of_unit = layout.opened ? 17 : moves_weights ? 8 : layout.recompute != Recompute::none ? 4 : 2;
+  const double of_unit = layout.tp_overlap                     ? 17
+                         : moves_weights                       ? 8
+                         : layout.recompute != Recompute::none ? 4
+                                                               : 2;
   const double of_stage = layout.pp > 1 ? 6 : 0;
   return static_cast<double>(run.num_micro_batches()) *
          (of_unit * static_cast<double>(run.model.layers + 2) +
@@ -250,7 +253,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   check_ops(run, findings);
   check_implemented(findings);
   for (const auto& [key, why] : split_problems(run)) findings.need(false, key, why);
-  findings.need(!run.layout.opened || run.layout.tp > 1, "layout.opened",
+  findings.need(!run.layout.tp_overlap || run.layout.tp > 1, "layout.tp_overlap",
                 "has nothing to open: it is for layout.tp above 1");
   findings.need(run.data.document_end.size() <= 1, "data.document_end", "is more than one byte");
   findings.need(run.cluster.transport != Transport::nccl || build.nccl, "cluster.transport",

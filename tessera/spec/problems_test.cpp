@@ -206,7 +206,7 @@ TEST(Problems, WhatIsNotImplementedIsRefusedByName) {
 TEST(Problems, DelayedWeightsStayInMemoryAndNeedEnoughMicroBatches) {
   const auto delayed = [](auto change) {
     return texts([&](spec::Run& run) {
-      run.layout.schedule = Schedule::pipedream_2bw;
+      run.layout.schedule = "pipedream-2bw"_schedule;
       run.layout.pp = 2;
       change(run);
     });
@@ -251,7 +251,7 @@ TEST(Problems, StagesMustFitTheScheduleAndTheModel) {
           "layout.pp = 7 with 1 virtual stage(s) a rank makes more stages than the 6 units of the model "
           "(embedding, 4 blocks, head)"));
   EXPECT_THAT(
-      texts([](spec::Run& run) { run.layout.pp = 4, run.layout.schedule = Schedule::automatic; }),
+      texts([](spec::Run& run) { run.layout.pp = 4, run.layout.schedule = "auto"_schedule; }),
       ElementsAre(
           "layout.pp = 4 with 2 virtual stage(s) a rank (as auto has by itself; see "
           "layout.virtual_stages) makes more stages than the 6 units of the model (embedding, 4 blocks, "
@@ -263,11 +263,10 @@ TEST(Problems, StagesMustFitTheScheduleAndTheModel) {
       ElementsAre("layout.virtual_stages = 2 is decided by layout.schedule_file: leave it out"));
   EXPECT_THAT(
       texts([](spec::Run& run) { run.layout.virtual_stages = 2; }),
-      ElementsAre(
-          "layout.virtual_stages = 2 must be 1 (or 0) with layout.schedule = 1f1b; interleaved and bfs "
-          "take more"));
+      ElementsAre("layout.virtual_stages = 2 must be 1 (or 0) with layout.schedule = 1f1b; interleaved, "
+                  "bfs, auto take more"));
   EXPECT_THAT(texts([](spec::Run& run) {
-                run.layout.schedule = Schedule::zb_v;
+                run.layout.schedule = "zb-v"_schedule;
                 run.layout.virtual_stages = 3;
               }),
               ElementsAre("layout.virtual_stages = 3 must be 2 (or 0) with layout.schedule = zb-v"));
@@ -309,8 +308,9 @@ TEST(Problems, AStepOfTooManyOpsIsRefusedBeforeItIsPlanned) {
           "more, or take more data-parallel ranks"));
   EXPECT_THAT(with({"training.global_batch=16777216", "layout.micro_batch=16"}), IsEmpty());
   EXPECT_THAT(with({"training.global_batch=16777216", "layout.dp_replicate=16"}), IsEmpty());
-  EXPECT_THAT(with({"training.global_batch=65536", "model.layers=32", "layout.tp=2", "layout.opened=true"}),
-              ElementsAre(HasSubstr("a step of about 37.9M ops")));
+  EXPECT_THAT(
+      with({"training.global_batch=65536", "model.layers=32", "layout.tp=2", "layout.tp_overlap=true"}),
+      ElementsAre(HasSubstr("a step of about 37.9M ops")));
   EXPECT_THAT(
       with({"training.global_batch=16777216", "layout.dp_replicate=1048576", "layout.dp_shard=1048576",
             "layout.micro_batch=16777216", "layout.schedule=pipedream-2bw"}),

@@ -178,9 +178,10 @@ void declare_layout(std::vector<Key>& keys) {
   section.add("tp", &Layout::tp, from_to(1, kMaxAxis), "ranks that share a matrix");
   section.add("sequence_parallel", &Layout::sequence_parallel,
               "with tp: between blocks each rank holds a part of the tokens instead of all");
-  section.add("opened", &Layout::opened,
+  section.add("tp_overlap", &Layout::tp_overlap,
               "with tp: blocks are cut at its collectives, which then run beside the computation of another "
               "micro-batch where there is no pipeline");
+  keys.back().former_name = "opened";  // in run files and checkpoints of before
   section.add("tp_kind", &Layout::tp_kind, "how matrices are split over tp");
   section.add("ep", &Layout::ep, from_to(1, kMaxAxis), "ranks that share the experts; taken from dp and cp");
   section.add("zero", &Layout::zero, from_to(0, 3),
@@ -195,8 +196,7 @@ void declare_layout(std::vector<Key>& keys) {
               "zero 3: buckets that are gathered ahead of their use");
   section.add("schedule", &Layout::schedule, "order of micro-batches in the pipeline");
   section.add("virtual_stages", &Layout::virtual_stages, from_to(0, kMaxLayers),
-              "model chunks per pipeline rank; 0: 2 for interleaved, bfs, zb-v, dualpipe-v and auto, 1 for "
-              "the others");
+              cat("model chunks per pipeline rank; 0: 1 for ", schedules_of(1), "; 2 for the others"));
   section.add("stages", &Layout::stages,
               "units (embedding, blocks, head) of each stage, such as 3,2,2,3; empty: dealt by cost");
   section.add("schedule_file", &Layout::schedule_file,
@@ -273,8 +273,9 @@ bool is_section(std::string_view name) {
 
 const Key* find_key(std::string_view full) {
   const auto& keys = schema();
-  const auto found =
-      std::find_if(keys.begin(), keys.end(), [&](const Key& key) { return key.full() == full; });
+  const auto found = std::find_if(keys.begin(), keys.end(), [&](const Key& key) {
+    return key.full() == full || (!key.former_name.empty() && cat(key.section, ".", key.former_name) == full);
+  });
   return found == keys.end() ? nullptr : &*found;
 }
 

@@ -33,6 +33,7 @@ struct Key {
   Kind kind = Kind::text;
   Range range;
   std::vector<std::string> words;                   // of Kind::word
+  std::string former_name;                          // still understood
   std::map<std::string, std::string> former_words;  // still understood: the word of before, and today's
   std::string about;
   std::function<Value(const Run&)> get;

@@ -84,11 +84,11 @@ TEST(Schema, WordsStandInTheOrderOfTheirEnums) {
   EXPECT_EQ(word(Precision::fp16), "fp16");
   EXPECT_EQ(word(TensorKind::d25), "2.5d");
   EXPECT_EQ(word(Recompute::selective), "selective");
-  EXPECT_EQ(word(Schedule::gpipe), "gpipe");
-  EXPECT_EQ(word(Schedule::f1b1), "1f1b");
-  EXPECT_EQ(word(Schedule::zb_v), "zb-v");
-  EXPECT_EQ(word(Schedule::automatic), "auto");
-  EXPECT_EQ(word(Schedule::pipedream_2bw), "pipedream-2bw");
+  EXPECT_EQ(word("gpipe"_schedule), "gpipe");
+  EXPECT_EQ(word("1f1b"_schedule), "1f1b");
+  EXPECT_EQ(word("zb-v"_schedule), "zb-v");
+  EXPECT_EQ(word("auto"_schedule), "auto");
+  EXPECT_EQ(word("pipedream-2bw"_schedule), "pipedream-2bw");
   EXPECT_EQ(word(Optimizer::sgd), "sgd");
   EXPECT_EQ(word(Decay::wsd), "wsd");
   EXPECT_EQ(word(Family::gpt2), "gpt2");

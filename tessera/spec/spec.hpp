@@ -5,12 +5,25 @@
 #include <string>
 #include <vector>
 
+#include "tessera/program/schedule/registry.hpp"
+
+namespace tessera {
+namespace spec {
+enum class Schedule : std::uint8_t {};  // its place in program::kSchedules
+}
+
+// "zb-v"_schedule. A name that is not in program/schedule/schedules.def does not compile.
+consteval spec::Schedule operator""_schedule(const char* name, std::size_t size) {
+  return static_cast<spec::Schedule>(program::schedule_index({name, size}).value());
+}
+
+}  // namespace tessera
+
 namespace tessera::spec {
 
 enum class Precision { fp32, fp64, bf16, fp16 };  // compute; bf16 and fp16 keep fp32 master weights
 enum class TensorKind { d1, d2, d25, d3 };        // 1d, 2d, 2.5d, 3d
 enum class Recompute { none, full, selective, budget };
-enum class Schedule { gpipe, f1b1, interleaved, zb_h1, zb_v, dualpipe_v, bfs, automatic, pipedream_2bw };
 enum class Optimizer { adamw, sgd };
 enum class Decay { constant, cosine, linear, wsd };  // the learning rate after warm-up
 enum class Family { llama, gpt2 };
@@ -18,9 +31,10 @@ enum class Transport { sockets, threads, nccl };
 
 enum class Offload { optimizer, parameters, values };
 
-// Model chunks per pipeline rank that a schedule is made for: 2 where they lie in a V; 0: any number, round
-// and round.
-std::int64_t required_virtual_stages(Schedule schedule);
+// The line of schedules.def.
+constexpr const program::ScheduleEntry& entry(Schedule schedule) {
+  return program::kSchedules[static_cast<std::size_t>(schedule)];
+}
 
 struct Model {
   Family family = Family::llama;
@@ -108,7 +122,8 @@ struct Layout {
       1;  // ranks of cp that exchange heads for positions; the others pass keys round a ring
   std::int64_t tp = 1;
   bool sequence_parallel = true;  // with tp, ranks hold a part of the tokens each between blocks
-  bool opened = false;  // tp's collectives are ops of their own, under the computation of another micro-batch
+  bool tp_overlap =
+      false;  // tp's collectives are ops of their own, under the computation of another micro-batch
   TensorKind tp_kind = TensorKind::d1;
   std::int64_t ep = 1;
   std::int64_t zero = 0;
@@ -116,7 +131,7 @@ struct Layout {
       1;  // zero 2 and 3: gradients are reduced after so many micro-batches; 0: once a step
   std::int64_t keep_mib = 0;  // zero 3: gathered weights that a rank may keep for a later use
   std::int64_t prefetch = 1;  // zero 3: buckets gathered ahead of their use
-  Schedule schedule = Schedule::f1b1;
+  Schedule schedule = "1f1b"_schedule;
   std::int64_t virtual_stages = 0;      // 0: as the schedule has it
   std::string stages;                   // units of each stage, "3,2,2,3"; empty: dealt by cost
   std::string schedule_file;            // an order of PyTorch's compute-only form instead of `schedule`

@@ -10,8 +10,7 @@
 #include <mutex>
 #include <new>
 #include <unordered_map>
-
-#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
+#include "tessera/base/error.hpp"
 
 namespace tessera::tensor {
 

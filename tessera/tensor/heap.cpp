@@ -64,7 +64,7 @@ void Heap::give_back(void* block) {
   const std::scoped_lock lock(mutex_);
   const std::int64_t offset = static_cast<char*>(block) - base_;
   const auto found = blocks_.find(offset);
-  CHECK(found != blocks_.end() && !found->second.free, "memory is given back that was not taken");
+  TESSERA_CHECK(found != blocks_.end() && !found->second.free, "memory is given back that was not taken");
   count_.taken -= found->second.size;
   ASAN_POISON_MEMORY_REGION(base_ + offset, static_cast<std::size_t>(found->second.size));
   release(offset, found->second.size);

@@ -73,13 +73,13 @@ Graph::~Graph() = default;
 
 Graph::Graph(std::span<const Tensor> roots) : edges_(std::make_unique<Edges>()) {
   for (const Tensor& root : roots) {
-    CHECK(root.requires_grad(), "a root of a segment does not depend on anything differentiable");
+    TESSERA_CHECK(root.requires_grad(), "a root of a segment does not depend on anything differentiable");
     edges_->list.push_back(torch::autograd::impl::gradient_edge(root));
   }
 }
 
 std::vector<Tensor> Graph::run(std::span<const Tensor> root_gradients, std::span<const Tensor> leaves) {
-  CHECK(edges_, "a segment is differentiated twice");
+  TESSERA_CHECK(edges_, "a segment is differentiated twice");
   torch::autograd::edge_list wanted;
   for (const Tensor& leaf : leaves) wanted.push_back(torch::autograd::impl::gradient_edge(leaf));
   const auto edges = std::move(edges_);

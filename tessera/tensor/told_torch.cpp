@@ -3,8 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <new>
-
-#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
+#include "tessera/base/error.hpp"
 
 namespace tessera::tensor {
 

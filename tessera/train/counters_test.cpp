@@ -178,8 +178,7 @@ TEST(Counters, OfReplicatedShardsAndBf16AreThoseOfTheProgram) {
 
 // Each boundary is crossed by a value and a gradient per micro-batch: tokens x hidden elements.
 TEST(Counters, OfPipelinesAreThoseOfTheProgramAndOfTheTheory) {
-  for (const auto schedule :
-       {spec::Schedule::gpipe, spec::Schedule::f1b1, spec::Schedule::interleaved, spec::Schedule::zb_v})
+  for (const auto schedule : {"gpipe"_schedule, "1f1b"_schedule, "interleaved"_schedule, "zb-v"_schedule})
     for (const bool tied : {false, true}) {
       spec::Run run = zero_run(1, 2, 1);
       run.model.layers = 4;
@@ -189,7 +188,7 @@ TEST(Counters, OfPipelinesAreThoseOfTheProgramAndOfTheTheory) {
       const std::string what = cat(spec::word(schedule), tied ? ", tied" : "");
       const BytesMoved moved = expect_as_the_program(run, what);
       const std::int64_t value = run.layout.micro_batch * run.model.sequence * run.model.hidden * 4;
-      const std::int64_t crossings = schedule == spec::Schedule::interleaved ? 2 : 1;  // from rank 0, forward
+      const std::int64_t crossings = schedule == "interleaved"_schedule ? 2 : 1;  // from rank 0, forward
       EXPECT_EQ(sent(moved, "pp", "send"), crossings * run.num_micro_batches() * value) << what;
     }
 }
@@ -256,7 +255,7 @@ TEST(Counters, OfLayoutsOfManyAxesAreThoseOfTheProgram) {
       run.model.tied_embeddings = true;
       run.layout.recompute = recompute;
       run.layout.pp = run.layout.dp_shard = run.layout.tp = 2;
-      run.layout.schedule = spec::Schedule::zb_h1;
+      run.layout.schedule = "zb-h1"_schedule;
       run.layout.zero = 1;
       const std::string what = cat(spec::word(family), ", recompute ", spec::word(recompute));
       expect_as_the_program(run, cat(what, ", pp x dp x tp"));
@@ -266,7 +265,7 @@ TEST(Counters, OfLayoutsOfManyAxesAreThoseOfTheProgram) {
       run.layout.cp_heads = 2;
       expect_as_the_program(run, cat(what, ", ring x heads x tp"));
       for (const bool cuts : {true, false}) {
-        run.layout.opened = true;
+        run.layout.tp_overlap = true;
         run.layout.sequence_parallel = cuts;
         run.layout.cp = run.layout.cp_heads = 2;
         expect_as_the_program(run, cat(what, ", opened"));

@@ -14,7 +14,7 @@ using tensor::Tensor;
 spec::Run delayed_run() {
   spec::Run run = small_run(1);
   run.layout.precision = spec::Precision::fp64;
-  run.layout.schedule = spec::Schedule::pipedream_2bw;
+  run.layout.schedule = "pipedream-2bw"_schedule;
   run.model.layers = 4;
   return run;
 }
@@ -28,7 +28,7 @@ TEST(Delayed, WeightsFollowTheFormula) {
   run.training.clip_norm = 0;
   run.training.decay = spec::Decay::constant;
   spec::Run plain = run;
-  plain.layout.schedule = spec::Schedule::f1b1;
+  plain.layout.schedule = "1f1b"_schedule;
   plain.training.learning_rate = plain.training.min_learning_rate = 0;  // it only tells gradients
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
     Session delayed(run, alone, random_source(run.model));

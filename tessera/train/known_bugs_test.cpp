@@ -11,6 +11,7 @@
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/ir/waits.hpp"
+#include "tessera/train/testing/damaged.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/verify.hpp"
 
@@ -37,7 +38,7 @@ spec::Run run_with(const spec::Layout& layout) {
 
 std::int16_t set_named(const std::string& name, const Tables& tables) {
   const auto found = std::ranges::find(tables.axis_sets, name, &program::AxisSet::name);
-  CHECK(found != tables.axis_sets.end(), "no axis set ", name);
+  TESSERA_CHECK(found != tables.axis_sets.end(), "no axis set ", name);
   return static_cast<std::int16_t>(found - tables.axis_sets.begin());
 }
 
@@ -53,7 +54,7 @@ std::uint32_t number_of(Role role, const Tables& tables) {
 
 program::Bucket& bucket_named(const std::string& name, Tables& tables) {
   const auto found = std::ranges::find(tables.buckets, name, &program::Bucket::name);
-  CHECK(found != tables.buckets.end(), "no bucket ", name);
+  TESSERA_CHECK(found != tables.buckets.end(), "no bucket ", name);
   return *found;
 }
 
@@ -64,7 +65,7 @@ std::uint32_t item_named(const std::string& bucket, Tables& tables) {
 program::Placement& placement_on(const std::string& axis, program::Bucket& bucket, const Tables& tables) {
   const auto found =
       std::ranges::find(bucket.placement, axis_named(axis, tables), &program::AxisPlacement::axis);
-  CHECK(found != bucket.placement.end(), "bucket ", bucket.name, " is not placed on ", axis);
+  TESSERA_CHECK(found != bucket.placement.end(), "bucket ", bucket.name, " is not placed on ", axis);
   return found->placement;
 }
 
@@ -87,9 +88,8 @@ void sum_once_more(Role role, const std::string& over, Program& program) {
 // A run, right, and the same with a defect.
 class KnownBugs : public testing::Test {
  protected:
-  Verification verified(const spec::Run& run, const Program& program,
-                        const std::optional<Damaged>& damaged = std::nullopt) {
-    return verify_varied(run, {&program, damaged}, references_);
+  Verification verified(const spec::Run& run, const Program& program, const StepGroups& step_groups = {}) {
+    return verify_varied(run, {&program, step_groups}, references_);
   }
 
   // What is reported of the program that `put_in` changed; of the one as it is, nothing.
@@ -122,7 +122,7 @@ class KnownBugs : public testing::Test {
 
 const Comparison& of(const Verification& verification, const std::string& what) {
   const auto found = std::ranges::find(verification.comparisons, what, &Comparison::what);
-  CHECK(found != verification.comparisons.end(), "nothing is called ", what);
+  TESSERA_CHECK(found != verification.comparisons.end(), "nothing is called ", what);
   return *found;
 }
 
@@ -253,11 +253,11 @@ TEST_F(KnownBugs, Row12_TheLossIsScaledByTheSizeOfContextParallelism) {
 
 // Its two stages are summed once more; or a half of a backward comes twice.
 TEST_F(KnownBugs, Row17_ATiedTableIsCountedTwiceWhenTheBackwardIsSplit) {
-  const auto run = run_with({.pp = 2, .tp = 2, .zero = 1, .schedule = spec::Schedule::zb_h1});
+  const auto run = run_with({.pp = 2, .tp = 2, .zero = 1, .schedule = "zb-h1"_schedule});
   const auto twice = [](Program& program, const auto& is_meant) {
     for (auto& sequence : program.classes) {
       const auto once = std::ranges::find_if(sequence.ops, is_meant);
-      CHECK(once != sequence.ops.end(), "a class has no such op");
+      TESSERA_CHECK(once != sequence.ops.end(), "a class has no such op");
       sequence.ops.insert(once + 1, Op(*once));
     }
     rebuild_waits(program);
@@ -276,7 +276,7 @@ TEST_F(KnownBugs, Row17_ATiedTableIsCountedTwiceWhenTheBackwardIsSplit) {
 
 TEST_F(KnownBugs, Row18_ASplitBackwardRecomputesTwice) {
   const auto run =
-      run_with({.pp = 2, .tp = 2, .schedule = spec::Schedule::zb_h1, .recompute = spec::Recompute::full});
+      run_with({.pp = 2, .tp = 2, .schedule = "zb-h1"_schedule, .recompute = spec::Recompute::full});
   Program program = plan::compile(run);
   EXPECT_EQ(program::to_text(program::check(program)), "");
   EXPECT_TRUE(verified(run, program).passed());

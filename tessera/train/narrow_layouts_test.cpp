@@ -8,6 +8,7 @@
 #include "tessera/plan/stages/spread.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
+#include "tessera/train/testing/damaged.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/outcome.hpp"
 
@@ -22,10 +23,10 @@ const std::vector<spec::Layout> kLayouts = {
     {.dp_shard = 2, .zero = 2},
     {.dp_replicate = 2, .dp_shard = 2, .zero = 3},
     {.pp = 2, .dp_replicate = 2},
-    {.pp = 2, .dp_shard = 2, .zero = 3, .schedule = spec::Schedule::zb_v},
+    {.pp = 2, .dp_shard = 2, .zero = 3, .schedule = "zb-v"_schedule},
     {.tp = 2},
     {.dp_replicate = 2, .tp = 2, .sequence_parallel = false},
-    {.tp = 4, .opened = true},
+    {.tp = 4, .tp_overlap = true},
     {.dp_shard = 2, .cp = 2, .zero = 2},
     {.cp = 2, .cp_heads = 2, .recompute = spec::Recompute::full},
     {.pp = 2, .dp_shard = 2, .tp = 2, .zero = 1},
@@ -73,7 +74,7 @@ TEST_P(Narrow, ReplicasThatDifferAreSeen) {
   const auto run = runs(GetParam()).front();
   const Damaged damaged{0, {collective::Harm::skipped, collective::CallKind::all_reduce}};
   collective::run_ranks(2, [&](const collective::Communicator& me) {
-    Session session(run, me, random_source(run.model), {.damaged = damaged, .keep_gradients = true});
+    Session session(run, me, random_source(run.model), {.step_groups = damaged, .keep_gradients = true});
     EXPECT_FALSE(outcome_of(session, me.rank(), run.training.clip_norm).replicas_equal);
   });
 }

@@ -151,8 +151,7 @@ TEST(Peak, IsPredictedOfSharedMatricesAndSequences) {
 }
 
 TEST(Peak, IsPredictedOfPipelinesWithWholeAndSplitBackwards) {
-  for (const auto schedule :
-       {spec::Schedule::gpipe, spec::Schedule::f1b1, spec::Schedule::zb_h1, spec::Schedule::zb_v}) {
+  for (const auto schedule : {"gpipe"_schedule, "1f1b"_schedule, "zb-h1"_schedule, "zb-v"_schedule}) {
     spec::Run run = wide_run(spec::Family::llama, spec::Precision::fp32);
     run.layout.pp = 2;
     run.layout.schedule = schedule;

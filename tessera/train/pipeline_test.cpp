@@ -9,6 +9,7 @@
 #include "tessera/plan/stages/staging.hpp"
 #include "tessera/program/schedule/order_csv.hpp"
 #include "tessera/spec/choice_names.hpp"
+#include "tessera/train/testing/damaged.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/verify.hpp"
 
@@ -27,7 +28,7 @@ void expect_equal_to_one_device(const spec::Run& run, const std::string& name) {
   EXPECT_TRUE(verification.passed()) << name << "\n" << to_text(verification);
 }
 
-constexpr spec::Schedule kSome[] = {spec::Schedule::f1b1, spec::Schedule::interleaved, spec::Schedule::zb_v};
+constexpr spec::Schedule kSome[] = {"1f1b"_schedule, "interleaved"_schedule, "zb-v"_schedule};
 
 TEST(PipelineRuns, Gpt2WithTiedTablesAndDropoutEqualsOneDevice) {
   for (const auto schedule : kSome)
@@ -61,17 +62,17 @@ TEST(PipelineRuns, WithoutOverlapAndWithLittleReceivedAheadTheNumbersAreTheSame)
 }
 
 TEST(PipelineRuns, AUsersScheduleFileIsExecuted) {
-  auto run = pipeline_run(small_run(1), 2, spec::Schedule::zb_h1);
+  auto run = pipeline_run(small_run(1), 2, "zb-h1"_schedule);
   run.training.global_batch = 8;
   const std::string path = testing::TempDir() + "user.csv";
   std::ofstream(path) << program::to_csv(plan::stage(run).order);
-  run.layout.schedule = spec::Schedule::f1b1;
+  run.layout.schedule = "1f1b"_schedule;
   run.layout.schedule_file = path;
   expect_equal_to_one_device(run, "schedule file");
 }
 
 TEST(PipelineRuns, AValueThatIsNotSentIsNoticed) {
-  const auto run = pipeline_run(small_run(1), 3, spec::Schedule::f1b1);
+  const auto run = pipeline_run(small_run(1), 3, "1f1b"_schedule);
   const auto tables = plan::compile(run).tables;
   for (const auto set : {tables.values_over, tables.gradients_over})
     for (const std::int64_t call : {0, 1}) {
@@ -82,7 +83,7 @@ TEST(PipelineRuns, AValueThatIsNotSentIsNoticed) {
 }
 
 TEST(PipelineRuns, AStepThatIsNotFiniteOnOneStageIsTakenOnNone) {
-  const auto run = pipeline_run(small_run(1), 2, spec::Schedule::zb_v);
+  const auto run = pipeline_run(small_run(1), 2, "zb-v"_schedule);
   collective::run_ranks(2, [&](const collective::Communicator& communicator) {
     Session session(run, communicator, random_source(run.model));
     session.step();
@@ -100,9 +101,9 @@ TEST(PipelineRuns, AStepThatIsNotFiniteOnOneStageIsTakenOnNone) {
 
 TEST(PipelineRuns, HalfPrecisionStaysAsCloseToOneStageAsItsRounding) {
   for (const auto precision : {spec::Precision::bf16, spec::Precision::fp16}) {
-    auto one = pipeline_run(small_run(1), 1, spec::Schedule::f1b1);
+    auto one = pipeline_run(small_run(1), 1, "1f1b"_schedule);
     one.layout.precision = precision;
-    auto three = pipeline_run(one, 3, spec::Schedule::zb_h1);
+    auto three = pipeline_run(one, 3, "zb-h1"_schedule);
     const auto expected = losses(one, 3), found = losses(three, 3);
     for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i] / expected[i], 1.0, 1e-3);
   }

@@ -21,9 +21,9 @@ using program::OpKind;
 using spec::Recompute;
 using spec::Schedule;
 
-constexpr Schedule kSchedules[] = {Schedule::gpipe, Schedule::f1b1, Schedule::interleaved,
-                                   Schedule::zb_h1, Schedule::zb_v, Schedule::dualpipe_v,
-                                   Schedule::bfs};
+constexpr Schedule kSchedules[] = {"gpipe"_schedule, "1f1b"_schedule, "interleaved"_schedule,
+                                   "zb-h1"_schedule, "zb-v"_schedule, "dualpipe-v"_schedule,
+                                   "bfs"_schedule};
 
 struct Mode {
   Recompute recompute;
@@ -64,7 +64,7 @@ TEST(Recompute, EveryScheduleEqualsOneDevice) {
 
 TEST(Recompute, TiedTablesUnevenStagesAndEmptyMicroBatchesEqualOneDevice) {
   for (const Mode& mode : {kFull, kAttention}) {
-    auto run = with(staged(small_gpt2_run(2), 3, Schedule::zb_v), mode);
+    auto run = with(staged(small_gpt2_run(2), 3, "zb-v"_schedule), mode);
     run.model.tied_embeddings = true;
     run.model.dropout = 0.2;
     run.layout.stages = "1,2,1,1,1,1";

@@ -63,7 +63,7 @@ TEST_F(SavedEdges, DelayedWeightsGoOnBitForBitIn16BitsAndTied) {
     for (const std::int64_t zero : {0, 1}) {
       spec::Run run = fp64_run(2, 2, zero);
       run.layout.precision = precision;
-      run.layout.schedule = spec::Schedule::pipedream_2bw;
+      run.layout.schedule = "pipedream-2bw"_schedule;
       run.model.tied_embeddings = true;
       expect_goes_on(run, run, 0);
     }
@@ -72,7 +72,7 @@ TEST_F(SavedEdges, DelayedWeightsGoOnBitForBitIn16BitsAndTied) {
 // The older weights are left alone; what follows is a run of its own.
 TEST_F(SavedEdges, DelayedAndPlainSchedulesReadEachOther) {
   spec::Run delayed = fp64_run(2, 1, 0);
-  delayed.layout.schedule = spec::Schedule::pipedream_2bw;
+  delayed.layout.schedule = "pipedream-2bw"_schedule;
   const spec::Run plain = fp64_run(2, 1, 0);
   go_on(delayed, 3);
   for (const double loss : go_on(plain, 2)) EXPECT_TRUE(std::isfinite(loss));

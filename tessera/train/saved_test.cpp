@@ -50,9 +50,9 @@ TEST_F(Saved, OtherLayoutsGoOnWithinRounding) {
 
 TEST_F(Saved, DelayedWeightsGoOnWithThoseOfTheStepBefore) {
   spec::Run run = run_of(2, 1, 1, 0);
-  run.layout.schedule = spec::Schedule::pipedream_2bw;
+  run.layout.schedule = "pipedream-2bw"_schedule;
   spec::Run sharded = run_of(2, 1, 2, 1);
-  sharded.layout.schedule = spec::Schedule::pipedream_2bw;
+  sharded.layout.schedule = "pipedream-2bw"_schedule;
   expect_goes_on(run, sharded, 1e-10);
   expect_goes_on(sharded, run, 1e-10);
 }

@@ -27,17 +27,15 @@ namespace {
 
 // The group of this rank along each axis set, in the order of the tables.
 std::vector<collective::Group> make_groups(const collective::Communicator& communicator,
-                                           const program::Tables& tables, const Variation& variation,
-                                           ActivityLog* log, PhaseTimer* timer) {
-  CHECK(tables.class_of_rank.size() == static_cast<std::size_t>(communicator.size()), "the layout has ",
-        tables.class_of_rank.size(), " ranks, the job ", communicator.size());
+                                           const program::Tables& tables, ActivityLog* log,
+                                           PhaseTimer* timer) {
+  TESSERA_CHECK(tables.class_of_rank.size() == static_cast<std::size_t>(communicator.size()),
+                "the layout has ", tables.class_of_rank.size(), " ranks, the job ", communicator.size());
   std::vector<std::vector<int>> lists;
   for (const auto& set : program::sets_of(tables)) {
     const auto peers = set.peers(communicator.rank());
     lists.emplace_back(peers.begin(), peers.end());
   }
-  if (variation.damaged && variation.damaged->other_set >= 0)
-    lists.push_back(lists[static_cast<std::size_t>(variation.damaged->other_set)]);
   if (timer) timer->end("program");
   const During meeting(log, Doing::meeting);
   auto groups = collective::make_groups(communicator, lists);
@@ -65,17 +63,10 @@ std::set<program::Cell> outside_at_start(const program::Sequence& sequence) {
   return out;
 }
 
-// Of the groups of make_groups, those of a step.
 std::vector<collective::Group> step_groups(std::vector<collective::Group> groups,
-                                           const std::optional<Damaged>& damaged) {
-  if (!damaged) return groups;
-  collective::Group other;
-  if (damaged->other_set >= 0) {  // the last one is the damage's own
-    other = groups.back();
-    groups.pop_back();
-  }
-  auto& group = groups[static_cast<std::size_t>(damaged->axis_set)];
-  group = group.damaged(damaged->damage, other);
+                                           const collective::Communicator& communicator,
+                                           const program::Tables& tables, const Variation& variation) {
+  if (variation.step_groups) variation.step_groups(communicator, tables, groups);
   return groups;
 }
 
@@ -127,8 +118,8 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       source_(std::move(source)),
       rank_(communicator.rank()),
       device_(communicator.device()),
-      groups_(make_groups(communicator, program_.tables, variation, log, timer)),
-      step_groups_(step_groups(groups_, variation.damaged)),
+      groups_(make_groups(communicator, program_.tables, log, timer)),
+      step_groups_(step_groups(groups_, communicator, program_.tables, variation)),
       offload_store_(run.layout.offload_folder),
       context_(make_context()),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
@@ -155,7 +146,7 @@ parallel::ParallelContext Session::make_context() const {
   };
   context.tp = axis("tp", sets.tp);
   context.cuts_stream = run_.layout.cuts_stream();
-  context.opened = run_.layout.opened;
+  context.opened = run_.layout.tp_overlap;
   context.cp = {axis("cp_ring", sets.cp_ring), axis("cp_heads", sets.cp_heads)};
   context.positions =
       program::context_positions(run_.model.sequence, {run_.layout.cp_ring(), run_.layout.cp_heads},

@@ -12,7 +12,6 @@
 #include "tessera/base/process/phase_timer.hpp"
 #include "tessera/checkpoint/format/manifest.hpp"
 #include "tessera/checkpoint/format/names.hpp"
-#include "tessera/collective/damage.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
 #include "tessera/optim/loss_scale.hpp"
@@ -34,19 +33,16 @@ Source corpus_source(const spec::Run& run);
 // Tokens as a function of (sample, position), for runs that need no data.
 Source random_source(const spec::Model& model);
 
-// What goes wrong in the groups of an axis set during steps; the session's own calls between steps stay
-// sound.
-struct Damaged {
-  std::int16_t axis_set = -1;
-  collective::Damage damage;
-  std::int16_t other_set = -1;  // of Harm::elsewhere
-};
+// Changes the groups that steps communicate over, by axis set; the session's own calls between steps keep the
+// sound ones.
+using StepGroups = std::function<void(const collective::Communicator&, const program::Tables&,
+                                      std::vector<collective::Group>&)>;
 
 // What tests of the proof itself change.
 struct Variation {
   const program::Program* program = nullptr;  // instead of the compiled one
-  std::optional<Damaged> damaged;
-  bool keep_gradients = false;  // FlatBucket::kept_gradient() has those of the last step
+  StepGroups step_groups;                     // empty: steps use the session's own
+  bool keep_gradients = false;                // FlatBucket::kept_gradient() has those of the last step
 };
 
 using checkpoint::kPreviousPrefix;
@@ -129,7 +125,7 @@ class Session {
   int rank_;
   at::Device device_;
   std::vector<collective::Group> groups_;       // by axis set
-  std::vector<collective::Group> step_groups_;  // those of a step: copies, or damaged ones
+  std::vector<collective::Group> step_groups_;  // those of a step
   shard::OffloadStore offload_store_;
   parallel::ParallelContext context_;
   std::vector<shard::FlatBucket> buckets_;

@@ -113,7 +113,7 @@ TEST(ContextParallel, ComposesWithTensorParallelismPipelinesAndZero) {
     expect_equal(run, cat("zero ", zero));
     run.layout.dp_shard = 1;
     run.layout.pp = 2;
-    run.layout.schedule = spec::Schedule::zb_h1;
+    run.layout.schedule = "zb-h1"_schedule;
     expect_equal(as_gpt2(run), cat("pp, zero ", zero));
   }
 }
@@ -122,7 +122,7 @@ TEST(Opened, BlocksComputeTheSame) {
   for (const bool cuts : {true, false})
     for (const auto recompute : {spec::Recompute::none, spec::Recompute::full, spec::Recompute::selective}) {
       spec::Run run = shared_run(3);
-      run.layout.opened = true;
+      run.layout.tp_overlap = true;
       run.layout.sequence_parallel = cuts;
       run.layout.recompute = recompute;
       run.layout.recompute_pieces = "attention,norm+up";
@@ -134,7 +134,7 @@ TEST(Opened, BlocksComputeTheSame) {
 TEST(Opened, BlocksComposeWithPipelinesContextAndZero) {
   spec::Run run = shared_run(2, 2);
   run.model.kv_heads = 2;
-  run.layout.opened = true;
+  run.layout.tp_overlap = true;
   run.layout.pp = 2;
   run.layout.zero = 1;
   expect_equal(run, "pp2 cp2 tp2");
@@ -147,13 +147,13 @@ TEST(Opened, BlocksComposeWithPipelinesContextAndZero) {
 // The numbers are the same bit for bit: neither cuts nor order change what is added to what.
 TEST(Opened, LossesAreThoseOfClosedBlocks) {
   spec::Run closed = shared_run(3), opened = closed;
-  opened.layout.opened = true;
+  opened.layout.tp_overlap = true;
   EXPECT_EQ(losses(opened, 3), losses(closed, 3));
 }
 
 TEST(Opened, ExchangesOfOneMicroBatchAreFollowedByTheWorkOfAnother) {
   spec::Run run = shared_run(3);
-  run.layout.opened = true;
+  run.layout.tp_overlap = true;
   const auto program = plan::compile(run);
   const auto& ops = program.classes.front().ops;
   int followed = 0, exchanges = 0;

@@ -9,6 +9,7 @@
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/ir/waits.hpp"
+#include "tessera/train/testing/damaged.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/verify.hpp"
 

@@ -47,7 +47,7 @@ void compare_tensors(std::vector<Comparison>& out, const char* kind,
                      const std::map<std::string, Tensor>& expected, std::span<const std::string> order) {
   const double floor = rms(expected);
   for (const auto& name : order) {
-    CHECK(found.contains(name), "no rank holds ", name);
+    TESSERA_CHECK(found.contains(name), "no rank holds ", name);
     const Tensor a = found.at(name), e = expected.at(name), difference = difference_of(a, e);
     const double most = largest(difference), scale = largest(e.nan_to_num(0, 0, 0));
     Comparison c{.what = name,

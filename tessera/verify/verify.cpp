@@ -26,8 +26,8 @@ Source uneven_source(const spec::Model& model) {
 
 spec::Run one_device(spec::Run run) {
   // Delayed weights are other mathematics, whatever the layout.
-  const bool is_delayed = run.layout.schedule == spec::Schedule::pipedream_2bw;
-  run.layout = spec::Layout{.schedule = is_delayed ? spec::Schedule::pipedream_2bw : spec::Schedule::f1b1,
+  const bool is_delayed = spec::entry(run.layout.schedule).traits.is_delayed;
+  run.layout = spec::Layout{.schedule = is_delayed ? run.layout.schedule : spec::Layout().schedule,
                             .micro_batch = run.training.global_batch,
                             .precision = run.layout.precision};
   return run;
@@ -93,10 +93,9 @@ Verification verify(const spec::Run& run, const collective::Communicator& commun
   return out;
 }
 
-Verification verify_as_it_is(const spec::Run& run, References& references,
-                             const std::optional<Damaged>& damaged) {
+Verification verify_as_it_is(const spec::Run& run, References& references, const StepGroups& step_groups) {
   const program::Program program = plan::compile(run);
-  return verify_varied(run, {&program, damaged}, references);
+  return verify_varied(run, {&program, step_groups}, references);
 }
 
 Verification verify_varied(const spec::Run& run, const Variation& variation, References& references) {
@@ -111,10 +110,10 @@ Verification verify_varied(const spec::Run& run, const Variation& variation, Ref
   return out;
 }
 
-Verification verify_on_threads(const spec::Run& run, const std::optional<Damaged>& damaged) {
+Verification verify_on_threads(const spec::Run& run, const StepGroups& step_groups) {
   References references;
   std::string shrunk;
-  Verification out = verify_as_it_is(shrunk_for_verification(run, shrunk), references, damaged);
+  Verification out = verify_as_it_is(shrunk_for_verification(run, shrunk), references, step_groups);
   out.shrunk = shrunk;
   return out;
 }

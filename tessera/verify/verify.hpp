@@ -46,13 +46,13 @@ class References {
 // 0.
 Verification verify(const spec::Run& run, const collective::Communicator& communicator);
 
-// The same with threads as ranks. `damaged` makes it go wrong: a proof that can't notice that proves nothing.
-Verification verify_on_threads(const spec::Run& run, const std::optional<Damaged>& damaged = std::nullopt);
+// The same with threads as ranks. Tests change the groups of steps, to see that it is noticed.
+Verification verify_on_threads(const spec::Run& run, const StepGroups& step_groups = {});
 
 // The same of a run that is small already and in the precision to verify, against a reference that may be
 // known.
 Verification verify_as_it_is(const spec::Run& run, References& references,
-                             const std::optional<Damaged>& damaged = std::nullopt);
+                             const StepGroups& step_groups = {});
 
 // The same of any program of that run, right or wrong.
 Verification verify_varied(const spec::Run& run, const Variation& variation, References& references);

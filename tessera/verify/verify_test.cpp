@@ -4,6 +4,7 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/collective/threads/threads.hpp"
+#include "tessera/train/testing/damaged.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/shrink.hpp"
 
@@ -72,7 +73,7 @@ TEST(Verify, RelatedFamiliesEqualOneDevice) {
         run.layout.pp = 1;
         expect_equal_to_one_device(run, name + " zero 3, recomputed");
         run.layout.pp = 2;
-        run.layout.schedule = spec::Schedule::zb_v;
+        run.layout.schedule = "zb-v"_schedule;
         run.model.layers = 4;
         expect_equal_to_one_device(run, name + " zero 3, pp 2, recomputed");
         run.model.layers = 2;

@@ -16,12 +16,11 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tessera/base/error.hpp"
 #include "tessera/job/ranks.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/tensor/arena.hpp"
 #include "tessera/train/session.hpp"
-
-#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
 namespace {
 
@@ -106,8 +105,8 @@ void check_counter() {
   counting = true;
   c10::GetDefaultCPUAllocator()->allocate(2 * kLargeBytes);
   counting = false;
-  CHECK(num_calls == 1 && num_bytes == 2 * static_cast<std::int64_t>(kLargeBytes), "the counter sees ",
-        num_calls.load(), " calls where one was made");
+  TESSERA_CHECK(num_calls == 1 && num_bytes == 2 * static_cast<std::int64_t>(kLargeBytes),
+                "the counter sees ", num_calls.load(), " calls where one was made");
   num_calls = num_bytes = 0;
 }
 
@@ -122,7 +121,7 @@ spec::Run run_of(const std::string& which, const std::string& transport) {
   run.layout.micro_batch = 2;
   if (which == "1f1b") {
     run.layout.pp = 2;
-    run.layout.schedule = spec::Schedule::f1b1;
+    run.layout.schedule = "1f1b"_schedule;
   } else if (which == "zero-3") {
     run.layout.dp_shard = 2;
     run.layout.zero = 3;

@@ -181,7 +181,7 @@ void kill_at_random(const Trial& trial, std::uint64_t index, Tally& one, Tally& 
   const pid_t launcher = start(job, log);
   const double begun = now_seconds();
   while (checkpoint::step_folders(checkpoints_of(out)).empty()) {
-    CHECK(now_seconds() - begun < kPatienceSeconds, "no checkpoint came: ", file_text(log));
+    TESSERA_CHECK(now_seconds() - begun < kPatienceSeconds, "no checkpoint came: ", file_text(log));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const auto ranks = children_of(launcher);
@@ -238,13 +238,13 @@ int main(int argc, char** argv) {
   const std::uint64_t kills = argc > 4 ? std::stoull(argv[4]) : 300;
   trial.seed = argc > 5 ? std::stoull(argv[5]) : 1;
   std::string folder = (fs::canonical(fs::temp_directory_path()) / "crashes_XXXXXX").string();
-  CHECK(mkdtemp(folder.data()), "no folder");
+  TESSERA_CHECK(mkdtemp(folder.data()), "no folder");
   trial.folder = folder;
 
   const fs::path out = trial.folder / "undisturbed", report = trial.folder / "report",
                  log = trial.folder / "log";
   Ended whole = run(training(trial.binary, out, kSteps, {"checkpoint.keep_last=0"}), log);
-  CHECK(whole.code == 0, whole.text);
+  TESSERA_CHECK(whole.code == 0, whole.text);
   trial.undisturbed = contents_of(checkpoints_of(out));
 
   std::vector<std::pair<State, std::string>> states;
@@ -253,7 +253,7 @@ int main(int argc, char** argv) {
     prepare(trial, kind, trial.folder / "out");
     fs::remove(report);
     whole = run(struck(trial, kind, trial.folder / "out", {{"TESSERA_FAULT_REPORT", report.string()}}), log);
-    CHECK(whole.code == 0, whole.text);
+    TESSERA_CHECK(whole.code == 0, whole.text);
     const auto calls = calls_of(file_text(report), kind);
     const std::string disorder = order_problem(calls);
     std::printf("a save %s: %zu calls on %d ranks; %s\n", kind.name, calls.size(), kRanks,
@@ -279,7 +279,7 @@ int main(int argc, char** argv) {
 
   if (kills > 0) {
     whole = run(training(trial.binary, trial.folder / "many", kManySteps, {"checkpoint.keep_last=0"}), log);
-    CHECK(whole.code == 0, whole.text);
+    TESSERA_CHECK(whole.code == 0, whole.text);
     trial.many = contents_of(checkpoints_of(trial.folder / "many"));
   }
   Tally one, all;

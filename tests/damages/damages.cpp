@@ -21,6 +21,7 @@
 #include "tessera/plan/stages/spread.hpp"
 #include "tessera/program/ir/ranks.hpp"
 #include "tessera/spec/choice_names.hpp"
+#include "tessera/train/testing/damaged.hpp"
 #include "tessera/verify/verify.hpp"
 
 namespace {
@@ -56,7 +57,7 @@ std::vector<spec::Layout> layouts() {
       Layout{.dp_shard = 2, .cp = 2, .cp_heads = 2, .tp = 2, .zero = 2},
       Layout{.cp = 4, .cp_heads = 2, .tp = 2, .zero = 1},
       Layout{.dp_replicate = 2, .tp = 4, .zero = 0},  // more ranks than heads of keys
-      Layout{.dp_shard = 2, .tp = 2, .opened = true, .zero = 1},
+      Layout{.dp_shard = 2, .tp = 2, .tp_overlap = true, .zero = 1},
   };
 }
 

@@ -97,18 +97,18 @@ Subject subject(const spec::Run& run, double tolerance = kTolerance) {
 std::vector<Subject> subjects() {
   using spec::Schedule;
   std::vector<Subject> out;
-  out.push_back(subject(run_of(Schedule::f1b1, 2, 1, 4, false)));
-  out.push_back(subject(run_of(Schedule::f1b1, 4, 1, 5, true)));
-  out.push_back(subject(run_of(Schedule::gpipe, 3, 2, 3, true)));
-  out.push_back(subject(run_of(Schedule::interleaved, 2, 2, 3, false)));
-  out.push_back(subject(run_of(Schedule::zb_h1, 3, 1, 4, true)));
-  out.push_back(subject(run_of(Schedule::zb_v, 2, 2, 3, true)));
-  out.push_back(subject(run_of(Schedule::dualpipe_v, 2, 1, 5, false)));
-  out.push_back(subject(run_of(Schedule::bfs, 2, 1, 3, true)));
-  spec::Run bare = run_of(Schedule::zb_h1, 2, 2, 3, true);
+  out.push_back(subject(run_of("1f1b"_schedule, 2, 1, 4, false)));
+  out.push_back(subject(run_of("1f1b"_schedule, 4, 1, 5, true)));
+  out.push_back(subject(run_of("gpipe"_schedule, 3, 2, 3, true)));
+  out.push_back(subject(run_of("interleaved"_schedule, 2, 2, 3, false)));
+  out.push_back(subject(run_of("zb-h1"_schedule, 3, 1, 4, true)));
+  out.push_back(subject(run_of("zb-v"_schedule, 2, 2, 3, true)));
+  out.push_back(subject(run_of("dualpipe-v"_schedule, 2, 1, 5, false)));
+  out.push_back(subject(run_of("bfs"_schedule, 2, 1, 3, true)));
+  spec::Run bare = run_of("zb-h1"_schedule, 2, 2, 3, true);
   bare.layout.overlap = false;
   out.push_back(subject(bare));
-  spec::Run sharded = run_of(Schedule::f1b1, 2, 2, 3, true);
+  spec::Run sharded = run_of("1f1b"_schedule, 2, 2, 3, true);
   sharded.layout.dp_shard = 2, sharded.layout.dp_replicate = 1;
   for (const std::int64_t zero : {1, 2, 3}) {
     sharded.layout.zero = zero;
@@ -120,7 +120,7 @@ std::vector<Subject> subjects() {
   sharded.layout.pp = 1;
   out.push_back(subject(sharded));
   // With gathers and frees; another order of adds rounds otherwise.
-  spec::Run half = run_of(Schedule::zb_h1, 2, 2, 3, true);
+  spec::Run half = run_of("zb-h1"_schedule, 2, 2, 3, true);
   half.layout.precision = spec::Precision::bf16;
   out.push_back(subject(half, 1e-2));
   return out;

@@ -115,7 +115,7 @@ bool is_in(Phase phase, const RankState& state, const program::Sequence& sequenc
 template <typename Condition>
 void spin_until(const Condition& condition) {
   const double deadline = now_seconds() + 120;
-  while (!condition()) CHECK(now_seconds() < deadline, "the phase to strike in did not come");
+  while (!condition()) TESSERA_CHECK(now_seconds() < deadline, "the phase to strike in did not come");
 }
 
 // What a job may leave: files and sockets where temporary things lie.
@@ -167,11 +167,12 @@ Result try_tessera(const Try& t, const std::string& binary, const program::Seque
             errors);
   std::map<int, pid_t> ranks;
   while (static_cast<int>((ranks = ranks_of(launcher, "TESSERA_RANK=")).size()) < kRanks) {
-    CHECK(waitpid(launcher, nullptr, WNOHANG) == 0, "the job ended before it began: ", file_text(errors));
+    TESSERA_CHECK(waitpid(launcher, nullptr, WNOHANG) == 0,
+                  "the job ended before it began: ", file_text(errors));
     std::this_thread::sleep_for(1ms);
   }
   const auto board = status_board_of(launcher, kRanks);
-  CHECK(board != nullptr, "the launcher has no board");
+  TESSERA_CHECK(board != nullptr, "the launcher has no board");
   std::this_thread::sleep_for(std::chrono::duration<double>(t.delay_seconds));
   if (t.phase != Phase::rendezvous)
     spin_until([&] { return is_in(t.phase, board->log(t.rank).state(), sequence); });
@@ -235,7 +236,7 @@ int main(int argc, char** argv) {
   const std::uint64_t seed = argc > 4 ? std::stoull(argv[4]) : 1;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   std::string folder = (fs::temp_directory_path() / "failing_XXXXXX").string();
-  CHECK(mkdtemp(folder.data()), "no folder");
+  TESSERA_CHECK(mkdtemp(folder.data()), "no folder");
   const std::vector<std::string> overrides{cat("layout.dp_replicate=", kRanks)};
   const auto program = plan::compile(spec::load(kConfig, overrides));
 

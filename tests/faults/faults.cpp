@@ -34,7 +34,7 @@ std::string word(long result) {
 void make_calls(const std::string& folder, int told) {
   const auto tell = [&](long result) {
     const std::string text = word(result) + " ";
-    CHECK(write(told, text.data(), text.size()) > 0, "cannot tell");
+    TESSERA_CHECK(write(told, text.data(), text.size()) > 0, "cannot tell");
   };
   const std::string x = folder + "/new/x", y = folder + "/new/y", eight = "12345678";
   tell(mkdir((folder + "/new").c_str(), 0755));
@@ -113,7 +113,7 @@ int main(int argc, char** argv) {
   if (argc == 4) return make_calls(argv[2], open(argv[3], O_CREAT | O_WRONLY, 0644)), 0;
   if (argc != 2) return std::puts("usage: faults LIBRARY"), 2;
   std::string folder = (fs::temp_directory_path() / "faults_XXXXXX").string();
-  CHECK(mkdtemp(folder.data()), "no folder");
+  TESSERA_CHECK(mkdtemp(folder.data()), "no folder");
   const fs::path files = fs::path(folder) / "run";
   const std::string self = fs::read_symlink("/proc/self/exe").string();
   int wrong = 0;

@@ -67,7 +67,7 @@ struct Ended {
 
 Ended run(const std::string& command) {
   FILE* child = popen(command.c_str(), "r");
-  CHECK(child, "no process for: ", command);
+  TESSERA_CHECK(child, "no process for: ", command);
   Ended out;
   char piece[4096];
   for (std::size_t size; (size = std::fread(piece, 1, sizeof piece, child)) > 0;)
@@ -107,8 +107,8 @@ int run_all(const std::string& self, const std::string& binary, const std::strin
   for (const char* layout : kLayouts) {
     const std::string command = cat("'", binary, "' verify ", layout, " --json");
     const Ended first = run(command);
-    CHECK(first.status == 0 && first.told.find("\"bits\"") != std::string::npos,
-          "not equal to one device: ", command, "\n", first.told);
+    TESSERA_CHECK(first.status == 0 && first.told.find("\"bits\"") != std::string::npos,
+                  "not equal to one device: ", command, "\n", first.told);
     const int held = others(held_open + command, first.told, 2, 1),
               own = others(command, first.told, count, at_once);
     std::printf("%s: %d of %d fresh processes differ; %d of 2 with first calls held open\n", layout, own,

@@ -11,14 +11,13 @@
 #include <cstring>
 #include <fstream>
 
+#include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/collective/threads/threads.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/tensor/tensor.hpp"
 #include "tessera/train/resume.hpp"
 #include "tests/crashes/job.hpp"
-
-#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
 namespace {
 
@@ -55,9 +54,9 @@ void write_bytes(const fs::path& path, std::string_view bytes) {
 void flip(const fs::path& path, std::int64_t bit) {
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
   unsigned char byte = 0;
-  CHECK(pread(file, &byte, 1, bit / 8) == 1, path.string());
+  TESSERA_CHECK(pread(file, &byte, 1, bit / 8) == 1, path.string());
   byte = static_cast<unsigned char>(byte ^ (1u << bit % 8));
-  CHECK(pwrite(file, &byte, 1, bit / 8) == 1, path.string());
+  TESSERA_CHECK(pwrite(file, &byte, 1, bit / 8) == 1, path.string());
   close(file);
 }
 
@@ -193,12 +192,12 @@ int main(int argc, char** argv) {
   const std::int64_t stride = argc > 4 ? std::stoll(argv[4]) : 1;
   const std::uint64_t seed = argc > 5 ? std::stoull(argv[5]) : 1;
   std::string made = (fs::temp_directory_path() / "flips_XXXXXX").string();
-  CHECK(mkdtemp(made.data()), "no folder");
+  TESSERA_CHECK(mkdtemp(made.data()), "no folder");
   const fs::path folder = made, undisturbed = checkpoints_of(folder / "undisturbed"),
                  struck = folder / "struck";
   const Ended whole =
       run(training(argv[1], folder / "undisturbed", kSteps, {"checkpoint.keep_last=0"}), folder / "log");
-  CHECK(whole.code == 0, whole.text);
+  TESSERA_CHECK(whole.code == 0, whole.text);
   const Contents contents = contents_of(undisturbed.string());
   fill(undisturbed, struck);
   const fs::path newest = checkpoint::step_folder(struck.string(), kNewest).path;

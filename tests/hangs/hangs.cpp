@@ -94,7 +94,7 @@ void insert(program::Sequence& sequence, const program::Tables& tables, const st
             OpKind what, std::int16_t hop) {
   const auto place =
       std::ranges::find_if(sequence.ops, [&](const Op& op) { return program::word(op, tables) == before; });
-  CHECK(place != sequence.ops.end(), "no op ", before);
+  TESSERA_CHECK(place != sequence.ops.end(), "no op ", before);
   Op op;
   op.what = what;
   op.micro = 0;
@@ -240,11 +240,11 @@ std::string expected_words(Kind kind) {
 
 Outcome run_job(const Hang& hang, std::uint64_t seed, const std::string& self) {
   std::string folder = (std::filesystem::temp_directory_path() / "hangs_XXXXXX").string();
-  CHECK(mkdtemp(folder.data()), "no folder");
+  TESSERA_CHECK(mkdtemp(folder.data()), "no folder");
   setenv("HANG_FOLDER", folder.c_str(), 1);
   if (hang.kind == Kind::disk_stall) {
     const std::string fifo = cat(folder, "/metrics.", hang.guilty);
-    CHECK(mkfifo(fifo.c_str(), 0600) == 0, "no fifo");
+    TESSERA_CHECK(mkfifo(fifo.c_str(), 0600) == 0, "no fifo");
     // Held open, so that writers find a reader, which never reads; closed with this process.
     open(fifo.c_str(), O_RDWR | O_CLOEXEC);
   }

@@ -141,8 +141,9 @@ std::vector<State> states_of(const Trial& trial, const Kind& kind) {
   prepare(trial, kind);
   const Ended whole =
       run(job(trial, kind, {{"TESSERA_FAULT_REPORT", report.string()}}), trial.folder / "log");
-  CHECK(whole.code == 0, whole.text);
-  CHECK(metrics_problem(trial, kSteps + (kind.goes_on ? kSaved : 0)).empty(), "undisturbed: ", whole.text);
+  TESSERA_CHECK(whole.code == 0, whole.text);
+  TESSERA_CHECK(metrics_problem(trial, kSteps + (kind.goes_on ? kSaved : 0)).empty(),
+                "undisturbed: ", whole.text);
   std::vector<State> out;
   std::istringstream lines(file_text(report));
   bool starts = true;  // until the first new line is written
@@ -168,13 +169,13 @@ int main(int argc, char** argv) {
   const std::size_t wanted = argc > 3 ? std::stoul(argv[3]) : 0, share = argc > 5 ? std::stoul(argv[4]) : 1,
                     shares = argc > 5 ? std::stoul(argv[5]) : 1;
   std::string folder = (fs::canonical(fs::temp_directory_path()) / "outputs_XXXXXX").string();
-  CHECK(mkdtemp(folder.data()), "no folder");
+  TESSERA_CHECK(mkdtemp(folder.data()), "no folder");
   trial.folder = folder;
 
   const Ended before = run(training(trial.binary, trial.folder / "before", kBefore,
                                     {cat("checkpoint.every=", kSaved), "checkpoint.keep_last=0"}),
                            trial.folder / "log");
-  CHECK(before.code == 0, before.text);
+  TESSERA_CHECK(before.code == 0, before.text);
   fs::remove_all(checkpoint::step_folder(checkpoints_of(trial.folder / "before"), kBefore).path);
   std::vector<State> states;
   for (const Kind& kind : kKinds)

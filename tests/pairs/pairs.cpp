@@ -64,11 +64,10 @@ spec::Run common_run(Dice& dice) {
   return run;
 }
 
-bool is_delayed(const spec::Layout& layout) { return layout.schedule == spec::Schedule::pipedream_2bw; }
+bool is_delayed(const spec::Layout& layout) { return spec::entry(layout.schedule).traits.is_delayed; }
 
 // A layout of at most 8 ranks that the run may have.
 spec::Run with_layout(const spec::Run& common, Dice& dice) {
-  using spec::Schedule;
   const std::int64_t pp = 1 + dice.below(4);  // before what may have to be drawn again
   while (true) {
     spec::Run run = common;
@@ -82,11 +81,11 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
     layout.cp_heads = 1 + dice.below(layout.cp);
     layout.tp = 1 + dice.below(4);
     layout.sequence_parallel = dice.below(2) == 0;
-    layout.opened = layout.tp > 1 && dice.below(2) == 0;
+    layout.tp_overlap = layout.tp > 1 && dice.below(2) == 0;
     layout.zero = dice.below(4);
-    layout.schedule =
-        dice.one_of({Schedule::gpipe, Schedule::f1b1, Schedule::interleaved, Schedule::zb_h1, Schedule::zb_v,
-                     Schedule::dualpipe_v, Schedule::bfs, Schedule::automatic, Schedule::pipedream_2bw});
+    layout.schedule = dice.one_of({"gpipe"_schedule, "1f1b"_schedule, "interleaved"_schedule,
+                                   "zb-h1"_schedule, "zb-v"_schedule, "dualpipe-v"_schedule, "bfs"_schedule,
+                                   "auto"_schedule, "pipedream-2bw"_schedule});
     layout.micro_batch = 1 + dice.below(2);
     layout.reduce_every = dice.below(3);
     layout.recompute = dice.one_of({spec::Recompute::none, spec::Recompute::full});
@@ -99,12 +98,12 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
 }
 
 std::string to_text(const spec::Layout& layout) {
-  return cat(spec::word(layout.schedule), " pp ", layout.pp, " dp ", layout.dp_replicate, "x",
-             layout.dp_shard, " cp ", layout.cp_ring(), "x", layout.cp_heads, " tp ", layout.tp,
-             layout.cuts_stream() ? " sequence" : "", " zero ", layout.zero, layout.opened ? " opened" : "",
-             layout.offload.empty() ? "" : cat(" offload ", layout.offload),
-             layout.recompute == spec::Recompute::full ? " recompute" : "", " micro_batch ",
-             layout.micro_batch);
+  return cat(
+      spec::word(layout.schedule), " pp ", layout.pp, " dp ", layout.dp_replicate, "x", layout.dp_shard,
+      " cp ", layout.cp_ring(), "x", layout.cp_heads, " tp ", layout.tp,
+      layout.cuts_stream() ? " sequence" : "", " zero ", layout.zero, layout.tp_overlap ? " opened" : "",
+      layout.offload.empty() ? "" : cat(" offload ", layout.offload),
+      layout.recompute == spec::Recompute::full ? " recompute" : "", " micro_batch ", layout.micro_batch);
 }
 
 // Losses of the steps after `after`, which must be the one where the session then stands.
@@ -118,7 +117,7 @@ std::vector<double> train_on(const spec::Run& run, const std::string& folder, st
         train::Session session(run, communicator, train::random_source(run.model));
         const auto resumed =
             train::resume(session, {.folder = folder, .from = from, .rank = rank, .accepted = accepted});
-        CHECK(resumed.step == after, "went on after step ", resumed.step);
+        TESSERA_CHECK(resumed.step == after, "went on after step ", resumed.step);
         spec::Run saving = run;
         if (after > 0) saving.checkpoint = {.every = 0, .every_minutes = 0};
         train::Saver saver(
@@ -143,7 +142,7 @@ struct Pair {
 Pair drawn(std::uint64_t number, std::uint64_t seed) {
   Dice dice(seed, number);
   spec::Run common = common_run(dice);
-  if (dice.below(9) == 0) common.layout.schedule = spec::Schedule::pipedream_2bw;
+  if (dice.below(9) == 0) common.layout.schedule = "pipedream-2bw"_schedule;
   Pair pair{with_layout(common, dice), with_layout(common, dice), number % 5 == 4, number % 10 == 7};
   if (pair.changes_optimizer)
     pair.b.training.optimizer =
@@ -213,7 +212,7 @@ int run(std::uint64_t count, std::uint64_t seed) {
       ++seen[cat("zero ", run->layout.zero)];
       ++seen[spec::word(run->layout.schedule)];
       ++seen[cat("pp ", run->layout.pp)];
-      if (run->layout.opened) ++seen["opened blocks"];
+      if (run->layout.tp_overlap) ++seen["opened blocks"];
       if (!run->layout.offload.empty()) ++seen[cat("offload ", run->layout.offload)];
       ++seen[cat("cp ", run->layout.cp_ring(), " in a ring, ", run->layout.cp_heads, " by heads")];
       ++seen[cat("tp ", run->layout.tp, run->layout.cuts_stream() ? " with sequence parallelism" : "")];

@@ -45,7 +45,7 @@ struct Case {
   Family family = Family::llama;
   Precision precision = Precision::fp32;
   std::int64_t zero = 0, dp_shard = 1, dp_replicate = 1, pp = 1;
-  Schedule schedule = Schedule::f1b1;
+  Schedule schedule = "1f1b"_schedule;
   Recompute recompute = Recompute::none;
   std::int64_t sequence = 128, micro_batch = 1, num_micro = 2;
   bool qkv_bias = false, qk_norm = false;  // as Qwen 2 and Qwen 3 have them
@@ -74,9 +74,14 @@ const Case kCases[] = {
     {.shape = k44, .precision = kBf16, .zero = 3, .dp_shard = 2, .dp_replicate = 2, .sequence = 64},
     {.shape = k44, .recompute = Recompute::selective, .sequence = 512, .micro_batch = 2},
     {.shape = k44, .precision = kBf16, .recompute = Recompute::full, .sequence = 512, .micro_batch = 4},
-    {.shape = k44, .pp = 2, .schedule = Schedule::gpipe, .sequence = 256, .num_micro = 4},
-    {.shape = k44, .pp = 2, .schedule = Schedule::zb_v, .sequence = 256, .num_micro = 4},
-    {.shape = k44, .precision = kBf16, .pp = 2, .schedule = Schedule::zb_h1, .sequence = 256, .num_micro = 4},
+    {.shape = k44, .pp = 2, .schedule = "gpipe"_schedule, .sequence = 256, .num_micro = 4},
+    {.shape = k44, .pp = 2, .schedule = "zb-v"_schedule, .sequence = 256, .num_micro = 4},
+    {.shape = k44,
+     .precision = kBf16,
+     .pp = 2,
+     .schedule = "zb-h1"_schedule,
+     .sequence = 256,
+     .num_micro = 4},
     {.shape = k44, .zero = 2, .dp_shard = 2, .pp = 2, .num_micro = 3},
     {.shape = k44,
      .precision = kBf16,
@@ -230,7 +235,7 @@ int run_all(const std::string& self, std::size_t wanted) {
   const std::size_t cases = std::min(wanted, std::size(kCases));
   for (std::size_t i = 0; i < cases; ++i) {
     FILE* child = popen(cat("OMP_NUM_THREADS=1 '", self, "' --case ", i).c_str(), "r");
-    CHECK(child, "no process for a case");
+    TESSERA_CHECK(child, "no process for a case");
     long long predicted = 0, counted = 0, all = 0, growth = 0;
     const bool is_read = std::fscanf(child, "%lld %lld %lld %lld", &predicted, &counted, &all, &growth) == 4;
     const bool is_well = pclose(child) == 0 && is_read;

@@ -43,7 +43,6 @@ spec::Run one_rank(spec::Family family) {
 }
 
 std::vector<spec::Layout> layouts() {
-  using spec::Schedule;
   return {{.tp = 2},
           {.tp = 2, .sequence_parallel = false},
           {.tp = 4},
@@ -57,7 +56,7 @@ std::vector<spec::Layout> layouts() {
           {.cp = 4, .cp_heads = 2},
           {.cp = 8, .cp_heads = 4, .recompute = spec::Recompute::full},
           {.pp = 2, .tp = 2},
-          {.pp = 2, .tp = 4, .sequence_parallel = false, .schedule = Schedule::zb_v},
+          {.pp = 2, .tp = 4, .sequence_parallel = false, .schedule = "zb-v"_schedule},
           {.pp = 2, .cp = 2, .tp = 2, .zero = 1},
           {.pp = 2, .dp_shard = 2, .tp = 2, .zero = 1},
           {.dp_shard = 4, .tp = 2, .zero = 3},
@@ -66,7 +65,7 @@ std::vector<spec::Layout> layouts() {
           {.pp = 2,
            .dp_replicate = 2,
            .cp = 2,
-           .schedule = Schedule::interleaved,
+           .schedule = "interleaved"_schedule,
            .recompute = spec::Recompute::selective}};
 }
 

@@ -120,8 +120,8 @@ Result run_trial(const Trial& trial, const std::string& binary, const fs::path& 
   const pid_t job = start(job_of(trial.by, binary, out), log);
   const double begun = now_seconds();
   while (steps_told(out) < 3) {
-    CHECK(waitpid(job, nullptr, WNOHANG) == 0 && now_seconds() - begun < kStartSeconds,
-          "the job did not train: ", file_text(log));
+    TESSERA_CHECK(waitpid(job, nullptr, WNOHANG) == 0 && now_seconds() - begun < kStartSeconds,
+                  "the job did not train: ", file_text(log));
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   std::this_thread::sleep_for(std::chrono::microseconds(random_bits(trial.seed, trial.index, 0) % 300'000));
@@ -202,7 +202,7 @@ int main(int argc, char** argv) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   for (const int signal : kSignals) ::signal(signal, SIG_DFL);  // a shell in the background ignores some
   std::string folder = (fs::temp_directory_path() / "signals_XXXXXX").string();
-  CHECK(mkdtemp(folder.data()), "no folder");
+  TESSERA_CHECK(mkdtemp(folder.data()), "no folder");
   std::vector<std::vector<std::string>> rows{{"sent to", "signal", "trials", "steps finished", "steps lost",
                                               "median s", "slowest s", "exit codes", "wrong"}};
   int wrong = 0;

@@ -75,12 +75,12 @@ fs::path exported_weights(const Trial& trial) {
   Trial alone = trial;
   alone.ranks = Ranks::one;
   const auto made = run(job_of(alone, 1, {}), trial.folder / "log");
-  CHECK(made.code == 0, made.text);
+  TESSERA_CHECK(made.code == 0, made.text);
   const fs::path step = checkpoint::step_folder(checkpoints_of(trial.folder / "out"), 1).path,
                  hf = trial.folder / "hf";
   const auto exported =
       run({{trial.binary, "checkpoint", "export", step.string(), hf.string()}, {}}, trial.folder / "log");
-  CHECK(exported.code == 0, exported.text);
+  TESSERA_CHECK(exported.code == 0, exported.text);
   fs::remove_all(trial.folder / "out");
   return hf / "model.safetensors";
 }
@@ -90,13 +90,13 @@ int last_write(Job job, const Trial& trial) {
   const fs::path report = trial.folder / "counted";
   job.environment["TESSERA_FAULT_REPORT"] = report.string();
   const auto undisturbed = run(job, trial.folder / "log");
-  CHECK(undisturbed.code == 0, undisturbed.text);
+  TESSERA_CHECK(undisturbed.code == 0, undisturbed.text);
   std::ifstream lines(report);
   std::string rank, call, path;
   int number = 0, last = 0;
   while (lines >> rank >> number >> call >> path)
     if (call.starts_with("write")) last = number;
-  CHECK(last > 0, "nothing was written");
+  TESSERA_CHECK(last > 0, "nothing was written");
   return last;
 }
 
@@ -110,7 +110,7 @@ Job prepared(const Trial& trial) {
   }
   if (trial.phase == "resume") {
     const auto before = run(job_of(trial, 3, {}), trial.folder / "log");
-    CHECK(before.code == 0, before.text);
+    TESSERA_CHECK(before.code == 0, before.text);
     Job job = job_of(trial, kSteps, {});
     hang_at(job, trial, out / "checkpoints", "manifest.json", 1);
     return job;
@@ -190,7 +190,7 @@ Result watch_stdout(const Trial& trial) {
   const Job job = prepared(trial);
   const fs::path log = trial.folder / "log", metrics = trial.folder / "out" / "metrics.jsonl";
   int ends[2];
-  CHECK(pipe2(ends, O_CLOEXEC) == 0, "no pipe");
+  TESSERA_CHECK(pipe2(ends, O_CLOEXEC) == 0, "no pipe");
   fcntl(ends[1], F_SETPIPE_SZ, 4096);
   std::vector<char*> argv;
   for (const auto& word : job.command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -244,7 +244,7 @@ int main(int argc, char** argv) {
   const int tries = argc > 3 ? std::stoi(argv[3]) : 5;
   const std::uint64_t seed = argc > 4 ? std::stoull(argv[4]) : 1;
   std::string folder = (fs::temp_directory_path() / "stalls_XXXXXX").string();
-  CHECK(mkdtemp(folder.data()), "no folder");
+  TESSERA_CHECK(mkdtemp(folder.data()), "no folder");
   std::vector<std::vector<std::string>> rows{
       {"hang in", "jobs", "named", "median s", "slowest s", "an example"}};
   int wrong = 0;

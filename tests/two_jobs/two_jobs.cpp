@@ -183,7 +183,7 @@ int main(int argc, char** argv) {
             wanted_commits = argc > 4 ? std::stoi(argv[4]) : 1000;
   if (argc > 5) trial.bound_seconds = std::stod(argv[5]);
   std::string folder = (fs::canonical(fs::temp_directory_path()) / "two_jobs_XXXXXX").string();
-  CHECK(mkdtemp(folder.data()), "no folder");
+  TESSERA_CHECK(mkdtemp(folder.data()), "no folder");
   trial.folder = folder;
 
   const std::vector<std::string> threads = {"cluster.transport=threads"};

@@ -14,7 +14,7 @@ namespace tessera {
 RandomAccessFile::RandomAccessFile(std::string path, int descriptor)
     : path_(std::move(path)), descriptor_(descriptor) {
   struct stat facts {};
-  CHECK(::fstat(descriptor_, &facts) == 0, path_);
+  TESSERA_CHECK(::fstat(descriptor_, &facts) == 0, path_);
   bytes_ = static_cast<std::uint64_t>(facts.st_size);
 }
 

@@ -60,8 +60,8 @@ ChunkedFile& Checkpoint::file(std::uint32_t index) {
 
 void Checkpoint::read(const std::string& name, const Box& box, std::span<std::byte> out) {
   const std::uint64_t element = element_bytes(tensor(name).dtype).value();
-  CHECK(out.size() == static_cast<std::uint64_t>(box.elements()) * element, "a box of ", box.elements(),
-        " elements of ", name, " into ", out.size(), " bytes");
+  TESSERA_CHECK(out.size() == static_cast<std::uint64_t>(box.elements()) * element, "a box of ",
+                box.elements(), " elements of ", name, " into ", out.size(), " bytes");
   const auto pieces = pieces_.find(name);
   if (pieces == pieces_.end()) return;  // a tensor of no elements
   for (const std::uint32_t index : pieces->second) {

@@ -50,7 +50,7 @@ ChunkedFile::ChunkedFile(const std::string& folder, const File& file, Links link
 }
 
 std::span<const std::byte> ChunkedFile::chunk(std::uint64_t index) {
-  CHECK(index < hashes_.size(), "chunk ", index, " of ", file_.path());
+  TESSERA_CHECK(index < hashes_.size(), "chunk ", index, " of ", file_.path());
   if (held_ == index) return chunk_;
   held_ = kNoChunk;
   chunk_.resize(std::min(kChunkBytes, bytes_ - index * kChunkBytes));
@@ -63,8 +63,8 @@ std::span<const std::byte> ChunkedFile::chunk(std::uint64_t index) {
 }
 
 void ChunkedFile::read(std::uint64_t begin, std::span<std::byte> out) {
-  CHECK(begin <= bytes_ && out.size() <= bytes_ - begin, "bytes ", begin, " to ", begin + out.size(), " of ",
-        file_.path());
+  TESSERA_CHECK(begin <= bytes_ && out.size() <= bytes_ - begin, "bytes ", begin, " to ", begin + out.size(),
+                " of ", file_.path());
   while (!out.empty()) {
     const auto found = chunk(begin / kChunkBytes).subspan(begin % kChunkBytes);
     const auto some = found.first(std::min(found.size(), out.size()));

@@ -55,7 +55,7 @@ std::vector<std::byte> converted(std::span<const std::byte> elements, std::strin
   if (to == "F32") return all<float>(elements, from, [](double x) { return static_cast<float>(x); });
   if (to == "F64") return all<double>(elements, from, [](double x) { return x; });
   if (to == "BF16") return all<std::uint16_t>(elements, from, bfloat16);
-  CHECK(to == "F16", "no conversion to ", to);
+  TESSERA_CHECK(to == "F16", "no conversion to ", to);
   return all<std::uint16_t>(elements, from, half);
 }
 

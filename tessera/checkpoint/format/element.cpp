@@ -81,7 +81,7 @@ constexpr std::pair<std::string_view, ElementReader> kReaders[] = {{"BOOL", plai
 ElementReader element_reader(std::string_view dtype) {
   for (const auto& [word, reader] : kReaders)
     if (word == dtype) return reader;
-  CHECK(false, "dtype ", dtype);
+  TESSERA_CHECK(false, "dtype ", dtype);
 }
 
 }  // namespace tessera::checkpoint

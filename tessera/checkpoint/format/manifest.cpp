@@ -261,7 +261,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
 Manifest parse_part(std::string_view text, const std::string& path) { return Reader{path}.manifest(text); }
 
 Manifest merged(const std::vector<Manifest>& parts) {
-  CHECK(!parts.empty());
+  TESSERA_CHECK(!parts.empty());
   Manifest out = parts.front();
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const auto first_file = static_cast<std::uint32_t>(out.files.size());

@@ -113,11 +113,12 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
   std::vector<std::pair<std::uint64_t, std::string>> order;
   for (const auto& [name, tensor] : tensors) {
     const auto element = element_bytes(tensor.dtype);
-    CHECK(element.has_value(), "dtype ", tensor.dtype);
+    TESSERA_CHECK(element.has_value(), "dtype ", tensor.dtype);
     std::uint64_t size = *element;
     for (const std::int64_t extent : tensor.shape) size *= static_cast<std::uint64_t>(extent);
-    CHECK(size == tensor.bytes.size(), "tensor ", name, " of ", size, " bytes has ", tensor.bytes.size());
-    CHECK(name != kMetadata);
+    TESSERA_CHECK(size == tensor.bytes.size(), "tensor ", name, " of ", size, " bytes has ",
+                  tensor.bytes.size());
+    TESSERA_CHECK(name != kMetadata);
     order.emplace_back(kLengthBytes - *element, name);
   }
   std::ranges::sort(order);

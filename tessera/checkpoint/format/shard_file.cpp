@@ -61,8 +61,8 @@ ShardWriter::ShardWriter(const std::string& folder, std::int64_t rank, std::span
 void ShardWriter::append(std::span<const std::byte> bytes) {
   const Piece& piece = pieces_.at(next_);
   const std::uint64_t all = bytes_of(piece, tensors_[piece.tensor]);
-  CHECK(bytes.size() <= all - done_, done_ + bytes.size(), " bytes of a piece of ", piece.tensor, " of ",
-        all);
+  TESSERA_CHECK(bytes.size() <= all - done_, done_ + bytes.size(), " bytes of a piece of ", piece.tensor,
+                " of ", all);
   files_[piece.file]->append(bytes);
   done_ += bytes.size();
   if (done_ < all) return;
@@ -71,7 +71,7 @@ void ShardWriter::append(std::span<const std::byte> bytes) {
 }
 
 void ShardWriter::finish(Manifest& part) {
-  CHECK(next_ == pieces_.size(), next_, " of ", pieces_.size(), " pieces were written");
+  TESSERA_CHECK(next_ == pieces_.size(), next_, " of ", pieces_.size(), " pieces were written");
   const auto before = static_cast<std::uint32_t>(part.files.size());
   for (const auto& file : files_) part.files.push_back(file->finish());
   part.tensors.insert(tensors_.begin(), tensors_.end());

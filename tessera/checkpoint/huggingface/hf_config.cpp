@@ -67,7 +67,7 @@ class Reader {
     const Json& value = at(object, key);
     if (value.is_null() && missing) return *missing;
     const spec::Key* known = spec::find_key(ours);
-    CHECK(known, "no key ", ours);
+    TESSERA_CHECK(known, "no key ", ours);
     need(value.is_number_integer() && spec::fitted(*known, value.get<std::int64_t>()),
          cat("says ", key, " = ", shown(value), "; it must be ", spec::allowed(*known)));
     return value.get<std::int64_t>();
@@ -77,7 +77,7 @@ class Reader {
     const Json& value = at(object, key);
     if (value.is_null() && missing) return *missing;
     const spec::Key* known = spec::find_key(ours);
-    CHECK(known, "no key ", ours);
+    TESSERA_CHECK(known, "no key ", ours);
     need(value.is_number() && spec::fitted(*known, value.get<double>()),
          cat("says ", key, " = ", shown(value), "; it must be ", spec::allowed(*known)));
     return value.get<double>();
@@ -226,7 +226,7 @@ std::string dtype_word(const Json& value) {
 
 std::string torch_word(const std::string& dtype) {
   const auto found = std::ranges::find(kDtypes, std::string_view(dtype), &Dtype::second);
-  CHECK(found != kDtypes.end(), "no weights of dtype ", dtype);
+  TESSERA_CHECK(found != kDtypes.end(), "no weights of dtype ", dtype);
   return std::string(found->first);
 }
 

@@ -52,7 +52,7 @@ void put_on_chain(Simulated& out, const program::Order& order, const SimulateOpt
                        " per rank, transfer ", priced_stages.transfer);
   out.program = program::chain(order, priced_stages);
   const auto problems = program::check(out.program);
-  CHECK(problems.empty(), "the program of this schedule is wrong:\n", program::to_text(problems));
+  TESSERA_CHECK(problems.empty(), "the program of this schedule is wrong:\n", program::to_text(problems));
   out.costs = simulate::table_costs(out.program);
 }
 
@@ -169,7 +169,7 @@ Simulated simulated_of(const Options& options) {
 }
 
 std::string program_file(const Simulated& simulated) {
-  CHECK(simulated.run, "a schedule by itself has no run to write down");
+  TESSERA_CHECK(simulated.run, "a schedule by itself has no run to write down");
   std::string out;
   std::istringstream lines(spec::to_text(*simulated.run));
   for (std::string line; std::getline(lines, line);) out += cat(kRunMark, line, "\n");

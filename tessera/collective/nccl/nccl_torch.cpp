@@ -2,12 +2,11 @@
 #include <mutex>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+#include "tessera/base/error.hpp"
 #include "tessera/collective/group_name.hpp"
 #include "tessera/collective/link.hpp"
 #include "tessera/collective/nccl/nccl.hpp"
 #include "tessera/tensor/device.hpp"
-
-#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
 namespace tessera::collective {
 namespace {

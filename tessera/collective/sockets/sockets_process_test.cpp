@@ -46,13 +46,13 @@ class ForkConnector final : public PeerConnector {
       await(peer, timeout);
       auto [arrived, end] = take_over(line_to(peer));
       ends.emplace(arrived, std::move(end));
-      CHECK(send(line_to(peer), "!", 1, MSG_NOSIGNAL) == 1);
+      TESSERA_CHECK(send(line_to(peer), "!", 1, MSG_NOSIGNAL) == 1);
     }
     for (const auto& [peer, name] : requests) {
       if (peer < rank_) continue;
       await(peer, timeout);
       char taken;
-      CHECK(recv(line_to(peer), &taken, 1, 0) == 1);
+      TESSERA_CHECK(recv(line_to(peer), &taken, 1, 0) == 1);
     }
     std::vector<Descriptor> out;
     for (const auto& [peer, name] : requests) out.push_back(std::move(ends.at(name)));
@@ -79,14 +79,14 @@ class ForkConnector final : public PeerConnector {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
     *CMSG_FIRSTHDR(&message) = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
     *reinterpret_cast<int*>(CMSG_DATA(CMSG_FIRSTHDR(&message))) = end.number();
-    CHECK(sendmsg(line, &message, MSG_NOSIGNAL) == kNameBytes);
+    TESSERA_CHECK(sendmsg(line, &message, MSG_NOSIGNAL) == kNameBytes);
   }
   static std::pair<std::string, Descriptor> take_over(int line) {
     char text[kNameBytes] = {}, control[CMSG_SPACE(sizeof(int))] = {};
     iovec part{text, kNameBytes};
     msghdr message{
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
-    CHECK(recvmsg(line, &message, MSG_WAITALL) == kNameBytes && CMSG_FIRSTHDR(&message));
+    TESSERA_CHECK(recvmsg(line, &message, MSG_WAITALL) == kNameBytes && CMSG_FIRSTHDR(&message));
     return {text, Descriptor(*reinterpret_cast<int*>(CMSG_DATA(CMSG_FIRSTHDR(&message))))};
   }
 

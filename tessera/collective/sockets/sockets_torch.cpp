@@ -1,13 +1,12 @@
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "tessera/base/error.hpp"
 #include "tessera/collective/group_name.hpp"
 #include "tessera/collective/link.hpp"
 #include "tessera/collective/sockets/pairwise_collectives.hpp"
 #include "tessera/collective/sockets/sockets.hpp"
 #include "tessera/net/socket_loop.hpp"
-
-#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
 namespace tessera::collective {
 namespace {
@@ -72,7 +71,7 @@ class SocketBackend final : public c10d::Backend {
 
   WorkPtr allreduce(std::vector<Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     const bool is_sum = options.reduceOp == c10d::ReduceOp::SUM;
-    CHECK(is_sum || options.reduceOp == c10d::ReduceOp::MAX, "ranks combine by sum and maximum only");
+    TESSERA_CHECK(is_sum || options.reduceOp == c10d::ReduceOp::MAX, "ranks combine by sum and maximum only");
     all_reduce_by_pairs(*this, tensors[0], is_sum ? Combine::sum : Combine::maximum);
     return ended();
   }
@@ -108,7 +107,7 @@ class SocketBackend final : public c10d::Backend {
  private:
   net::Connection& peer(int position) const {
     const auto& connection = connections_.at(static_cast<std::size_t>(position));
-    CHECK(connection, "a rank talks to itself");
+    TESSERA_CHECK(connection, "a rank talks to itself");
     return *connection;
   }
   WorkPtr work(net::TransferPtr transfer) const {

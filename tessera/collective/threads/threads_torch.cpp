@@ -3,12 +3,11 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "tessera/base/error.hpp"
 #include "tessera/collective/link.hpp"
 #include "tessera/collective/threads/thread_rendezvous.hpp"
 #include "tessera/collective/threads/threads.hpp"
 #include "tessera/tensor/account.hpp"
-
-#include "tessera/base/error.hpp"  // last: LibTorch has a CHECK of its own
 
 namespace tessera::collective {
 namespace {
@@ -29,8 +28,8 @@ class ReceiveWork final : public c10d::Work {
       : rendezvous_(std::move(rendezvous)), into_(std::move(into)), from_(from), to_(to), tag_(tag) {}
   bool wait(std::chrono::milliseconds) override {
     const Tensor sent = rendezvous_->take(from_, to_, tag_);
-    CHECK(sent.sizes() == into_.sizes() && sent.scalar_type() == into_.scalar_type(),
-          "what is received differs in shape or dtype from what was sent");
+    TESSERA_CHECK(sent.sizes() == into_.sizes() && sent.scalar_type() == into_.scalar_type(),
+                  "what is received differs in shape or dtype from what was sent");
     into_.copy_(sent);
     return true;
   }
@@ -109,8 +108,8 @@ class ThreadBackend final : public c10d::Backend {
     std::int64_t begin = 0;
     for (std::size_t member = 0; member < out_rows.size(); ++member) {
       const auto& theirs = rendezvous_->rows[member];
-      CHECK(theirs[self_] == out_rows[member], "all_to_all: rank ", rendezvous_->ranks()[member], " sends ",
-            theirs[self_], " rows where ", out_rows[member], " are expected");
+      TESSERA_CHECK(theirs[self_] == out_rows[member], "all_to_all: rank ", rendezvous_->ranks()[member],
+                    " sends ", theirs[self_], " rows where ", out_rows[member], " are expected");
       std::int64_t skipped = 0;
       for (std::size_t before = 0; before < self_; ++before) skipped += theirs[before];
       out.narrow(0, begin, out_rows[member])
@@ -176,8 +175,9 @@ class ThreadBackend final : public c10d::Backend {
   Tensor reduced(std::int64_t first, std::int64_t count, const c10d::ReduceOp& op) const {
     const auto& inputs = rendezvous_->inputs;
     for (const auto& input : inputs)
-      CHECK(input.numel() == inputs[self_].numel() && input.scalar_type() == inputs[self_].scalar_type(),
-            "members reduce tensors that differ in size or dtype");
+      TESSERA_CHECK(
+          input.numel() == inputs[self_].numel() && input.scalar_type() == inputs[self_].scalar_type(),
+          "members reduce tensors that differ in size or dtype");
     Tensor sum = inputs[0].narrow(0, first, count).to(sum_type(inputs[0]), false, true);
     for (std::size_t member = 1; member < inputs.size(); ++member) {
       const Tensor next = inputs[member].narrow(0, first, count);

@@ -17,7 +17,7 @@ class PlainChannel final : public Channel {
  public:
   PlainChannel(Descriptor socket, Descriptors arriving)
       : socket_(std::move(socket)), takes_descriptors_(arriving == Descriptors::taken) {
-    CHECK(fcntl(socket_.number(), F_SETFL, O_NONBLOCK) == 0, system_reason());
+    TESSERA_CHECK(fcntl(socket_.number(), F_SETFL, O_NONBLOCK) == 0, system_reason());
   }
 
   int descriptor() const override { return socket_.number(); }

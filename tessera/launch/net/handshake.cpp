@@ -20,7 +20,7 @@ Digest mac(const Digest& secret, const std::string& text) {
   const auto* made =
       HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
            reinterpret_cast<const unsigned char*>(text.data()), text.size(), out.data(), &size);
-  CHECK(made && size == out.size(), "OpenSSL has no HMAC-SHA256");
+  TESSERA_CHECK(made && size == out.size(), "OpenSSL has no HMAC-SHA256");
   return out;
 }
 
@@ -33,7 +33,8 @@ Digest proof(const Digest& secret, const char* role, const Digest& listener_numb
 
 Digest fresh_number() {
   Digest out;
-  CHECK(RAND_bytes(out.data(), static_cast<int>(out.size())) == 1, "the system gives no random numbers");
+  TESSERA_CHECK(RAND_bytes(out.data(), static_cast<int>(out.size())) == 1,
+                "the system gives no random numbers");
   return out;
 }
 

@@ -108,10 +108,11 @@ Descriptor connect_by(const TcpAddress& address, double deadline_seconds) {
 std::string own_host(const Descriptor& socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
-  CHECK(getsockname(socket.number(), reinterpret_cast<sockaddr*>(&address), &size) == 0, system_reason());
+  TESSERA_CHECK(getsockname(socket.number(), reinterpret_cast<sockaddr*>(&address), &size) == 0,
+                system_reason());
   char host[NI_MAXHOST];
-  CHECK(getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof(host), nullptr, 0,
-                    NI_NUMERICHOST) == 0);
+  TESSERA_CHECK(getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof(host), nullptr, 0,
+                            NI_NUMERICHOST) == 0);
   return host;
 }
 

@@ -60,12 +60,12 @@ class Settings {
  public:
   explicit Settings(std::shared_ptr<const JobKey> key)
       : key_(std::move(key)), raw_(SSL_CTX_new(TLS_method())) {
-    CHECK(raw_, "OpenSSL has no TLS");
+    TESSERA_CHECK(raw_, "OpenSSL has no TLS");
     const bool good = SSL_CTX_set_min_proto_version(raw_, TLS1_3_VERSION) == 1 &&
                       SSL_CTX_set_max_proto_version(raw_, TLS1_3_VERSION) == 1 &&
                       SSL_CTX_set_ciphersuites(raw_, "TLS_AES_128_GCM_SHA256") == 1 &&
                       SSL_CTX_set_num_tickets(raw_, 0) == 1 && SSL_CTX_set_max_early_data(raw_, 0) == 1;
-    CHECK(good, "OpenSSL has no TLS 1.3");
+    TESSERA_CHECK(good, "OpenSSL has no TLS 1.3");
     SSL_CTX_set_options(raw_, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_session_cache_mode(raw_, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_mode(raw_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
@@ -113,8 +113,8 @@ long bio_control(BIO*, int command, long, void*) { return command == BIO_CTRL_FL
 const BIO_METHOD* socket_method() {
   static const BIO_METHOD* const kMethod = [] {
     BIO_METHOD* method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket without signals");
-    CHECK(method && BIO_meth_set_write_ex(method, bio_write) && BIO_meth_set_read_ex(method, bio_read) &&
-          BIO_meth_set_ctrl(method, bio_control));
+    TESSERA_CHECK(method && BIO_meth_set_write_ex(method, bio_write) &&
+                  BIO_meth_set_read_ex(method, bio_read) && BIO_meth_set_ctrl(method, bio_control));
     return method;
   }();
   return kMethod;
@@ -124,9 +124,9 @@ class TlsChannel final : public Channel {
  public:
   TlsChannel(Descriptor socket, std::shared_ptr<const Settings> settings, bool is_server)
       : socket_{std::move(socket)}, settings_(std::move(settings)), ssl_(SSL_new(settings_->raw())) {
-    CHECK(fcntl(socket_.descriptor.number(), F_SETFL, O_NONBLOCK) == 0, system_reason());
+    TESSERA_CHECK(fcntl(socket_.descriptor.number(), F_SETFL, O_NONBLOCK) == 0, system_reason());
     BIO* bio = BIO_new(socket_method());
-    CHECK(ssl_ && bio, "no memory for a TLS connection");
+    TESSERA_CHECK(ssl_ && bio, "no memory for a TLS connection");
     BIO_set_data(bio, &socket_);
     BIO_set_init(bio, 1);
     SSL_set_bio(ssl_, bio, bio);

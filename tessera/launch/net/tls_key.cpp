@@ -37,7 +37,7 @@ JobKey::JobKey(std::string_view secret, std::string job) : job_(std::move(job)) 
   const bool derived = EVP_KDF_derive(derivation, bytes_.data(), bytes_.size(), parameters) == 1;
   EVP_KDF_CTX_free(derivation);
   EVP_KDF_free(function);
-  CHECK(derived, "OpenSSL has no HKDF");
+  TESSERA_CHECK(derived, "OpenSSL has no HKDF");
 }
 
 JobKey::~JobKey() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
@@ -66,7 +66,7 @@ Secret Secret::from_file(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file) throw UserError(cat("cannot read the job's key ", path, ": ", system_reason(), ". ", recipe()));
   struct stat status;
-  CHECK(fstat(file.number(), &status) == 0, system_reason());
+  TESSERA_CHECK(fstat(file.number(), &status) == 0, system_reason());
   if (!S_ISREG(status.st_mode))
     throw UserError(cat("the job's key ", path, " is not a plain file. ", recipe()));
   if (status.st_uid != geteuid())

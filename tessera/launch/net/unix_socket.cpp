@@ -55,7 +55,8 @@ Descriptor connect_to(const std::string& path) {
 uid_t peer_user(const Descriptor& socket) {
   ucred credentials{};
   socklen_t size = sizeof(credentials);
-  CHECK(getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0, system_reason());
+  TESSERA_CHECK(getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0,
+                system_reason());
   return credentials.uid;
 }
 

@@ -52,7 +52,7 @@ class KeyServer::Loop {
  public:
   Loop(KeyServerCallbacks callbacks, StrangerLimits limits)
       : callbacks_(std::move(callbacks)), limits_(limits), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    CHECK(static_cast<bool>(bell_), system_reason());
+    TESSERA_CHECK(static_cast<bool>(bell_), system_reason());
     thread_ = std::thread([this] { serve(); });
   }
 
@@ -116,7 +116,7 @@ class KeyServer::Loop {
 
   void ring() {
     const std::uint64_t one = 1;
-    CHECK(write(bell_.number(), &one, sizeof(one)) == sizeof(one), system_reason());
+    TESSERA_CHECK(write(bell_.number(), &one, sizeof(one)) == sizeof(one), system_reason());
   }
 
   void serve() {

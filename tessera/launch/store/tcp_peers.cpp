@@ -48,7 +48,8 @@ Endpoint parse_endpoint(const std::string& text) {
 std::string own_port(const Descriptor& socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
-  CHECK(getsockname(socket.number(), reinterpret_cast<sockaddr*>(&address), &size) == 0, system_reason());
+  TESSERA_CHECK(getsockname(socket.number(), reinterpret_cast<sockaddr*>(&address), &size) == 0,
+                system_reason());
   const auto port = address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
                                                   : reinterpret_cast<const sockaddr_in&>(address).sin_port;
   return cat(ntohs(port));

@@ -47,7 +47,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 Child::Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
              const std::vector<const Descriptor*>& inherited, const sigset_t& blocked) {
   int ends[2];
-  CHECK(pipe2(ends, O_CLOEXEC) == 0, system_reason());
+  TESSERA_CHECK(pipe2(ends, O_CLOEXEC) == 0, system_reason());
   errors_ = Descriptor(ends[0]);
   const Descriptor write_end(ends[1]), null_input(open("/dev/null", O_RDONLY | O_CLOEXEC));
   fcntl(errors_.number(), F_SETFL, O_NONBLOCK);

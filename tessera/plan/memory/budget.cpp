@@ -235,7 +235,7 @@ class Search {
 std::vector<Option> options(const spec::Run& run, const program::Unit& block) {
   std::vector<Option> all;
   const std::size_t num_pieces = block.pieces.size();
-  CHECK(num_pieces < 16, "too many pieces to try every set of them: ", num_pieces);
+  TESSERA_CHECK(num_pieces < 16, "too many pieces to try every set of them: ", num_pieces);
   for (std::size_t set = 0; set < std::size_t{1} << num_pieces; ++set) {
     std::vector<bool> recomputed(num_pieces);
     for (std::size_t piece = 0; piece < num_pieces; ++piece) recomputed[piece] = (set >> piece & 1) != 0;

@@ -33,7 +33,7 @@ Blueprint closed_blueprint(const spec::Run& run) {
 
 Blueprint blueprint(const spec::Run& run) {
   Blueprint out = closed_blueprint(run);
-  if (!run.layout.opened) return out;
+  if (!run.layout.tp_overlap) return out;
   for (std::size_t i = 0; i < out.blocks.size(); ++i) {
     std::set<std::string> on_stream;
     for (const auto& [parameter, placement] : out.block_vectors[i])

@@ -65,7 +65,7 @@ Piece add(const std::string& name, const Sizes& s) {
 
 program::Unit open(const program::Unit& block, const Piece& norm, const Sizes& s,
                    const std::set<std::string>& on_stream) {
-  CHECK(block.pieces.size() == 6, "a block of ", block.pieces.size(), " pieces is not opened");
+  TESSERA_CHECK(block.pieces.size() == 6, "a block of ", block.pieces.size(), " pieces is not opened");
   const std::span pieces(block.pieces);
   const auto parameters = [&](std::span<const Piece> of, bool is_on_stream) {
     std::vector<std::string> out;

@@ -26,7 +26,7 @@ InnerSets::InnerSets(const spec::Layout& layout) {
   if (layout.tp > 1) tp = ++next;
   if (layout.cp_ring() > 1) cp_ring = ++next;
   if (layout.cp_heads > 1) cp_heads = ++next;
-  if (layout.opened) tp_exchanges = ++next;
+  if (layout.tp_overlap) tp_exchanges = ++next;
 }
 
 Sizes::Sizes(const spec::Run& run)

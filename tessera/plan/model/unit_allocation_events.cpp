@@ -82,7 +82,7 @@ void feed_forward_function(program::Piece& piece, const Sizes& s, bool is_gated)
 }  // namespace
 
 void add_block_events(program::Unit& unit, const Sizes& s, const BlockShape& shape) {
-  CHECK(unit.pieces.size() == 6, "a block of ", unit.pieces.size(), " pieces");
+  TESSERA_CHECK(unit.pieces.size() == 6, "a block of ", unit.pieces.size(), " pieces");
   auto* pieces = unit.pieces.data();
   norm_and_product(pieces[0], s, shape.has_mean,
                    {"x", "normed_1", "qkv", "d.middle", s.q + 2 * s.k, shape.has_bias || shape.has_qkv_bias});
@@ -104,7 +104,7 @@ void add_block_events(program::Unit& unit, const Sizes& s, const BlockShape& sha
 }
 
 void add_lookup_events(program::Unit& unit, const Sizes& s, std::int64_t tables) {
-  CHECK(unit.pieces.size() == 1 && tables <= 2, "an embedding of ", unit.pieces.size(), " pieces");
+  TESSERA_CHECK(unit.pieces.size() == 1 && tables <= 2, "an embedding of ", unit.pieces.size(), " pieces");
   constexpr std::int64_t kIndexBytes = 8;
   const std::int64_t bytes = s.r * s.h * s.c, all_bytes = s.n * s.h * s.c;
   const auto widened = [&](std::int64_t rows) { return s.c < s.a ? rows * s.h * s.a : 0; };
@@ -131,7 +131,7 @@ void add_lookup_events(program::Unit& unit, const Sizes& s, std::int64_t tables)
 }
 
 void add_head_events(program::Unit& unit, const Sizes& s, bool has_mean) {
-  CHECK(unit.pieces.size() == 2, "a head of ", unit.pieces.size(), " pieces");
+  TESSERA_CHECK(unit.pieces.size() == 2, "a head of ", unit.pieces.size(), " pieces");
   AllocationEvents norm, d_norm, loss, d_loss;
   forward_norm(norm, s, has_mean, "x", "normed");
   backward_norm(d_norm, s, has_mean, "x", "normed", "");

@@ -58,7 +58,8 @@ Cut uncut(const program::Unit& unit) {
 
 Cut cut_around(const program::Unit& block, const std::vector<bool>& recomputed) {
   const std::size_t num_pieces = block.pieces.size();
-  CHECK(recomputed.size() == num_pieces, "a choice for ", recomputed.size(), " of ", num_pieces, " pieces");
+  TESSERA_CHECK(recomputed.size() == num_pieces, "a choice for ", recomputed.size(), " of ", num_pieces,
+                " pieces");
   std::vector<bool> ends(num_pieces, false);  // by piece: a stretch ends with it
   for (std::size_t piece = 0; piece < num_pieces; ++piece)
     ends[piece] = piece + 1 == num_pieces || recomputed[piece] != recomputed[piece + 1] || is_opened(block);

@@ -12,49 +12,27 @@ namespace tessera::plan {
 namespace {
 
 void need_virtual_stages(spec::Schedule name, std::uint32_t found) {
-  const std::int64_t wanted = spec::required_virtual_stages(name);
+  const std::int64_t wanted = spec::entry(name).num_virtual;
   if (wanted != 0 && wanted != found)
     throw UserError(cat("schedule ", spec::word(name), " has ", wanted, " virtual stage",
                         wanted == 1 ? "" : "s", " per rank, not ", found, ": write virtual_stages = ", wanted,
-                        wanted == 1 ? ", or take interleaved or bfs" : ""));
-}
-
-Scheduled zb_v_instead(const program::Pipeline& pipeline) {
-  return {program::zero_bubble_v(pipeline),
-          cat("zb-v runs: dualpipe-v needs at least ", 2 * pipeline.num_ranks,
-              " micro-batches (two per rank), not ", pipeline.num_micro)};
+                        wanted == 1 ? cat(", or take another: ", spec::schedules_of(0)) : ""));
 }
 
 Scheduled fixed(spec::Schedule name, const program::Pipeline& pipeline) {
-  using spec::Schedule;
-  switch (name) {
-    case Schedule::gpipe:
-      return {program::gpipe(pipeline), ""};
-    case Schedule::f1b1:
-    case Schedule::pipedream_2bw:  // which differs in the version of weights that a step computes with
-      return {program::one_forward_one_backward(pipeline), ""};
-    case Schedule::interleaved:
-      return {program::interleaved(pipeline), ""};
-    case Schedule::zb_h1:
-      return {program::zero_bubble_h1(pipeline), ""};
-    case Schedule::zb_v:
-      return {program::zero_bubble_v(pipeline), ""};
-    case Schedule::dualpipe_v:
-      if (pipeline.num_micro < 2 * static_cast<std::int32_t>(pipeline.num_ranks))
-        return zb_v_instead(pipeline);
-      return {program::dualpipe_v(pipeline), ""};
-    case Schedule::bfs:
-      return {program::breadth_first(pipeline), ""};
-    case Schedule::automatic:
-      break;
-  }
-  throw Bug("auto is no fixed schedule");
+  const program::ScheduleEntry& entry = spec::entry(name);
+  const std::int64_t least = std::int64_t{entry.traits.least_micro_per_rank} * pipeline.num_ranks;
+  if (pipeline.num_micro >= least) return {entry.order(pipeline), ""};
+  const std::string_view instead = entry.traits.instead;
+  return {program::kSchedules[*program::schedule_index(instead)].order(pipeline),
+          cat(instead, " runs: ", entry.name, " needs at least ", least, " micro-batches (",
+              entry.traits.least_micro_per_rank, " per rank), not ", pipeline.num_micro)};
 }
 
 }  // namespace
 
 Scheduled schedule(spec::Schedule name, const program::Pipeline& pipeline, std::int64_t max_activations) {
-  if (name == spec::Schedule::automatic) {
+  if (spec::entry(name).traits.is_search) {
     program::Found found = automatic(program::placements(pipeline), max_activations);
     return {std::move(found.order), cat("auto: ", found.winner)};
   }

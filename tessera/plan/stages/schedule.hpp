@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "tessera/program/schedule/automatic.hpp"
+#include "tessera/program/search/automatic.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::plan {

@@ -6,9 +6,9 @@
 
 #include "tessera/plan/stages/schedule.hpp"
 #include "tessera/program/passes/chain.hpp"
-#include "tessera/program/schedule/automatic.hpp"
 #include "tessera/program/schedule/dice.hpp"
 #include "tessera/program/schedule/walk_order.hpp"
+#include "tessera/program/search/automatic.hpp"
 #include "tessera/simulate/costs.hpp"
 #include "tessera/simulate/simulate.hpp"
 
@@ -30,7 +30,7 @@ TEST(AutomaticSimulated, IsNeverWorseThanAFixedScheduleThatHoldsNoMore) {
         program::even_costs(num_ranks, num_virtual, {seconds(200), seconds(200), seconds(200)},
                             dice.below(2) == 0 ? 0 : seconds(20))};
     const std::int64_t limit = num_virtual + dice.below(2 * pipeline.num_stages() + 1);
-    const Scheduled found = schedule(spec::Schedule::automatic, pipeline, limit);
+    const Scheduled found = schedule("auto"_schedule, pipeline, limit);
     EXPECT_LE(std::ranges::max(program::peak_activations(found.order)), limit);
     double best_fixed = std::numeric_limits<double>::infinity();
     for (const program::Placed& placed : program::placements(pipeline))

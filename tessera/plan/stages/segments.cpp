@@ -30,7 +30,8 @@ void SegmentTable::add(program::Unit unit, const Cut& cut, bool is_last) {
       write(added, first == pieces.size());
     tables_.segments.push_back(std::move(added));
   }
-  CHECK(first == pieces.size(), "cuts of unit ", tables_.units.back().name, " cover ", first, " pieces");
+  TESSERA_CHECK(first == pieces.size(), "cuts of unit ", tables_.units.back().name, " cover ", first,
+                " pieces");
 }
 
 Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch) const {
@@ -57,8 +58,8 @@ Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch)
 void SegmentTable::write(Segment& segment, bool ends_unit) {
   const program::Unit& unit = tables_.units.back();
   const Piece& last = unit.pieces[segment.first_piece + segment.num_pieces - 1];
-  CHECK(last.writes.size() == 1 || !last.exchanges.empty(), "piece ", last.name,
-        " ends a segment and writes ", last.writes.size(), " values");
+  TESSERA_CHECK(last.writes.size() == 1 || !last.exchanges.empty(), "piece ", last.name,
+                " ends a segment and writes ", last.writes.size(), " values");
   for (std::size_t i = 0; i < last.writes.size(); ++i) {
     const auto value = static_cast<std::uint32_t>(tables_.values.size());
     const std::string& name = last.writes[i];

@@ -115,7 +115,7 @@ Staged stage_by_file(const spec::Run& run) {
 
 Staged stage_by_name(const spec::Run& run) {
   program::Pipeline pipeline = pipeline_of(run, run.layout.num_virtual());
-  const bool is_v = spec::required_virtual_stages(run.layout.schedule) == 2;
+  const bool is_v = spec::entry(run.layout.schedule).num_virtual == 2;
   Staged out;
   out.staging = staging(run, is_v ? program::vee(pipeline.num_ranks)
                                   : program::looped(pipeline.num_ranks, pipeline.num_virtual));
@@ -153,9 +153,9 @@ Staged stage_by_search(const spec::Run& run) {
 }  // namespace
 
 Staged stage(const spec::Run& run) {
-  Staged out = !run.layout.schedule_file.empty()                  ? stage_by_file(run)
-               : run.layout.schedule == spec::Schedule::automatic ? stage_by_search(run)
-                                                                  : stage_by_name(run);
+  Staged out = !run.layout.schedule_file.empty()                   ? stage_by_file(run)
+               : spec::entry(run.layout.schedule).traits.is_search ? stage_by_search(run)
+                                                                   : stage_by_name(run);
   const auto& first = out.staging.first_segment;
   for (std::size_t s = 0; s + 1 < first.size(); ++s)
     out.rank_of_unit.insert(out.rank_of_unit.end(), first[s + 1] - first[s], out.order.rank_of_stage[s]);

@@ -33,7 +33,7 @@ void expect_fastest(spec::Run run) {
   const std::string what = cat("vocab ", run.model.vocab, ", layers ", run.model.layers, ", pp ",
                                run.layout.pp, ", micro-batches ", run.training.global_batch, ", virtual ",
                                run.layout.virtual_stages, ", limit ", run.layout.max_activations);
-  run.layout.schedule = Schedule::automatic;
+  run.layout.schedule = "auto"_schedule;
   std::string note;
   const double automatic = simulated(run, &note);
   const double limit =
@@ -41,8 +41,8 @@ void expect_fastest(spec::Run run) {
   EXPECT_TRUE(limit == 0 || held(run) <= limit) << what;
   run.layout.max_activations = 0;
   run.layout.virtual_stages = 0;
-  for (const Schedule schedule : {Schedule::gpipe, Schedule::f1b1, Schedule::interleaved, Schedule::zb_h1,
-                                  Schedule::zb_v, Schedule::dualpipe_v, Schedule::bfs}) {
+  for (const Schedule schedule : {"gpipe"_schedule, "1f1b"_schedule, "interleaved"_schedule, "zb-h1"_schedule,
+                                  "zb-v"_schedule, "dualpipe-v"_schedule, "bfs"_schedule}) {
     run.layout.schedule = schedule;
     if (limit > 0 && held(run) > limit) continue;
     EXPECT_LE(automatic, 1.001 * simulated(run)) << what << ", " << spec::word(schedule) << "; " << note;

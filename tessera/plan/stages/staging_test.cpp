@@ -32,7 +32,7 @@ TEST(Staging, DealsByCostSoThatALargeHeadStandsAlone) {
 TEST(Staging, AutoDealsOneStagePerRankTooWhereMoreCannotBeEven) {
   spec::Run run = run_of(2);
   run.model.vocab = 65536;
-  run.layout.schedule = spec::Schedule::automatic;
+  run.layout.schedule = "auto"_schedule;
   EXPECT_EQ(stage(run).rank_of_unit, (std::vector<std::uint32_t>{0, 0, 0, 0, 0, 0, 0, 1}));
   run.layout.stages = "2,2,2,2";
   EXPECT_EQ(stage(run).staging.first_segment, (std::vector<std::uint32_t>{0, 2, 4, 6, 8}));
@@ -65,13 +65,13 @@ TEST(Staging, EveryScheduleIsHeldToTheLimitOnActivations) {
   spec::Run run = run_of(2);
   run.layout.max_activations = 2;
   EXPECT_NO_THROW(stage(run));
-  run.layout.schedule = spec::Schedule::gpipe;
+  run.layout.schedule = "gpipe"_schedule;
   EXPECT_THAT([&] { stage(run); }, ThrowsMessage<UserError>(HasSubstr("schedule gpipe holds 4 activations")));
 }
 
 TEST(Staging, DualpipeWithFewMicroBatchesSaysWhatRunsInstead) {
   spec::Run run = run_of(2, 3);
-  run.layout.schedule = spec::Schedule::dualpipe_v;
+  run.layout.schedule = "dualpipe-v"_schedule;
   EXPECT_THAT(stage(run).note, HasSubstr("zb-v runs: dualpipe-v needs at least 4 micro-batches"));
   std::string note;
   compile(run, &note);

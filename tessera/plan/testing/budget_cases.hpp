@@ -50,7 +50,7 @@ inline spec::Run random_run(std::mt19937_64& dice) {
   run.layout.precision = dice() % 2 ? spec::Precision::bf16 : spec::Precision::fp32;
   run.layout.micro_batch = one_of({1, 4});
   run.layout.pp = one_of({1, 1, 2});
-  run.layout.schedule = dice() % 2 ? spec::Schedule::f1b1 : spec::Schedule::zb_h1;
+  run.layout.schedule = dice() % 2 ? "1f1b"_schedule : "zb-h1"_schedule;
   run.training.global_batch = run.layout.micro_batch * one_of({1, 2, 5});
   return run;
 }

@@ -38,17 +38,18 @@ class RangeCheck {
   }
 
   void item(const Op& op) {
-    if (is_compute(op.what)) {
-      below(op.item, tables_.segments.size(), "segment");
-      micro(op, true);
-    } else if (op.what == OpKind::sum) {
-      below(op.item, tables_.numbers.size(), "number");
-      micro(op, false);
-    } else if (names_cell(op.what)) {
-      cell(op);
-    } else {
-      below(op.item, tables_.buckets.size(), "bucket");
-      micro(op, false);
+    switch (info(op.what).item) {
+      case ItemOf::segment:
+        below(op.item, tables_.segments.size(), "segment");
+        return micro(op, true);
+      case ItemOf::number:
+        below(op.item, tables_.numbers.size(), "number");
+        return micro(op, false);
+      case ItemOf::bucket:
+        below(op.item, tables_.buckets.size(), "bucket");
+        return micro(op, false);
+      case ItemOf::cell:
+        return cell(op);
     }
   }
 

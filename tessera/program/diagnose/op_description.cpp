@@ -9,46 +9,17 @@ namespace {
 
 std::string seconds_text(double seconds) { return cat(fixed(seconds, 1), " s"); }
 
-const char* verb(OpKind what) {
-  switch (what) {
-    case OpKind::forward:
-      return "forward of ";
-    case OpKind::recompute:
-      return "recomputation of ";
-    case OpKind::backward:
-      return "backward of ";
-    case OpKind::backward_input:
-      return "input half of the backward of ";
-    case OpKind::backward_weight:
-      return "weight half of the backward of ";
-    case OpKind::gather:
-      return "gather of ";
-    case OpKind::reduce:
-      return "reduction of ";
-    case OpKind::step:
-      return "optimizer step of ";
-    case OpKind::send:
-      return "send of ";
-    case OpKind::receive:
-      return "receive of ";
-    case OpKind::exchange:
-      return "exchange of ";
-    case OpKind::sum:
-      return "sum of ";
-    case OpKind::offload:
-      return "offload of ";
-    case OpKind::fetch:
-      return "fetch of ";
-    case OpKind::free:
-      return "free of ";
-  }
-  return "";
-}
-
 std::string item_text(const Op& op, const Tables& tables) {
-  if (is_compute(op.what)) return tables.units[tables.segments[op.item].unit].name;
-  if (op.what == OpKind::sum) return tables.numbers[op.item].name;
-  if (!names_cell(op.what)) return tables.buckets[op.item].name;
+  switch (info(op.what).item) {
+    case ItemOf::segment:
+      return tables.units[tables.segments[op.item].unit].name;
+    case ItemOf::number:
+      return tables.numbers[op.item].name;
+    case ItemOf::bucket:
+      return tables.buckets[op.item].name;
+    case ItemOf::cell:
+      break;
+  }
   return described(named_cell(op), tables);
 }
 
@@ -141,7 +112,8 @@ std::string described(const Program& program, int rank, std::int32_t op) {
   const auto& ops = program.classes[tables.class_of_rank[static_cast<std::size_t>(rank)]].ops;
   if (op < 0 || op >= static_cast<std::int32_t>(ops.size())) return "no op";
   const Op& at = ops[static_cast<std::size_t>(op)];
-  std::string out = cat("op ", op, " (", word(at, tables), ", ", verb(at.what), item_text(at, tables));
+  std::string out =
+      cat("op ", op, " (", word(at, tables), ", ", info(at.what).description, item_text(at, tables));
   if (at.micro != kOfStep && !names_cell(at.what)) out += cat(", micro-batch ", at.micro);
   if (at.what == OpKind::send || at.what == OpKind::receive) {
     const auto set = sets_of(tables)[static_cast<std::size_t>(at.along)];

@@ -13,10 +13,11 @@ std::int64_t context_multiple(const ContextSizes& sizes) {
 
 std::vector<std::int64_t> context_positions(std::int64_t sequence, const ContextSizes& sizes,
                                             const ContextPlace& place) {
-  CHECK(place.ring >= 0 && place.ring < sizes.ring && place.heads >= 0 && place.heads < sizes.heads,
-        "no place (", place.ring, ", ", place.heads, ") in ", sizes.ring, " x ", sizes.heads, " ranks");
-  CHECK(sequence % context_multiple(sizes) == 0, sequence, " positions don't fit ", sizes.ring, " x ",
-        sizes.heads, " ranks");
+  TESSERA_CHECK(place.ring >= 0 && place.ring < sizes.ring && place.heads >= 0 && place.heads < sizes.heads,
+                "no place (", place.ring, ", ", place.heads, ") in ", sizes.ring, " x ", sizes.heads,
+                " ranks");
+  TESSERA_CHECK(sequence % context_multiple(sizes) == 0, sequence, " positions don't fit ", sizes.ring, " x ",
+                sizes.heads, " ranks");
   const std::int64_t of_place = sequence / sizes.ring, of_rank = of_place / sizes.heads;
   const std::int64_t early = of_place / 2, late = of_place - early;
   const std::int64_t late_begin = sizes.ring == 1 ? early : (2 * sizes.ring - 1 - place.ring) * late;

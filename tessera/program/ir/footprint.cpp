@@ -103,7 +103,7 @@ class Ledger {
     return std::ranges::find(storages_, name, &Storage::name);
   }
   void make(std::string_view name, std::int64_t bytes) {
-    CHECK(find(name) == storages_.end(), "storage ", name, " is made twice");
+    TESSERA_CHECK(find(name) == storages_.end(), "storage ", name, " is made twice");
     storages_.push_back({.name = name, .bytes = bytes, .by_code = 1});
     grow(bytes);
   }

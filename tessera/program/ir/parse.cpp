@@ -81,24 +81,24 @@ class LineParser {
     if (rest_[0] >= '0' && rest_[0] <= '9') {
       op.item = integer<std::uint32_t>("a segment");
       const char letter = next_letter();
-      const std::size_t what = kOpLetters.substr(0, 5).find(letter);
+      const auto kind = op_kind_of(letter);
       if (letter == kNoTapeLetter) {
         op.flags |= kNoTape;
-      } else if (what == std::string_view::npos) {
-        fail(cat("'", letter, "' is no kind of compute; there are F N R B I W"));
+      } else if (!kind || !is_compute(*kind)) {
+        fail(cat("'", letter, "' is no kind of compute; there are ", letters(true), kNoTapeLetter));
       } else {
-        op.what = static_cast<OpKind>(what);
+        op.what = *kind;
       }
       op.micro = integer<std::int32_t>("a micro-batch");
     } else {
       const char letter = next_letter();
-      const std::size_t what = kOpLetters.find(letter);
-      if (what == std::string_view::npos || what < 5)
-        fail(cat("'", letter, "' begins no op; there are ", kOpLetters.substr(5), " and numbers"));
-      op.what = static_cast<OpKind>(what);
-      if (op.what == OpKind::sum) {
+      const auto kind = op_kind_of(letter);
+      if (!kind || is_compute(*kind))
+        fail(cat("'", letter, "' begins no op; there are ", letters(false), " and numbers"));
+      op.what = *kind;
+      if (info(op.what).item == ItemOf::number) {
         op.item = number_named(name());
-      } else if (names_cell(op.what)) {
+      } else if (info(op.what).item == ItemOf::cell) {
         cell(op);
       } else {
         op.item = integer<std::uint32_t>("a bucket");

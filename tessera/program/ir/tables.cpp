@@ -46,7 +46,7 @@ void assign_ends(Tables& tables) {
 void lay_out(Bucket& bucket, std::int64_t num_shards) {
   std::int64_t offset = 0;
   for (Parameter& parameter : bucket.parameters) {
-    CHECK(parameter.elements() > 0, "parameter ", parameter.name, " has no elements");
+    TESSERA_CHECK(parameter.elements() > 0, "parameter ", parameter.name, " has no elements");
     parameter.offset = offset;
     offset += parameter.elements();
   }

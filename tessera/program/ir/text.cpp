@@ -9,15 +9,6 @@
 namespace tessera::program {
 namespace {
 
-constexpr std::array<std::string_view, kNumOpKinds> kNames = {"forward",     "recompute",
-                                                              "backward",    "input half",
-                                                              "weight half", "gather",
-                                                              "reduce",      "step",
-                                                              "send",        "receive",
-                                                              "exchange",    "sum",
-                                                              "offload",     "fetch",
-                                                              "free"};  // in the order of What
-
 std::string cell_word(const Op& op) {
   const Cell cell = named_cell(op);
   std::string out;
@@ -57,18 +48,22 @@ std::string line(const Sequence& sequence, std::size_t at, const Tables& tables)
 }  // namespace
 
 std::string word(const Op& op, const Tables& tables) {
-  const char letter = op.what == OpKind::forward && (op.flags & kNoTape)
-                          ? kNoTapeLetter
-                          : kOpLetters[static_cast<std::size_t>(op.what)];
+  const char letter =
+      op.what == OpKind::forward && (op.flags & kNoTape) ? kNoTapeLetter : info(op.what).letter;
   std::string out;
-  if (is_compute(op.what)) {
-    out = cat(op.item, letter, op.micro);
-  } else if (op.what == OpKind::sum) {
-    out = cat(letter, op.item < tables.numbers.size() ? tables.numbers[op.item].name : cat(op.item));
-  } else if (names_cell(op.what)) {
-    out = cat(letter, cell_word(op));
-  } else {
-    out = cat(letter, op.item);
+  switch (info(op.what).item) {
+    case ItemOf::segment:
+      out = cat(op.item, letter, op.micro);
+      break;
+    case ItemOf::number:
+      out = cat(letter, op.item < tables.numbers.size() ? tables.numbers[op.item].name : cat(op.item));
+      break;
+    case ItemOf::cell:
+      out = cat(letter, cell_word(op));
+      break;
+    case ItemOf::bucket:
+      out = cat(letter, op.item);
+      break;
   }
   if (op.flags & kEndsSource) out += '!';
   if (op.flags & kOfShard) out += '~';
@@ -82,14 +77,6 @@ std::string waited_words(const Sequence& sequence, const Op& op, const Tables& t
   for (const std::uint32_t wait : sequence.waits_of(op))
     if (!(wait & kPreviousStep)) out += cat(out.empty() ? "" : " ", word(sequence.ops[wait], tables));
   return out;
-}
-
-std::string_view name_of(OpKind what) { return kNames[static_cast<std::size_t>(what)]; }
-
-std::optional<OpKind> op_kind_named(std::string_view name) {
-  const auto* found = std::ranges::find(kNames, name);
-  if (found == kNames.end()) return std::nullopt;
-  return static_cast<OpKind>(found - kNames.begin());
 }
 
 std::string name_of(const Lane& lane, const Tables& tables) {

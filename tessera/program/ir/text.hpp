@@ -37,10 +37,6 @@ std::string words(const Sequence& sequence, const Tables& tables);
 // The words of the ops of the same step that the op waits for.
 std::string waited_words(const Sequence& sequence, const Op& op, const Tables& tables);
 
-// The kind of an op in words ("forward", "input half"), and back.
-std::string_view name_of(OpKind what);
-std::optional<OpKind> op_kind_named(std::string_view name);
-
 // The lane in words: "compute", "copy", "communication dp", "communication dp down".
 std::string name_of(const Lane& lane, const Tables& tables);
 

@@ -6,32 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "tessera/program/ir/op_kind.hpp"
 #include "tessera/program/ir/tables.hpp"
 
 namespace tessera::program {
-
-// effects.hpp says what each reads, makes and ends.
-enum class OpKind : std::uint8_t {
-  forward,
-  recompute,
-  backward,
-  backward_input,
-  backward_weight,
-  gather,
-  reduce,
-  step,
-  send,
-  receive,
-  exchange,
-  sum,
-  offload,
-  fetch,
-  free,
-};
-inline constexpr int kNumOpKinds = 15;
-
-// Whether it is work of a segment: its item is one.
-constexpr bool is_compute(OpKind what) { return what <= OpKind::backward_weight; }
 
 // Something with a lifetime on a rank. Shard and state are durable; all else is dropped when a step unwinds.
 enum class CellKind : std::uint8_t {
@@ -125,11 +103,6 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
-// Whether the op names its cell by kind in its flags: send, receive, exchange, offload, fetch, free.
-constexpr bool names_cell(OpKind what) {
-  return what == OpKind::send || what == OpKind::receive || what == OpKind::exchange ||
-         what >= OpKind::offload;
-}
 // The cell of an op that names one.
 constexpr Cell named_cell(const Op& op) {
   return {static_cast<CellKind>(op.flags & kCellKindMask), op.item, op.micro};

@@ -58,7 +58,7 @@ class RankDraft {
               .item = number,
               .along = set});
       }
-      CHECK(left.empty(), "no axis sets to sum ", tables_.numbers[number].name, " over");
+      TESSERA_CHECK(left.empty(), "no axis sets to sum ", tables_.numbers[number].name, " over");
     }
   }
 
@@ -158,7 +158,7 @@ std::vector<std::vector<Crossing>> crossings_of(const Tables& tables, const Orde
     const std::uint32_t from = order.rank_of_stage[t.stage], to = order.rank_of_stage[to_stage];
     // Between stages lies the value that the first segment of the later one reads.
     const std::uint32_t later = staging.first_segment[std::max(t.stage, to_stage)];
-    CHECK(tables.segments[later].reads.size() == 1, "stages must meet at one value");
+    TESSERA_CHECK(tables.segments[later].reads.size() == 1, "stages must meet at one value");
     const std::int16_t along = t.is_gradient ? tables.gradients_over : tables.values_over;
     // The shorter way round the ring.
     std::int64_t hop = (static_cast<std::int64_t>(to) - from + num_ranks) % num_ranks;
@@ -185,11 +185,11 @@ std::vector<std::vector<Crossing>> crossings_of(const Tables& tables, const Orde
 
 Program generate(const Tables& tables, const Order& order, const Staging& staging,
                  const GenerateOptions& options) {
-  CHECK(staging.first_segment.size() == order.rank_of_stage.size() + 1 &&
-            staging.first_segment.back() == tables.segments.size(),
-        "stages must be dealt all segments");
+  TESSERA_CHECK(staging.first_segment.size() == order.rank_of_stage.size() + 1 &&
+                    staging.first_segment.back() == tables.segments.size(),
+                "stages must be dealt all segments");
   const bool is_trained = std::ranges::any_of(tables.buckets, &Bucket::trainable);
-  CHECK(is_trained, "nothing to train: no bucket is trainable");
+  TESSERA_CHECK(is_trained, "nothing to train: no bucket is trainable");
   const Walk walked = walk(order, staging.costs, {.receives_ahead = options.receives_ahead});
   if (!walked.stuck.empty()) throw UserError(cat("this order of tasks gets stuck: ", walked.stuck));
   const auto crossings = crossings_of(tables, order, staging, walked.transfers);

@@ -38,7 +38,7 @@ class Line {
  private:
   void add(OpKind what, std::uint32_t stage, std::int32_t micro) { tasks_.push_back({what, stage, micro}); }
   void take(std::vector<Task>::iterator task) {
-    CHECK(task != waiting_.end(), "no weight half waits");
+    TESSERA_CHECK(task != waiting_.end(), "no weight half waits");
     tasks_.push_back(*task);
     waiting_.erase(task);
   }

@@ -3,13 +3,10 @@
 #include <algorithm>
 
 #include "tessera/base/text.hpp"
-#include "tessera/program/ir/letters.hpp"
 
 namespace tessera::program {
 
-std::string word(const Task& task) {
-  return cat(task.stage, kOpLetters[static_cast<std::size_t>(task.what)], task.micro);
-}
+std::string word(const Task& task) { return cat(task.stage, info(task.what).letter, task.micro); }
 
 Costs even_costs(std::uint32_t num_ranks, std::uint32_t num_virtual, const StageCost& of_rank,
                  double transfer) {

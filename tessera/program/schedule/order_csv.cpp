@@ -5,7 +5,6 @@
 #include <map>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/ir/letters.hpp"
 #include "tessera/program/schedule/walk_order.hpp"
 
 namespace tessera::program {
@@ -70,10 +69,9 @@ class Reader {
     const char* const end = cell.data() + cell.size();
     Task task;
     const auto [letter, stage_error] = std::from_chars(cell.data(), end, task.stage);
-    const std::size_t what = letter == end ? std::string_view::npos : kOpLetters.find(*letter);
-    if (stage_error == std::errc() && what <= static_cast<std::size_t>(OpKind::backward_weight) &&
-        what != static_cast<std::size_t>(OpKind::recompute)) {
-      task.what = static_cast<OpKind>(what);
+    const auto kind = letter == end ? std::nullopt : op_kind_of(*letter);
+    if (stage_error == std::errc() && kind && is_compute(*kind) && *kind != OpKind::recompute) {
+      task.what = *kind;
       const auto [rest, micro_error] = std::from_chars(letter + 1, end, task.micro);
       if (micro_error == std::errc() && rest == end && task.micro >= 0) return add(task);
     }

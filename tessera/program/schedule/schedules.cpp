@@ -52,13 +52,15 @@ std::vector<std::uint32_t> vee(std::uint32_t num_ranks) {
   return out;
 }
 
+Order no_order(const Pipeline&) { throw Bug("a search has no order of its own"); }
+
 Order gpipe(const Pipeline& pipeline) {
-  CHECK(pipeline.num_virtual == 1, "gpipe has one stage per rank");
+  TESSERA_CHECK(pipeline.num_virtual == 1, "gpipe has one stage per rank");
   return breadth_first(pipeline);
 }
 
 Order one_forward_one_backward(const Pipeline& pipeline) {
-  CHECK(pipeline.num_virtual == 1, "1f1b has one stage per rank");
+  TESSERA_CHECK(pipeline.num_virtual == 1, "1f1b has one stage per rank");
   Order order = empty_order(pipeline);
   for (std::uint32_t rank = 0; rank < pipeline.num_ranks; ++rank) {
     std::vector<Task> forwards, backwards;

@@ -22,24 +22,9 @@ struct Pipeline {
 std::vector<std::uint32_t> looped(std::uint32_t num_ranks, std::uint32_t num_virtual);
 std::vector<std::uint32_t> vee(std::uint32_t num_ranks);
 
-// All forwards, then all backwards. One stage per rank.
-Order gpipe(const Pipeline& pipeline);
-// A backward as soon as there is one; rank r holds at most num_ranks - r activations. One stage per rank.
-Order one_forward_one_backward(const Pipeline& pipeline);
-// 1f1b over several looped stages per rank: a start num_virtual times shorter for more activations and
-// transfers.
-Order interleaved(const Pipeline& pipeline);
-// All micro-batches through a looped stage before the next stage: as interleaved in time, all activations
-// held; each stage's weights are needed in two runs only.
-Order breadth_first(const Pipeline& pipeline);
-// 1f1b with split backwards: weight halves fill the end; every rank holds as many activations as the first
-// one of 1f1b.
-Order zero_bubble_h1(const Pipeline& pipeline);
-// Two stages per rank, down and up: only the start of the pipeline is idle when forward, input and weight
-// take equally long; holds 2 * num_ranks stage activations (num_ranks micro-batches).
-Order zero_bubble_v(const Pipeline& pipeline);
-// The V with a forward and a whole backward side by side in the middle, so that one can hide the other's
-// communication; holds one activation more. Needs num_micro >= 2 * num_ranks.
-Order dualpipe_v(const Pipeline& pipeline);
+// The function of each line of schedules.def, which says what each is.
+#define SCHEDULE(name, function, ...) Order function(const Pipeline& pipeline);
+#include "tessera/program/schedule/schedules.def"
+#undef SCHEDULE
 
 }  // namespace tessera::program

@@ -7,6 +7,7 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/program/schedule/dice.hpp"
+#include "tessera/program/schedule/registry.hpp"
 #include "tessera/program/schedule/walk_order.hpp"
 
 namespace tessera::program {
@@ -18,12 +19,11 @@ struct Schedule {
   std::string name;
   Order (*order)(const Pipeline&);
   std::uint32_t num_virtual;
-  std::int32_t least_micro_per_rank = 0;
 };
 const Schedule kGpipe{"gpipe", gpipe, 1}, k1f1b{"1f1b", one_forward_one_backward, 1},
     kInterleaved{"interleaved", interleaved, 2}, kBfs{"bfs", breadth_first, 2},
     kZbH1{"zb-h1", zero_bubble_h1, 1}, kZbV{"zb-v", zero_bubble_v, 2},
-    kDualPipeV{"dualpipe-v", dualpipe_v, 2, 2};
+    kDualPipeV{"dualpipe-v", dualpipe_v, 2};
 
 struct Golden {
   Schedule schedule;
@@ -90,16 +90,17 @@ void expect_complete(const Order& order, const std::string& what) {
 }
 
 TEST(Schedules, AreCompleteAndRunForAnyNumberOfRanksAndMicroBatches) {
-  for (const Schedule& schedule : {kGpipe, k1f1b, kInterleaved, kBfs, kZbH1, kZbV, kDualPipeV})
-    for (std::uint32_t num_ranks = 1; num_ranks <= 9; ++num_ranks)
+  for (const ScheduleEntry& schedule : kSchedules)
+    for (std::uint32_t num_ranks = 1; num_ranks <= 9 && !schedule.traits.is_search; ++num_ranks)
       for (std::int32_t num_micro = 1; num_micro <= 21; ++num_micro) {
-        const auto least = schedule.least_micro_per_rank * static_cast<std::int32_t>(num_ranks);
+        const auto least = schedule.traits.least_micro_per_rank * static_cast<std::int32_t>(num_ranks);
         if (num_micro < least) continue;
         const std::string what = cat(schedule.name, " P", num_ranks, " M", num_micro);
-        const Order order = schedule.order({num_ranks, schedule.num_virtual, num_micro, {}});
+        const std::uint32_t num_virtual = schedule.num_virtual == 0 ? 2 : schedule.num_virtual;
+        const Order order = schedule.order({num_ranks, num_virtual, num_micro, {}});
         ASSERT_EQ(order.num_micro, num_micro) << what;
         ASSERT_NO_FATAL_FAILURE(expect_complete(order, what));
-        const Walk found = walk(order, even_costs(num_ranks, schedule.num_virtual, {1, 1.3, 0.7}, 0.1));
+        const Walk found = walk(order, even_costs(num_ranks, num_virtual, {1, 1.3, 0.7}, 0.1));
         ASSERT_EQ(found.stuck, "") << what;
       }
 }

@@ -22,7 +22,8 @@ class OrderWalk {
         ahead_(std::max(options.receives_ahead, 1u)),
         num_stages_(static_cast<std::uint32_t>(order.rank_of_stage.size())),
         ranks_(order.ranks.size()) {
-    CHECK(costs.stages.size() == num_stages_, "costs of ", costs.stages.size(), " stages for ", num_stages_);
+    TESSERA_CHECK(costs.stages.size() == num_stages_, "costs of ", costs.stages.size(), " stages for ",
+                  num_stages_);
     const std::size_t size = std::size_t{num_stages_} * static_cast<std::size_t>(order.num_micro);
     forward_at_.assign(size, kNever);
     backward_at_.assign(size, kNever);

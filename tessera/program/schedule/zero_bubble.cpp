@@ -28,7 +28,7 @@ Ends ends_of(const Pipeline& pipeline, std::uint32_t rank) {
 
 template <typename Write>
 Order vee_order(const Pipeline& pipeline, const Write& write) {
-  CHECK(pipeline.num_virtual == 2, "a V has two stages per rank");
+  TESSERA_CHECK(pipeline.num_virtual == 2, "a V has two stages per rank");
   Order order{pipeline.num_micro, vee(pipeline.num_ranks), {}};
   for (std::uint32_t rank = 0; rank < pipeline.num_ranks; ++rank) {
     Line line;
@@ -42,7 +42,7 @@ Order vee_order(const Pipeline& pipeline, const Write& write) {
 }  // namespace
 
 Order zero_bubble_h1(const Pipeline& pipeline) {
-  CHECK(pipeline.num_virtual == 1, "zb-h1 has one stage per rank");
+  TESSERA_CHECK(pipeline.num_virtual == 1, "zb-h1 has one stage per rank");
   Order order{pipeline.num_micro, looped(pipeline.num_ranks, 1), {}};
   for (std::uint32_t rank = 0; rank < pipeline.num_ranks; ++rank) {
     Line line;
@@ -97,8 +97,8 @@ Order zero_bubble_v(const Pipeline& pipeline) {
 }
 
 Order dualpipe_v(const Pipeline& pipeline) {
-  CHECK(pipeline.num_micro >= 2 * static_cast<std::int32_t>(pipeline.num_ranks),
-        "dualpipe-v needs two micro-batches per rank");
+  TESSERA_CHECK(pipeline.num_micro >= 2 * static_cast<std::int32_t>(pipeline.num_ranks),
+                "dualpipe-v needs two micro-batches per rank");
   return vee_order(pipeline, [&](Line& line, const Ends& ends) {
     const std::int32_t below = ends.num_ranks - 1 - ends.rank;
     times(2 * below, [&] { line.forward(ends.down); });

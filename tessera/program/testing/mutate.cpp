@@ -327,7 +327,7 @@ IllegalEdit illegal_edit(const Program& program, std::uint64_t seed) {
   for (std::size_t k = 0; k < std::size(kEdits); ++k)
     if (auto edit = kEdits[(first + k) % std::size(kEdits)](program, rank_class, dice))
       return std::move(*edit);
-  CHECK(false, "no edit fits a program of ", program.classes[rank_class].ops.size(), " ops");
+  TESSERA_CHECK(false, "no edit fits a program of ", program.classes[rank_class].ops.size(), " ops");
   return {};
 }
 

@@ -1,4 +1,4 @@
-#include "tessera/program/schedule/greedy.hpp"
+#include "tessera/program/search/greedy.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "tessera/collective/damage.hpp"
+#include "tessera/collective/testing/damage.hpp"
 
 #include <gtest/gtest.h>
 
@@ -34,12 +34,12 @@ void on_a_mesh(const std::function<void(const Group& row, const Group& column, i
 
 using Values = std::vector<double>;
 
-// By harm what rank 1 gets, rank r having brought r + 1 and, where two are brought, r + 11.
+// By harm of the first call what rank 1 gets, rank r having brought r + 1 and, where two are brought, r + 11.
 void expect_on_rank_1(CallKind kind, const std::function<Values(const Group&, int rank)>& call,
                       const std::map<Harm, Values>& expected) {
   for (const auto& [harm, values] : expected)
     on_a_mesh([&, harm = harm, values = values](const Group& row, const Group& column, int rank) {
-      const Values found = call(row.damaged({harm, kind}, column), rank);
+      const Values found = call(damaged(row, {.harm = harm, .kind = kind, .only = 0}, column), rank);
       if (rank != 1) return;
       EXPECT_EQ(found, values) << word(kind) << " " << word(harm);
     });
@@ -88,7 +88,7 @@ TEST(Damage, MakesEveryKindOfCollectiveWrongInItsOwnWay) {
                      Tensor first = filled({0}), second = filled({0});
                      if (group.rank() == 0) {
                        group.send(filled({rank + 1.0}), 1, 5);
-                       group.damaged({}).send(filled({rank + 7.0}), 1, 5);
+                       group.send(filled({rank + 7.0}), 1, 5);
                        return Values();
                      }
                      group.receive(first, 0, 5);
@@ -100,8 +100,8 @@ TEST(Damage, MakesEveryKindOfCollectiveWrongInItsOwnWay) {
 
 TEST(Damage, HitsTheChosenCallAndDirectionAlone) {
   on_a_mesh([](const Group& row, const Group&, int) {
-    const Group second = row.damaged({.harm = Harm::skipped, .only = 1});
-    const Group backward = row.damaged({.harm = Harm::skipped, .direction = CallDirection::backward});
+    const Group second = damaged(row, {.harm = Harm::skipped, .only = 1});
+    const Group backward = damaged(row, {.harm = Harm::skipped, .direction = CallDirection::backward});
     for (const double expected : {2.0, 1.0, 2.0}) {
       Tensor t = filled({1}), untouched = filled({1});
       second.all_reduce_sum(t);
@@ -148,13 +148,14 @@ TEST(Calls, OfOneMemberAreNotCounted) {
   for (const auto kind : kCallKinds) EXPECT_EQ(alone.tally().volume(kind), Volume()) << word(kind);
 }
 
-TEST(Calls, OfADamagedGroupAreThoseOfTheSoundOne) {
+TEST(Calls, OfADamagedGroupAreCountedAsTheyWereAsked) {
   on_a_mesh([](const Group& row, const Group& column, int) {
     for (const auto harm : kHarms) {
-      row.tally().reset(true);
+      const Group wrong = damaged(row, {harm}, column);
+      wrong.tally().reset(true);
       Tensor t = filled({1, 2});
-      row.damaged({harm}, column).all_reduce_sum(t);
-      EXPECT_EQ(row.tally().list(), (std::vector<Call>{{.bytes = 16}})) << word(harm);
+      wrong.all_reduce_sum(t);
+      EXPECT_EQ(wrong.tally().list(), (std::vector<Call>{{.bytes = 16}})) << word(harm);
     }
   });
 }

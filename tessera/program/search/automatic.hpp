@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "tessera/program/schedule/candidates.hpp"
+#include "tessera/program/search/candidates.hpp"
 
 namespace tessera::program {
 

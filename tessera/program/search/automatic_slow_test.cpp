@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "tessera/base/text.hpp"
-#include "tessera/program/schedule/automatic.hpp"
 #include "tessera/program/schedule/dice.hpp"
 #include "tessera/program/schedule/walk_order.hpp"
+#include "tessera/program/search/automatic.hpp"
 
 namespace tessera::program {
 namespace {

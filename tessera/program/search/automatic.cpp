@@ -1,13 +1,13 @@
-#include "tessera/program/schedule/automatic.hpp"
+#include "tessera/program/search/automatic.hpp"
 
 #include <algorithm>
 #include <optional>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/schedule/greedy.hpp"
-#include "tessera/program/schedule/improve.hpp"
-#include "tessera/program/schedule/periodic.hpp"
 #include "tessera/program/schedule/walk_order.hpp"
+#include "tessera/program/search/greedy.hpp"
+#include "tessera/program/search/improve.hpp"
+#include "tessera/program/search/periodic.hpp"
 
 namespace tessera::program {
 namespace {
@@ -208,10 +208,10 @@ Found judged(std::span<const Placed> placed, Contest& contest, const Limits& lim
 }  // namespace
 
 Found automatic(std::span<const Placed> placed, const Limits& limits, const Makespan& makespan) {
-  CHECK(!placed.empty(), "stages must lie somewhere");
+  TESSERA_CHECK(!placed.empty(), "stages must lie somewhere");
   for (const Placed& p : placed)
-    CHECK(p.pipeline.costs.stages.size() == p.pipeline.num_stages(), "costs of ",
-          p.pipeline.costs.stages.size(), " stages for ", p.pipeline.num_stages());
+    TESSERA_CHECK(p.pipeline.costs.stages.size() == p.pipeline.num_stages(), "costs of ",
+                  p.pipeline.costs.stages.size(), " stages for ", p.pipeline.num_stages());
   if (const std::uint32_t least = most_virtual(placed); limits.activations < least)
     throw UserError(cat("no order holds at most ", limits.activations,
                         " activations of a stage on each rank; a rank must hold one micro-batch, which is ",
@@ -220,7 +220,7 @@ Found automatic(std::span<const Placed> placed, const Limits& limits, const Make
   show_fixed_orders(placed, contest);
   show_periodic_orders(placed, contest);
   show_greedy_orders(placed, contest);
-  CHECK(!contest.ranking().empty(), "no order within a limit that one micro-batch at a time meets");
+  TESSERA_CHECK(!contest.ranking().empty(), "no order within a limit that one micro-batch at a time meets");
   show_improved_orders(contest);
   return makespan ? judged(placed, contest, limits, makespan) : std::move(contest.ranking().front().found);
 }

@@ -1,4 +1,4 @@
-#include "tessera/program/schedule/periodic.hpp"
+#include "tessera/program/search/periodic.hpp"
 
 #include <algorithm>
 

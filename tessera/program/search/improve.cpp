@@ -1,4 +1,4 @@
-#include "tessera/program/schedule/improve.hpp"
+#include "tessera/program/search/improve.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -116,7 +116,7 @@ class TimedOrder {
 
  private:
   std::uint32_t id_of(const Task& task) const {
-    CHECK(task.what != OpKind::backward, "backwards must be split");
+    TESSERA_CHECK(task.what != OpKind::backward, "backwards must be split");
     const std::uint32_t layer = task.what == OpKind::forward          ? 0
                                 : task.what == OpKind::backward_input ? 1
                                                                       : 2;

@@ -1,6 +1,9 @@
-#include "tessera/program/schedule/candidates.hpp"
+#include "tessera/program/search/candidates.hpp"
+
+#include <algorithm>
 
 #include "tessera/base/text.hpp"
+#include "tessera/program/schedule/registry.hpp"
 
 namespace tessera::program {
 namespace {
@@ -48,22 +51,23 @@ std::vector<Placed> placements(const Pipeline& pipeline) {
 std::vector<NamedOrder> fixed_orders(const Placed& placed) {
   const Pipeline& pipeline = placed.pipeline;
   std::vector<NamedOrder> out;
-  const auto add = [&](const char* name, Order (*order)(const Pipeline&), std::uint32_t num_virtual) {
-    const Order narrow = order({pipeline.num_ranks, num_virtual, pipeline.num_micro, {}});
-    out.push_back({name, widened(narrow, pipeline.num_virtual / num_virtual)});
-  };
-  if (placed.shape == Shape::vee) {
-    add("zb-v", zero_bubble_v, 2);
-    if (pipeline.num_micro >= 2 * static_cast<std::int32_t>(pipeline.num_ranks))
-      add("dualpipe-v", dualpipe_v, 2);
-  } else if (placed.shape == Shape::looped && pipeline.num_virtual > 1) {
-    add("interleaved", interleaved, pipeline.num_virtual);
-    add("bfs", breadth_first, pipeline.num_virtual);
-  } else {
-    add("1f1b", one_forward_one_backward, 1);
-    add("gpipe", gpipe, 1);
-    add("zb-h1", zero_bubble_h1, 1);
+  const std::uint32_t made_for = placed.shape == Shape::vee                                  ? 2
+                                 : placed.shape == Shape::looped && pipeline.num_virtual > 1 ? 0
+                                                                                             : 1;
+  for (const ScheduleEntry& entry : kSchedules) {
+    const bool has_enough_micro = std::int64_t{pipeline.num_micro} >=
+                                  std::int64_t{entry.traits.least_micro_per_rank} * pipeline.num_ranks;
+    if (entry.traits.is_search || entry.traits.is_delayed || entry.num_virtual != made_for ||
+        !has_enough_micro)
+      continue;
+    const std::uint32_t num_virtual = made_for == 0 ? pipeline.num_virtual : made_for;
+    const Order narrow = entry.order({pipeline.num_ranks, num_virtual, pipeline.num_micro, {}});
+    out.push_back({std::string(entry.name), widened(narrow, pipeline.num_virtual / num_virtual)});
   }
+  // Of equals the first is taken: rather one that holds less.
+  std::ranges::stable_sort(out, {}, [](const NamedOrder& named) {
+    return kSchedules[*schedule_index(named.name)].traits.holds_all;
+  });
   return out;
 }
 

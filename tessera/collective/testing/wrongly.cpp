@@ -1,6 +1,4 @@
-#include "tessera/collective/damage.hpp"
-
-#include <algorithm>
+#include "tessera/collective/testing/wrongly.hpp"
 
 #include "tessera/base/error.hpp"
 #include "tessera/collective/rows.hpp"
@@ -26,20 +24,6 @@ Tensor own_part_of(const Tensor& whole, const Tensor& part, const Group& group) 
 Tensor flat(const Tensor& t) { return t.detach().contiguous().reshape({-1}); }
 
 }  // namespace
-
-const char* word(Harm harm) {
-  switch (harm) {
-    case Harm::skipped:
-      return "skipped";
-    case Harm::twice:
-      return "twice";
-    case Harm::scaled:
-      return "scaled";
-    case Harm::elsewhere:
-      return "elsewhere";
-  }
-  return "?";
-}
 
 void Wrongly::all_reduce(Tensor& t, bool is_maximum) const {
   const auto reduce = [&](const Group& over) {
@@ -83,8 +67,8 @@ void Wrongly::all_to_all(Tensor& out, const Tensor& in, std::span<const std::int
                          std::span<const std::int64_t> in_rows) const {
   const auto brought = [&] { return in_parts(flat(in), in.numel(), 1).reshape(out.sizes()); };
   const bool is_even = out.numel() == in.numel();
-  CHECK(is_even || harm == Harm::scaled, "an all-to-all of ", in.numel(), " elements that gives ",
-        out.numel(), " can't be ", word(harm));
+  TESSERA_CHECK(is_even || harm == Harm::scaled, "an all-to-all of ", in.numel(), " elements that gives ",
+                out.numel(), " can't be ", word(harm));
   if (harm == Harm::skipped) return void(out.detach().copy_(brought()));
   if (harm == Harm::elsewhere) {
     // Members of the other group first take each other's places.
