@@ -23,7 +23,7 @@ struct Schedule {
 const Schedule kGpipe{"gpipe", gpipe, 1}, k1f1b{"1f1b", one_forward_one_backward, 1},
     kInterleaved{"interleaved", interleaved, 2}, kBfs{"bfs", breadth_first, 2},
     kZbH1{"zb-h1", zero_bubble_h1, 1}, kZbV{"zb-v", zero_bubble_v, 2},
-    kDualPipeV{"dualpipe-v", dualpipe_v, 2}, kVHalf{"v-half", v_half, 2};
+    kDualPipeV{"dualpipe-v", dualpipe_v, 2}, kVMin{"v-min", v_min, 2}, kVHalf{"v-half", v_half, 2};
 
 struct Golden {
   Schedule schedule;
@@ -54,6 +54,8 @@ TEST(Schedules, TakeTheTimesAndHoldTheActivationsOfTheirPapers) {
       {kInterleaved, 8, 16, 58.5, no_peaks},
       {kZbH1, 8, 16, 55, Peaks(8, 8)},
       {kZbV, 8, 16, 51.5, Peaks(8, 16)},
+      {kVMin, 4, 8, 29.5, Peaks(4, 4)},
+      {kVMin, 8, 16, 61.5, {6, 8, 8, 6, 8, 8, 6, 8}},
       {kVHalf, 4, 8, 28.5, Peaks(4, 6)},
       {kVHalf, 8, 16, 58.5, Peaks(8, 10)},
   };
@@ -160,6 +162,7 @@ TEST(Schedules, VMinAndVHalfTradeMemoryForIdleTime) {
       EXPECT_LE(part * std::ranges::max(peak_activations(order)), 2 * num_ranks + more) << num_ranks;
       EXPECT_LE(walk(order, costs).makespan - 3 * num_micro, most_idle) << num_ranks;
     };
+    expect(v_min({num_ranks, 2, num_micro, {}}), 3, 8, 2.0 * (num_ranks - 1) + 0.5);
     expect(v_half({num_ranks, 2, num_micro, {}}), 2, 4, 1.5 * (num_ranks - 1));
   }
 }

@@ -62,7 +62,8 @@ TEST(Automatic, SchedulesWithFewerStagesPerRankRunNeighboursAsOne) {
         EXPECT_EQ(peak(order), 8);  // four micro-batches of two stages
       }
     }
-  EXPECT_THAT(names, ElementsAre("1f1b", "zb-h1", "gpipe", "interleaved", "bfs", "zb-v", "dualpipe-v", "v-half"));
+  EXPECT_THAT(names, ElementsAre("1f1b", "zb-h1", "gpipe", "interleaved", "bfs", "zb-v", "dualpipe-v",
+                                 "v-min", "v-half"));
 }
 
 TEST(Automatic, ActivationsOfLargerStagesCountForMore) {
