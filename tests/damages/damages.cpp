@@ -239,8 +239,11 @@ class Trial {
 int main(int argc, char** argv) {
   Trial trial(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0);
   const double begin = now_seconds();
+  const std::uint64_t every = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;  // layouts in turn
+  std::uint64_t turn = 0;
   for (const auto family : {spec::Family::llama, spec::Family::gpt2})
-    for (const auto& layout : layouts()) trial.run_layout(family, layout);
+    for (const auto& layout : layouts())
+      if (turn++ % every == 0) trial.run_layout(family, layout);
   const int code = trial.report();
   std::printf("%s\n", duration_text(now_seconds() - begin).c_str());
   return code;

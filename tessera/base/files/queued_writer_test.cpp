@@ -14,13 +14,11 @@
 namespace tessera {
 namespace {
 
+// Its writing end stays open: the thread of a writer that has gone may still look at it.
 class Pipe {
  public:
   Pipe() { EXPECT_EQ(pipe2(ends_, O_CLOEXEC), 0); }
-  ~Pipe() {
-    close_reader();
-    ::close(ends_[1]);
-  }
+  ~Pipe() { close_reader(); }
   int writer() const { return ends_[1]; }
   void close_reader() {
     if (ends_[0] >= 0) ::close(ends_[0]);

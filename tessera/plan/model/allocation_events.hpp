@@ -1,5 +1,5 @@
 // What LibTorch's kernels hold while a piece runs: the storages that layers make, keep and free, in the order
-// in which they do, written down from what an allocator counted, and held to it by train/peak_test.cpp.
+// in which they do, written down from what an allocator counted, and held to it by train/peak_slow_test.cpp.
 #pragma once
 
 #include <string>
