@@ -1,6 +1,6 @@
 # tessera_module(name [TORCH] DEPS ... TESTS ...): a library from the sources in tessera/<name>/, which may include the modules in
 # DEPS. Its tests lie beside the sources and may also include the modules in TESTS. A name may have two parts: `program/check`
-# is the library tessera_program_check. Modules called <name>/testing hold what only tests use; no other module may name them in DEPS.
+# is the library tessera_program_check; `families/*` is a module for each folder there. Modules called <name>/testing hold what only tests use; no other module may name them in DEPS.
 # The tests of all modules below one folder, such as program/, are one executable labelled `fast`; *_slow_test.cpp and
 # *_process_test.cpp are one each, labelled `slow` and `process`; what needs root is in *_root_process_test.cpp, labelled `root` besides.
 
@@ -125,8 +125,32 @@ function(tessera_shards test count)
   endforeach()
 endfunction()
 
+# The folders of names with a *, such as families/*.
+function(tessera_folders result)
+  set(found "")
+  foreach(name IN LISTS ARGN)
+    if(name MATCHES "\\*")
+      file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE ${PROJECT_SOURCE_DIR}/tessera
+        ${PROJECT_SOURCE_DIR}/tessera/${name})
+      list(APPEND found ${folders})
+    else()
+      list(APPEND found ${name})
+    endif()
+  endforeach()
+  list(FILTER found EXCLUDE REGEX "\\.(cpp|hpp|def)$")
+  set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
 function(tessera_module name)
+  if(name MATCHES "\\*")
+    tessera_folders(folders ${name})
+    foreach(folder IN LISTS folders)
+      tessera_module(${folder} ${ARGN})
+    endforeach()
+    return()
+  endif()
   cmake_parse_arguments(ARG "TORCH" "" "DEPS;TESTS" ${ARGN})
+  tessera_folders(ARG_DEPS ${ARG_DEPS})
   if(ARG_TORCH AND NOT TESSERA_RUN_STOREY)
     return()
   endif()

@@ -1,5 +1,4 @@
-// Builds the model of a run. One function per family, in a file of its own; family.cpp is the one place that
-// chooses.
+// Builds the model of a run. One function per family, in its folder below tessera/families.
 #pragma once
 
 #include <span>
@@ -19,15 +18,11 @@ struct RankModel {
   const parallel::ParallelContext& context;
 };
 
-// The units of the tables (embedding, block.i, head), null where the rank does not hold them; run, buckets
-// and share must outlive the model.
-Model make(const spec::Run& run, const program::Tables& tables, const RankModel& held);
-
-Model make_llama(const spec::Run& run, const program::Tables& tables, const RankModel& held);
-Model make_gpt2(const spec::Run& run, const program::Tables& tables, const RankModel& held);
-
-// All logits of a micro-batch, of a model that is whole on this rank, with Full of every bucket gathered: for
-// generation and for comparing with other implementations.
-Tensor logits(Model& model, const program::Tables& tables, const Batch& batch);
+// The function of each line of spec/families.def. Gives the units of the tables (embedding, block.i, head),
+// null where the rank does not hold them; run, buckets and context must outlive the model.
+#define FAMILY(name, ...) \
+  Model make_##name(const spec::Run& run, const program::Tables& tables, const RankModel& held);
+#include "tessera/spec/families.def"
+#undef FAMILY
 
 }  // namespace tessera::model

@@ -17,7 +17,6 @@ struct ContextAxes {
 struct ParallelContext {
   collective::Axis tp{"tp", {}};
   bool cuts_stream = false;  // sequence parallelism
-  bool opened = false;       // tp's collectives are between the pieces of blocks, not in them
   ContextAxes cp;
   // Those of a sample that this rank computes with, counted over the whole sample.
   std::vector<std::int64_t> positions;

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/plan/memory/budget.hpp"
-#include "tessera/plan/model/family.hpp"
 #include "tessera/plan/stages/segments.hpp"
 #include "tessera/plan/stages/staging.hpp"
 #include "tessera/program/check/check.hpp"
@@ -31,9 +31,9 @@ program::Offload offload(const spec::Layout& layout) {
 }
 
 // Stages were dealt before a budget's choice was made: what it recomputes takes time too.
-program::Staging timed(program::Staging staging, const spec::Run& run, const Cuts& cuts) {
+program::Staging timed(program::Staging staging, const spec::Run& run, std::span<const program::Unit> blocks,
+                       const Cuts& cuts) {
   if (run.layout.recompute != spec::Recompute::budget) return staging;
-  const auto blocks = blueprint(run).blocks;
   for (std::size_t stage = 0; stage < staging.costs.stages.size(); ++stage)
     for (std::size_t block = 0; block < blocks.size(); ++block)
       if (block + 1 >= staging.first_segment[stage] && block + 1 < staging.first_segment[stage + 1])
@@ -43,15 +43,17 @@ program::Staging timed(program::Staging staging, const spec::Run& run, const Cut
 
 }  // namespace
 
-program::Program compile_cut(const spec::Run& run, const Staged& staged, const Cuts& cuts) {
+program::Program compile_cut(const spec::Run& run, const Blueprint& model, const Staged& staged,
+                             const Cuts& cuts) {
   const bool is_pipeline = run.layout.pp > 1;
-  const auto tables =
-      describe(run, is_pipeline ? std::span(staged.rank_of_unit) : std::span<const std::uint32_t>(), cuts);
+  const auto tables = describe(
+      run, model, is_pipeline ? std::span(staged.rank_of_unit) : std::span<const std::uint32_t>(), cuts);
   const std::int64_t ahead_bytes = run.layout.receive_ahead_mib << 20;
   const std::int64_t value_bytes = std::max<std::int64_t>(tables.values.front().bytes, 1);
   const auto ahead = static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(ahead_bytes / value_bytes, 1, std::numeric_limits<std::uint32_t>::max()));
-  return program::generate(tables, staged.order, in_segments(timed(staged.staging, run, cuts), tables),
+  return program::generate(tables, staged.order,
+                           in_segments(timed(staged.staging, run, model.blocks, cuts), tables),
                            {.residency = residency(run.layout),
                             .offload = offload(run.layout),
                             .take_turns = run.layout.tp_overlap,
@@ -60,24 +62,26 @@ program::Program compile_cut(const spec::Run& run, const Staged& staged, const C
 
 namespace {
 
-Cuts chosen_cuts(const spec::Run& run, const Staged& staged) {
-  const auto blocks = blueprint(run).blocks;
-  if (run.layout.recompute != spec::Recompute::budget) return cuts(run.layout, blocks);
+Cuts chosen_cuts(const spec::Run& run, const Blueprint& model, const Staged& staged) {
+  if (run.layout.recompute != spec::Recompute::budget) return cuts(run.layout, model.blocks);
   const auto peaks_of = [&](const Cuts& cuts) {
-    const program::Program program = compile_cut(run, staged, cuts);
+    const program::Program program = compile_cut(run, model, staged, cuts);
     std::vector<std::int64_t> peaks;
     for (const program::Sequence& sequence : program.classes)
       peaks.push_back(program::replay_memory(sequence, program.tables).peak_bytes);
     return peaks;
   };
-  return cuts_within({run.layout.memory_limit_mib << 20, staged, peaks_of}, run);
+  return cuts_within({run.layout.memory_limit_mib << 20, staged, peaks_of}, run, model.blocks);
 }
 
 }  // namespace
 
+Staged stage(const spec::Run& run) { return stage(run, families::blueprint(run)); }
+
 program::Program compile(const spec::Run& run, std::string* note) {
-  const Staged staged = stage(run);
-  program::Program out = compile_cut(run, staged, chosen_cuts(run, staged));
+  const Blueprint model = families::blueprint(run);
+  const Staged staged = stage(run, model);
+  program::Program out = compile_cut(run, model, staged, chosen_cuts(run, model, staged));
   if (note) *note = staged.note;
   const auto problems = program::check(out);
   TESSERA_CHECK(problems.empty(), "the compiled program is wrong:\n", program::to_text(problems));

@@ -15,6 +15,10 @@ namespace tessera::plan {
 program::Program compile(const spec::Run& run, std::string* note = nullptr);
 
 // The program of these stages with blocks cut so, not checked.
-program::Program compile_cut(const spec::Run& run, const Staged& staged, const Cuts& cuts);
+program::Program compile_cut(const spec::Run& run, const Blueprint& model, const Staged& staged,
+                             const Cuts& cuts);
+
+// The stages of the run's model.
+Staged stage(const spec::Run& run);
 
 }  // namespace tessera::plan

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "tessera/base/error.hpp"
-#include "tessera/plan/model/family.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/plan/model/pieces.hpp"
 #include "tessera/plan/stages/segments.hpp"
 
@@ -219,14 +219,15 @@ class Buckets {
 
 }  // namespace
 
-Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit) {
-  return describe(run, rank_of_unit, cuts(run.layout, blueprint(run).blocks));
+Tables describe(const spec::Run& run) {
+  const Blueprint model = families::blueprint(run);
+  return describe(run, model, {}, cuts(run.layout, model.blocks));
 }
 
-Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit, const Cuts& cuts) {
+Tables describe(const spec::Run& run, Blueprint parts, std::span<const std::uint32_t> rank_of_unit,
+                const Cuts& cuts) {
   const spec::Layout& layout = run.layout;
   TESSERA_CHECK(layout.ep == 1, "experts are not described");
-  Blueprint parts = blueprint(run);
   Tables tables;
   add_mesh(run, !rank_of_unit.empty(), tables);
   const std::int64_t num_micro = run.num_micro_batches();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "tessera/plan/model/family.hpp"
 #include "tessera/plan/stages/cuts.hpp"
 #include "tessera/program/ir/tables.hpp"
 #include "tessera/spec/spec.hpp"
@@ -13,9 +14,11 @@ namespace tessera::plan {
 
 // Tables of a model under pipeline and data parallelism. FLOPs are those of matrix products (attention over
 // the full square); elementwise work is priced by the bytes it moves. rank_of_unit: each unit's position on
-// the pipeline axis; empty: all at 0. Blocks are cut as layout.recompute has it, or as given.
-program::Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit = {});
-program::Tables describe(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit, const Cuts& cuts);
+// the pipeline axis; empty: all at 0.
+program::Tables describe(const spec::Run& run, Blueprint model, std::span<const std::uint32_t> rank_of_unit,
+                         const Cuts& cuts);
+// The same of the run's model, all at 0, with blocks cut as layout.recompute has it.
+program::Tables describe(const spec::Run& run);
 
 // Parameters of the model, without padding.
 std::int64_t num_parameters(const program::Tables& tables);

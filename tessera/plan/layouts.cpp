@@ -8,6 +8,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/identity.hpp"
 #include "tessera/spec/choice_names.hpp"
@@ -34,9 +35,17 @@ std::vector<ScheduleChoice> schedule_choices() {
   return out;
 }
 
+// The name of the piece that has this step.
+std::string piece_with(const std::string& step, const program::Unit& block) {
+  for (const program::Piece& piece : block.pieces)
+    if (std::ranges::count(piece.steps, step, &program::Step::name) > 0) return piece.name;
+  throw Bug(cat("no piece of ", block.name, " has the step ", step));
+}
+
 class Enumeration {
  public:
-  Enumeration(const spec::Run& run, const Variety& variety) : run_(run), variety_(variety) {
+  Enumeration(const spec::Run& run, const Variety& variety)
+      : run_(run), variety_(variety), up_piece_(piece_with("up", families::blueprint(run).blocks.front())) {
     schedules_ = varies("schedule")
                      ? schedule_choices()
                      : std::vector<ScheduleChoice>{{run.layout.schedule, run.layout.virtual_stages}};
@@ -140,7 +149,7 @@ class Enumeration {
     }
     if (varies("recompute")) {
       layout.recompute = static_cast<spec::Recompute>(draw(3));
-      layout.recompute_pieces = draw(2) == 0 ? "attention" : "attention,norm+up";
+      layout.recompute_pieces = draw(2) == 0 ? "attention" : cat("attention,", up_piece_);
     }
     if (varies("offload")) {
       const char* const kinds[] = {"", "", "optimizer", "optimizer,parameters",
@@ -170,6 +179,7 @@ class Enumeration {
 
   const spec::Run& run_;
   const Variety& variety_;
+  const std::string up_piece_;
   std::vector<ScheduleChoice> schedules_;
   std::map<Key, std::size_t> turns_;
   std::map<Key, std::set<ScheduleChoice>> seen_;

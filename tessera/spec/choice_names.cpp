@@ -47,7 +47,11 @@ const Words& words<Decay>() {
 }
 template <>
 const Words& words<Family>() {
-  static const Words list = {"llama", "gpt2"};
+  static const Words list = [] {
+    Words names;
+    for (const FamilyEntry& entry : kFamilies) names.emplace_back(entry.name);
+    return names;
+  }();
   return list;
 }
 template <>

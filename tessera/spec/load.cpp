@@ -48,7 +48,7 @@ std::string applied(const Entry& entry, Run& run) {
 }
 
 // What a family's published models have where the run file says nothing.
-void set_family_defaults(Model& model) { model.tied_embeddings = model.family == Family::gpt2; }
+void set_family_defaults(Model& model) { model.tied_embeddings = traits(model.family).ties_embeddings; }
 
 // What a run decides about a model whose architecture is given.
 bool is_of_the_run(std::string_view name) {

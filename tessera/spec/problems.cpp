@@ -57,10 +57,11 @@ void check_model(const Model& model, Findings& findings) {
   findings.need(heads_fit, "model.hidden", cat("is not divisible by model.heads = ", model.heads));
   findings.need(model.heads % model.kv_heads == 0, "model.heads",
                 cat("is not divisible by model.kv_heads = ", model.kv_heads));
-  findings.need(
-      model.family != Family::gpt2 || model.kv_heads == model.heads, "model.kv_heads",
-      cat("differs from model.heads; GPT-2 has no grouped queries: write model.kv_heads = ", model.heads));
-  findings.need(!heads_fit || model.family != Family::llama || model.head_size() % 2 == 0,
+  const FamilyTraits& family = traits(model.family);
+  findings.need(!family.no_grouped_queries || model.kv_heads == model.heads, "model.kv_heads",
+                cat("differs from model.heads; ", family.title,
+                    " has no grouped queries: write model.kv_heads = ", model.heads));
+  findings.need(!heads_fit || !family.no_rotary.empty() || model.head_size() % 2 == 0,
                 model.head_dim > 0 ? "model.head_dim" : "model.hidden",
                 cat("makes heads of ", model.head_size(), " channels; rotary positions need an even number"));
   findings.need(
@@ -73,20 +74,21 @@ void check_model(const Model& model, Findings& findings) {
                     model.sliding_window, " or less"));
 }
 
-// What rotary positions, grouped heads and the like have no meaning for.
-void check_gpt2(const Model& model, Findings& findings) {
-  if (model.family != Family::gpt2) return;
+// Keys that mean nothing to the family.
+void check_family(const Model& model, Findings& findings) {
   const Model none;
-  const auto unused = [&](bool is_default, const char* key, const char* why) {
-    findings.need(is_default, key, cat("means nothing to GPT-2, ", why, ": leave it out"));
+  const FamilyTraits& family = traits(model.family);
+  const auto unused = [&](std::string_view why, bool is_default, const char* key) {
+    findings.need(why.empty() || is_default, key,
+                  cat("means nothing to ", family.title, ", ", why, ": leave it out"));
   };
-  unused(model.rope_theta == none.rope_theta, "model.rope_theta", "whose positions are learnt");
-  unused(model.rope_scaling_factor == 1, "model.rope_scaling_factor", "whose positions are learnt");
-  unused(model.head_dim == 0 || model.head_dim * model.heads == model.hidden, "model.head_dim",
-         "whose heads share the hidden channels");
-  unused(model.sliding_window == 0, "model.sliding_window", "which sees all positions");
-  unused(!model.qkv_bias, "model.qkv_bias", "which has all biases");
-  unused(!model.qk_norm, "model.qk_norm", "which has none");
+  unused(family.no_rotary, model.rope_theta == none.rope_theta, "model.rope_theta");
+  unused(family.no_rotary, model.rope_scaling_factor == 1, "model.rope_scaling_factor");
+  unused(family.no_head_dim, model.head_dim == 0 || model.head_dim * model.heads == model.hidden,
+         "model.head_dim");
+  unused(family.no_window, model.sliding_window == 0, "model.sliding_window");
+  unused(family.no_qkv_bias, !model.qkv_bias, "model.qkv_bias");
+  unused(family.no_qk_norm, !model.qk_norm, "model.qk_norm");
 }
 
 void check_training(const Training& training, Findings& findings) {
@@ -242,7 +244,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   if (auto found = ranges.take(); !found.empty()) return found;
   Findings findings(run);
   check_model(run.model, findings);
-  check_gpt2(run.model, findings);
+  check_family(run.model, findings);
   check_training(run.training, findings);
   check_ranks(run, findings);
   check_stages(run, findings);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/program/schedule/registry.hpp"
+#include "tessera/spec/family.hpp"
 
 namespace tessera {
 namespace spec {
@@ -26,7 +27,6 @@ enum class TensorKind { d1, d2, d25, d3 };        // 1d, 2d, 2.5d, 3d
 enum class Recompute { none, full, selective, budget };
 enum class Optimizer { adamw, sgd };
 enum class Decay { constant, cosine, linear, wsd };  // the learning rate after warm-up
-enum class Family { llama, gpt2 };
 enum class Transport { sockets, threads, nccl };
 
 enum class Offload { optimizer, parameters, values };
@@ -58,7 +58,7 @@ struct Model {
   bool qkv_bias = false;            // biases of q, k and v
   bool qk_norm = false;             // RMSNorm over the channels of each head of q and k
   double norm_epsilon = 1e-5;
-  bool tied_embeddings = false;  // a run file of family gpt2 starts from true
+  bool tied_embeddings = false;  // a run file starts from what its family does
   double init_std = 0.02;
   double dropout = 0;         // of the embedding and of what each block adds to the residual stream
   std::string weights;        // a safetensors file to start from; empty: drawn from the seed

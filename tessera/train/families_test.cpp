@@ -1,7 +1,7 @@
 // Does every family and precision compute what the plan says, whole or in halves, training or generating?
 #include <gtest/gtest.h>
 
-#include "tessera/model/family.hpp"
+#include "tessera/model/make/make.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/program/passes/generate.hpp"
 #include "tessera/tensor/flop_count.hpp"

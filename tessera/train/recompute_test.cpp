@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "tessera/base/text.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/describe.hpp"
-#include "tessera/plan/model/family.hpp"
 #include "tessera/program/ir/work.hpp"
 #include "tessera/program/memory/memory.hpp"
 #include "tessera/program/passes/generate.hpp"
@@ -80,7 +80,7 @@ struct Trained {
 };
 
 Trained trained(const spec::Run& run, const plan::Cuts& cuts) {
-  const auto program = program::data_parallel(plan::describe(run, {}, cuts));
+  const auto program = program::data_parallel(plan::describe(run, families::blueprint(run), {}, cuts));
   Trained out;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
     Session session(run, alone, random_source(run.model), {.program = &program});
@@ -105,7 +105,7 @@ TEST(Recompute, IsBitEqualToKeepingInEveryPrecisionWithDropout) {
       auto run = is_gpt2 ? small_gpt2_run(1) : small_run(1);
       run.model.dropout = 0.1;
       run.layout.precision = precision;
-      const auto blocks = plan::blueprint(run).blocks;
+      const auto blocks = families::blueprint(run).blocks;
       const auto name = [&](const spec::Run& r) {
         return cat(spec::word(precision), is_gpt2 ? " gpt2 " : " llama ", name_of(r));
       };

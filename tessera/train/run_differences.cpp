@@ -13,14 +13,15 @@ spec::Run in_one_form(spec::Run run) {
   spec::Model& model = run.model;
   const spec::Model plain;
   model.head_dim = model.head_size();
-  if (model.family == spec::Family::gpt2) {
-    model.kv_heads = model.heads;
+  const spec::FamilyTraits& family = spec::traits(model.family);
+  if (family.no_grouped_queries) model.kv_heads = model.heads;
+  if (!family.no_rotary.empty()) {
     model.rope_theta = plain.rope_theta;
     model.rope_scaling_factor = plain.rope_scaling_factor;
-    model.sliding_window = plain.sliding_window;
-    model.qkv_bias = plain.qkv_bias;
-    model.qk_norm = plain.qk_norm;
   }
+  if (!family.no_window.empty()) model.sliding_window = plain.sliding_window;
+  if (!family.no_qkv_bias.empty()) model.qkv_bias = plain.qkv_bias;
+  if (!family.no_qk_norm.empty()) model.qk_norm = plain.qk_norm;
   if (model.rope_scaling_factor == 1) {
     model.rope_low_frequency_factor = plain.rope_low_frequency_factor;
     model.rope_high_frequency_factor = plain.rope_high_frequency_factor;

@@ -10,7 +10,7 @@
 #include "tessera/base/random.hpp"
 #include "tessera/data/batch_plan.hpp"
 #include "tessera/data/byte_corpus.hpp"
-#include "tessera/model/family.hpp"
+#include "tessera/model/make/make.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/model/pieces.hpp"
 #include "tessera/program/ir/context_parallel.hpp"
@@ -146,7 +146,6 @@ parallel::ParallelContext Session::make_context() const {
   };
   context.tp = axis("tp", sets.tp);
   context.cuts_stream = run_.layout.cuts_stream();
-  context.opened = run_.layout.tp_overlap;
   context.cp = {axis("cp_ring", sets.cp_ring), axis("cp_heads", sets.cp_heads)};
   context.positions =
       program::context_positions(run_.model.sequence, {run_.layout.cp_ring(), run_.layout.cp_heads},

@@ -1,52 +1,38 @@
 #include "tessera/checkpoint/huggingface/foreign.hpp"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
+
+#include "tessera/families/families.hpp"
 
 namespace tessera::checkpoint {
-
 namespace {
 
-constexpr std::string_view kPrefix = "transformer.";
-
-struct Rule {
-  std::string_view ours, theirs;
-  std::int64_t part, parts;
-};
-constexpr std::array<Rule, 6> kRules = {{{".attn.q_proj.", ".attn.c_attn.", 0, 3},
-                                         {".attn.k_proj.", ".attn.c_attn.", 1, 3},
-                                         {".attn.v_proj.", ".attn.c_attn.", 2, 3},
-                                         {".attn.out_proj.", ".attn.c_proj.", 0, 1},
-                                         {".mlp.up_proj.", ".mlp.c_fc.", 0, 1},
-                                         {".mlp.down_proj.", ".mlp.c_proj.", 0, 1}}};
+// The family whose prefix a name has; null: none.
+const ForeignFamily* prefixed(const std::string& name) {
+  const auto all = families::foreign_families();
+  const auto found = std::ranges::find_if(all, [&](const ForeignFamily& family) {
+    return !family.prefix.empty() && name.starts_with(family.prefix);
+  });
+  return found == all.end() ? nullptr : &*found;
+}
 
 }  // namespace
 
 ForeignPlace foreign_place(const std::string& name) {
-  ForeignPlace place{.tensor = name};
-  if (!name.starts_with(kPrefix)) return place;  // Llama's names are the same in both
-  place.may_be_longer = name == "transformer.wpe.weight";
-  for (const Rule& rule : kRules) {
-    const auto at = name.find(rule.ours);
-    if (at == std::string::npos) continue;
-    place.tensor.replace(at, rule.ours.size(), rule.theirs);
-    place.transposed = name.ends_with(".weight");
-    place.part = rule.part;
-    place.parts = rule.parts;
-  }
-  return place;
+  const ForeignFamily* family = prefixed(name);
+  return family && family->place ? family->place(name) : ForeignPlace{.tensor = name};
 }
 
 bool is_derived(const std::string& foreign_name) {
-  constexpr std::array<std::string_view, 3> kEndings = {"rotary_emb.inv_freq", ".attn.bias",
-                                                        ".attn.masked_bias"};
-  return std::any_of(kEndings.begin(), kEndings.end(),
-                     [&](std::string_view ending) { return foreign_name.ends_with(ending); });
+  return std::ranges::any_of(families::foreign_families(), [&](const ForeignFamily& family) {
+    return std::ranges::any_of(family.derived,
+                               [&](std::string_view ending) { return foreign_name.ends_with(ending); });
+  });
 }
 
 std::string without_prefix(const std::string& name) {
-  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+  const ForeignFamily* family = prefixed(name);
+  return family ? name.substr(family->prefix.size()) : name;
 }
 
 }  // namespace tessera::checkpoint

@@ -2,25 +2,17 @@
 // it asks for that is not computed here is refused by name.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "tessera/spec/spec.hpp"
+#include "tessera/checkpoint/foreign/foreign_family.hpp"
 
 namespace tessera::checkpoint {
 
 inline constexpr char kConfigName[] = "config.json";
 
-struct HfModel {
-  spec::Model model;  // what the architecture decides; the rest (sequence, dropout, ...) as a run starts from
-  std::int64_t max_positions = 0;
-  std::string dtype;  // of the weights, as safetensors has it: "BF16"; empty: not said
-  bool operator==(const HfModel&) const = default;
-};
-
-// LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, MistralForCausalLM, GPT2LMHeadModel, as transformers
-// 4 and 5 spell them. Throws UserError naming `path`, the key and what to do.
+// Of the architectures of all families (tessera/families), as transformers 4 and 5 spell them. Throws
+// UserError naming `path`, the key and what to do.
 HfModel hf_model(std::string_view text, const std::string& path);
 
 // The config.json of a model whose weights are of `dtype` ("F32"). Throws UserError when no architecture of

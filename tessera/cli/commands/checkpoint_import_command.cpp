@@ -20,7 +20,7 @@ std::vector<checkpoint::Wanted> parameters_of(const std::string& folder, Links l
   spec::Run run;
   run.model = described->model;
   // Only learnt positions are a parameter; a long context is not to be counted as memory here.
-  run.model.sequence = run.model.family == spec::Family::gpt2 ? described->max_positions : 1;
+  run.model.sequence = spec::traits(run.model.family).no_rotary.empty() ? 1 : described->max_positions;
   spec::validate(run);
   std::vector<checkpoint::Wanted> out;
   for (const auto& bucket : plan::describe(run).buckets)

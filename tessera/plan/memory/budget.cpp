@@ -8,7 +8,6 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/plan/memory/fill_blocks.hpp"
-#include "tessera/plan/model/family.hpp"
 #include "tessera/plan/model/pieces.hpp"
 #include "tessera/plan/stages/segments.hpp"
 #include "tessera/program/ir/effects.hpp"
@@ -58,7 +57,7 @@ struct RankChoice {
 
 class Search {
  public:
-  Search(const Budget& budget, const spec::Run& run, const std::vector<program::Unit>& blocks)
+  Search(const Budget& budget, const spec::Run& run, std::span<const program::Unit> blocks)
       : budget_(budget), options_(options(run, blocks.front())), num_blocks_(blocks.size()) {
     const auto held = program::peak_activations(budget.staged.order);
     const auto& rank_of_stage = budget.staged.order.rank_of_stage;
@@ -249,8 +248,7 @@ std::vector<Option> options(const spec::Run& run, const program::Unit& block) {
   return out;
 }
 
-Cuts cuts_within(const Budget& budget, const spec::Run& run) {
-  const auto blocks = blueprint(run).blocks;
+Cuts cuts_within(const Budget& budget, const spec::Run& run, std::span<const program::Unit> blocks) {
   return Search(budget, run, blocks).run();
 }
 

@@ -37,6 +37,6 @@ struct Budget {
 // fit; what is left then is used up block by block, and two blocks change places while that saves time, as
 // long as few enough programs are compiled for it. Throws UserError, with the least that is possible, if
 // nothing fits.
-Cuts cuts_within(const Budget& budget, const spec::Run& run);
+Cuts cuts_within(const Budget& budget, const spec::Run& run, std::span<const program::Unit> blocks);
 
 }  // namespace tessera::plan

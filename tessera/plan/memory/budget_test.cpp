@@ -35,7 +35,7 @@ TEST(Budget, ALimitThatNothingMeetsIsToldWithTheLeastPossible) {
 TEST(Budget, OptionsTradeBytesForSecondsFromKeepingAllToRecomputingAll) {
   std::mt19937_64 dice(5);
   const auto run = random_run(dice);
-  const auto found = options(run, blueprint(run).blocks[0]);
+  const auto found = options(run, families::blueprint(run).blocks[0]);
   ASSERT_GE(found.size(), 3u);
   EXPECT_EQ(found.front().seconds, 0);
   EXPECT_EQ(found.front().cut.size(), 1u);

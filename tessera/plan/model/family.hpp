@@ -1,5 +1,5 @@
 // What a family tells the compiler about a model: its units as pieces and its parameters by bucket. One
-// function per family, in a file of its own; family.cpp is the one place that chooses.
+// function per family, in its folder below tessera/families.
 #pragma once
 
 #include <vector>
@@ -40,9 +40,9 @@ struct Blueprint {
 PlacedParameter rows_cut(program::Parameter parameter, TensorPlacement placement = TensorPlacement::cut);
 PlacedParameter columns_cut(program::Parameter parameter);
 
-Blueprint blueprint(const spec::Run& run);
-
-Blueprint llama_blueprint(const spec::Run& run);
-Blueprint gpt2_blueprint(const spec::Run& run);
+// The function of each line of spec/families.def.
+#define FAMILY(name, ...) Blueprint name##_blueprint(const spec::Run& run);
+#include "tessera/spec/families.def"
+#undef FAMILY
 
 }  // namespace tessera::plan

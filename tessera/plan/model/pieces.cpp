@@ -191,6 +191,38 @@ Piece named(Piece piece, std::vector<std::string> reads, std::vector<std::string
   return piece;
 }
 
+program::Step step(std::string name, std::vector<std::string> reads, std::vector<std::string> writes,
+                   std::vector<std::string> parameters) {
+  return {std::move(name), std::move(reads), std::move(writes), std::move(parameters)};
+}
+
+program::Step enter(const std::string& value) {
+  return {"enter", {value}, {value}, {}, program::Step::Kind::enter};
+}
+
+program::Step leave(const std::string& value) {
+  return {"leave", {value}, {value}, {}, program::Step::Kind::leave};
+}
+
+std::vector<std::string> values_read(std::span<const program::Step> steps) {
+  std::vector<std::string> out, written;
+  for (const program::Step& step : steps) {
+    for (const std::string& name : step.reads)
+      if (std::ranges::count(written, name) == 0 && std::ranges::count(out, name) == 0) out.push_back(name);
+    written.insert(written.end(), step.writes.begin(), step.writes.end());
+  }
+  return out;
+}
+
+Piece made_of(Piece piece, std::vector<program::Step> steps) {
+  piece.reads = values_read(steps);
+  piece.writes = steps.back().writes;
+  for (const program::Step& step : steps)
+    piece.parameters.insert(piece.parameters.end(), step.parameters.begin(), step.parameters.end());
+  piece.steps = std::move(steps);
+  return piece;
+}
+
 Init normal(double std) { return {Init::Kind::normal, std}; }
 
 Init residual_normal(const spec::Model& model) {

@@ -2,6 +2,7 @@
 // common pieces (unit_allocation_events.hpp: what they hold).
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,17 @@ program::Piece loss(const Sizes& s);
 
 program::Piece named(program::Piece piece, std::vector<std::string> reads, std::vector<std::string> writes,
                      std::vector<std::string> parameters = {});
+
+// A step of a block, and those that take a value from the stream and bring it back.
+program::Step step(std::string name, std::vector<std::string> reads, std::vector<std::string> writes,
+                   std::vector<std::string> parameters = {});
+program::Step enter(const std::string& value);
+program::Step leave(const std::string& value);
+// A piece that runs these steps: it reads what they read and do not write before, and writes what the last
+// one does.
+program::Piece made_of(program::Piece piece, std::vector<program::Step> steps);
+// The values that steps read and do not write before, in the order in which they first do.
+std::vector<std::string> values_read(std::span<const program::Step> steps);
 
 program::Init normal(double std);
 // What adds to the residual stream starts smaller, so that the stream's variance does not grow with depth.

@@ -9,22 +9,6 @@
 namespace tessera::plan {
 namespace {
 
-// Gives the pieces of a unit their sums: what each adds to the tape and the weight work of those before it,
-// and what it holds for a while by itself.
-void settle(program::Unit& unit) {
-  program::Footprint before;
-  for (std::size_t i = 0; i < unit.pieces.size(); ++i) {
-    program::Piece& piece = unit.pieces[i];
-    const auto so_far = program::footprint(std::span(unit.pieces).first(i + 1));
-    const auto alone = program::footprint(std::span(&piece, 1));
-    piece.tape_bytes = so_far.tape_bytes - before.tape_bytes;
-    piece.work_bytes = so_far.work_bytes - before.work_bytes;
-    piece.scratch_bytes = alone.bare_peak;
-    piece.backward_scratch_bytes = std::max<std::int64_t>(0, alone.backward_peak);
-    before = so_far;
-  }
-}
-
 struct Branch {  // norm(x) and the product that leaves the residual stream
   std::string x, normed, out, residual;
   std::int64_t width;
@@ -53,6 +37,7 @@ void product_and_residual(program::Piece& piece, const Sizes& s, const BlockShap
   const ProductSizes sizes{in, s.h, shape.has_bias};
   AllocationEvents forward, backward;
   forward_product(forward, s, {branch, product, ""}, sizes);
+  forward.drop(branch);
   const std::string left = forward_leave(forward, s, product), dropped = s.drops ? sum + ".dropped" : left;
   forward_dropout(forward, s, left, dropped);
   forward.make(sum, s.r * s.h * s.c).drop(dropped);
@@ -65,7 +50,23 @@ void product_and_residual(program::Piece& piece, const Sizes& s, const BlockShap
   piece.backward_events = backward.list();
 }
 
-void feed_forward_function(program::Piece& piece, const Sizes& s, bool is_gated) {
+}  // namespace
+
+void settle(program::Unit& unit) {
+  program::Footprint before;
+  for (std::size_t i = 0; i < unit.pieces.size(); ++i) {
+    program::Piece& piece = unit.pieces[i];
+    const auto so_far = program::footprint(std::span(unit.pieces).first(i + 1));
+    const auto alone = program::footprint(std::span(&piece, 1));
+    piece.tape_bytes = so_far.tape_bytes - before.tape_bytes;
+    piece.work_bytes = so_far.work_bytes - before.work_bytes;
+    piece.scratch_bytes = alone.bare_peak;
+    piece.backward_scratch_bytes = std::max<std::int64_t>(0, alone.backward_peak);
+    before = so_far;
+  }
+}
+
+void add_function_events(program::Piece& piece, const Sizes& s, bool is_gated) {
   const std::int64_t bytes = s.n * s.f * s.c;
   AllocationEvents forward, backward;
   if (is_gated) {
@@ -79,27 +80,26 @@ void feed_forward_function(program::Piece& piece, const Sizes& s, bool is_gated)
   piece.backward_events = backward.list();
 }
 
-}  // namespace
+void add_attention_events(program::Piece& piece, const Sizes& s, bool has_rotary, bool has_qk_norm) {
+  AllocationEvents forward, backward;
+  forward_attention(forward, s, {has_rotary, has_qk_norm});
+  backward_attention(backward, s, {has_rotary, has_qk_norm});
+  piece.forward_events = forward.list();
+  piece.backward_events = backward.list();
+}
 
 void add_block_events(program::Unit& unit, const Sizes& s, const BlockShape& shape) {
   TESSERA_CHECK(unit.pieces.size() == 6, "a block of ", unit.pieces.size(), " pieces");
   auto* pieces = unit.pieces.data();
   norm_and_product(pieces[0], s, shape.has_mean,
                    {"x", "normed_1", "qkv", "d.middle", s.q + 2 * s.k, shape.has_bias || shape.has_qkv_bias});
-  AllocationEvents forward, backward;
-  const HeadShape heads{shape.has_rotary, shape.has_qk_norm};
-  forward_attention(forward, s, heads);
-  backward_attention(backward, s, heads);
-  pieces[1].forward_events = forward.list();
-  pieces[1].backward_events = backward.list();
+  add_attention_events(pieces[1], s, shape.has_rotary, shape.has_qk_norm);
   product_and_residual(pieces[2], s, shape, "attended", s.q, "middle");
   norm_and_product(pieces[3], s, shape.has_mean,
                    {"middle", "normed_2", "up", "d.y", shape.is_gated ? 2 * s.f : s.f, shape.has_bias});
-  feed_forward_function(pieces[4], s, shape.is_gated);
+  add_function_events(pieces[4], s, shape.is_gated);
   product_and_residual(pieces[5], s, shape, "fed", s.f, "y");
-  // A branch is held until the next takes its place.
-  for (const auto& [piece, held] : {std::pair{3, "attended"}, {5, "middle"}, {5, "fed"}})
-    pieces[piece].forward_events.push_back({.act = program::AllocationEvent::Act::drop, .storage = held});
+  pieces[5].forward_events.push_back({.act = program::AllocationEvent::Act::drop, .storage = "middle"});
   settle(unit);
 }
 

@@ -14,6 +14,12 @@ struct BlockShape {
 
 // Of six pieces: norm and q, k, v; attention; out; norm and up; gate or GELU; down.
 void add_block_events(program::Unit& unit, const Sizes& s, const BlockShape& shape);
+// The parts of it that blocks of another shape are made of too; `settle` comes last.
+void add_attention_events(program::Piece& piece, const Sizes& s, bool has_rotary, bool has_qk_norm);
+void add_function_events(program::Piece& piece, const Sizes& s, bool is_gated);
+// Gives the pieces of a unit their sums: what each adds to the tape and the weight work of those before it,
+// and what it holds for a while by itself.
+void settle(program::Unit& unit);
 // Of one piece that looks up rows of so many tables.
 void add_lookup_events(program::Unit& unit, const Sizes& s, std::int64_t tables);
 // Of two pieces: norm, loss.

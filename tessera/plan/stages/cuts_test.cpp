@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "tessera/base/error.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/describe.hpp"
-#include "tessera/plan/model/family.hpp"
 #include "tessera/program/ir/effects.hpp"
 
 namespace tessera::plan {
@@ -28,7 +28,7 @@ spec::Run small(spec::Recompute recompute, const std::string& pieces = "attentio
 // "norm+qkv | attention* | out ...": stretches of a Llama block, recomputed ones starred.
 std::string cut_text(const std::string& pieces) {
   const auto run = small(spec::Recompute::selective, pieces);
-  const auto blocks = blueprint(run).blocks;
+  const auto blocks = families::blueprint(run).blocks;
   std::string out;
   std::size_t at = 0;
   const Cut cut = cuts(run.layout, blocks)[1];

@@ -8,7 +8,6 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/file_text.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/plan/model/family.hpp"
 #include "tessera/plan/model/pieces.hpp"
 #include "tessera/plan/stages/cuts.hpp"
 #include "tessera/plan/stages/schedule.hpp"
@@ -64,8 +63,9 @@ std::vector<std::uint32_t> dealt(const spec::Layout& layout, const std::vector<S
 }
 
 // The run's units dealt to stages that lie so.
-program::Staging staging(const spec::Run& run, const std::vector<std::uint32_t>& rank_of_stage) {
-  const auto costs = unit_costs(run.layout, blueprint(run));
+program::Staging staging(const spec::Run& run, const Blueprint& model,
+                         const std::vector<std::uint32_t>& rank_of_stage) {
+  const auto costs = unit_costs(run.layout, model);
   program::Staging out{{0}, {}};
   for (const std::uint32_t count : dealt(run.layout, costs, rank_of_stage)) {
     StageCost stage{0, 0, 0};
@@ -106,19 +106,20 @@ program::Pipeline pipeline_of(const spec::Run& run, std::int64_t num_virtual) {
           {}};
 }
 
-Staged stage_by_file(const spec::Run& run) {
+Staged stage_by_file(const spec::Run& run, const Blueprint& model) {
   Staged out;
   out.order = order_of_file(run);
-  out.staging = staging(run, out.order.rank_of_stage);
+  out.staging = staging(run, model, out.order.rank_of_stage);
   return out;
 }
 
-Staged stage_by_name(const spec::Run& run) {
+Staged stage_by_name(const spec::Run& run, const Blueprint& model) {
   program::Pipeline pipeline = pipeline_of(run, run.layout.num_virtual());
   const bool is_v = spec::entry(run.layout.schedule).num_virtual == 2;
   Staged out;
-  out.staging = staging(run, is_v ? program::vee(pipeline.num_ranks)
-                                  : program::looped(pipeline.num_ranks, pipeline.num_virtual));
+  out.staging = staging(
+      run, model,
+      is_v ? program::vee(pipeline.num_ranks) : program::looped(pipeline.num_ranks, pipeline.num_virtual));
   pipeline.costs = out.staging.costs;
   Scheduled scheduled = schedule(run.layout.schedule, pipeline, run.layout.max_activations);
   out.order = std::move(scheduled.order);
@@ -129,7 +130,7 @@ Staged stage_by_name(const spec::Run& run) {
 // Units are dealt anew for each placement, with fewer stages per rank too: a stage of several units can't be
 // split as evenly as the model, and the fixed schedules have one or two. A user's list says how many there
 // are.
-Staged stage_by_search(const spec::Run& run) {
+Staged stage_by_search(const spec::Run& run, const Blueprint& model) {
   std::set<std::int64_t> nums_virtual = {run.layout.num_virtual()};
   if (run.layout.stages.empty())
     for (const std::int64_t fewer : {1, 2})
@@ -138,7 +139,7 @@ Staged stage_by_search(const spec::Run& run) {
   std::vector<program::Staging> stagings;
   for (const std::int64_t num_virtual : nums_virtual)
     for (program::Placed& p : program::placements(pipeline_of(run, num_virtual))) {
-      stagings.push_back(staging(run, p.rank_of_stage));
+      stagings.push_back(staging(run, model, p.rank_of_stage));
       p.pipeline.costs = stagings.back().costs;
       placed.push_back(std::move(p));
     }
@@ -152,10 +153,10 @@ Staged stage_by_search(const spec::Run& run) {
 
 }  // namespace
 
-Staged stage(const spec::Run& run) {
-  Staged out = !run.layout.schedule_file.empty()                   ? stage_by_file(run)
-               : spec::entry(run.layout.schedule).traits.is_search ? stage_by_search(run)
-                                                                   : stage_by_name(run);
+Staged stage(const spec::Run& run, const Blueprint& model) {
+  Staged out = !run.layout.schedule_file.empty()                   ? stage_by_file(run, model)
+               : spec::entry(run.layout.schedule).traits.is_search ? stage_by_search(run, model)
+                                                                   : stage_by_name(run, model);
   const auto& first = out.staging.first_segment;
   for (std::size_t s = 0; s + 1 < first.size(); ++s)
     out.rank_of_unit.insert(out.rank_of_unit.end(), first[s + 1] - first[s], out.order.rank_of_stage[s]);

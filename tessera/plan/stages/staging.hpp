@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/plan/model/family.hpp"
 #include "tessera/program/passes/generate.hpp"
 #include "tessera/program/schedule/order.hpp"
 #include "tessera/spec/spec.hpp"
@@ -21,6 +22,6 @@ struct Staged {
 // Deals the model's units (embedding, blocks, head) to stages, by layout.stages or by cost, and orders
 // them by layout.schedule or layout.schedule_file. Throws UserError for a list or file that does not fit the
 // run.
-Staged stage(const spec::Run& run);
+Staged stage(const spec::Run& run, const Blueprint& model);
 
 }  // namespace tessera::plan

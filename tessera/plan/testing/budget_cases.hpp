@@ -6,9 +6,9 @@
 #include <random>
 #include <vector>
 
+#include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/budget.hpp"
-#include "tessera/plan/model/family.hpp"
 #include "tessera/program/memory/memory.hpp"
 #include "tessera/simulate/rates.hpp"
 #include "tessera/simulate/simulate.hpp"
@@ -58,14 +58,15 @@ inline spec::Run random_run(std::mt19937_64& dice) {
 // Every assignment of options to blocks of one rank, judged by replay and simulation.
 inline double brute_force_seconds(const spec::Run& run, const std::vector<Option>& options,
                                   std::int64_t limit) {
-  const Staged staged = stage(run);
+  const Blueprint model = families::blueprint(run);
+  const Staged staged = stage(run, model);
   const auto num_blocks = static_cast<std::size_t>(run.model.layers);
   double best = std::numeric_limits<double>::infinity();
   std::vector<std::size_t> choice(num_blocks, 0);
   for (;;) {
     Cuts cuts;
     for (const std::size_t option : choice) cuts.push_back(options[option].cut);
-    const auto program = compile_cut(run, staged, cuts);
+    const auto program = compile_cut(run, model, staged, cuts);
     if (peak(program) <= limit) best = std::min(best, step_seconds(program));
     std::size_t at = 0;
     while (at < num_blocks && ++choice[at] == options.size()) choice[at++] = 0;
@@ -81,8 +82,8 @@ inline double against_brute_force(spec::Run run, std::int64_t num_layers, std::i
                      least = peak_with(run, spec::Recompute::full);
   run.layout.memory_limit_mib = (least + (most - least) * fifths / 5) / kMiB + 1;
   run.layout.recompute = spec::Recompute::budget;
-  const double best =
-      brute_force_seconds(run, options(run, blueprint(run).blocks[0]), run.layout.memory_limit_mib * kMiB);
+  const double best = brute_force_seconds(run, options(run, families::blueprint(run).blocks[0]),
+                                          run.layout.memory_limit_mib * kMiB);
   return step_seconds(compile(run)) / best;
 }
 

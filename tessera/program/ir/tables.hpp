@@ -64,6 +64,17 @@ struct AllocationEvent {
 };
 
 // A part of a unit for one micro-batch on one rank.
+// A function from values to values, which the model finds by its name. `enter` takes a value from the
+// residual stream to all ranks of tp, `leave` adds up what each of them has, back on the stream; they are
+// calls inside of a piece, or exchanges between two.
+struct Step {
+  enum class Kind : std::uint8_t { work, enter, leave };
+  std::string name;
+  std::vector<std::string> reads, writes, parameters;
+  Kind kind = Kind::work;
+  bool operator==(const Step&) const = default;
+};
+
 struct Piece {
   std::string name;
   double flops = 0;                   // of the forward
@@ -81,6 +92,7 @@ struct Piece {
   std::int64_t token_parts = 1;            // of how many equal parts of the rank's tokens its output is one
   std::vector<std::string> reads, writes;  // names of values
   std::vector<std::string> parameters;     // names of those that it reads
+  std::vector<Step> steps;                 // that it is made of; none: it is run as one
   std::vector<Collective> collectives,
       backward_collectives;         // in the order of the calls, of a full micro-batch
   std::vector<Exchange> exchanges;  // of what it writes, in that order; empty: none

@@ -1,8 +1,8 @@
 // The GPT-2 family: LayerNorm, learnt positions, GELU, biases everywhere, tied or untied embeddings.
 #include "tessera/base/error.hpp"
 #include "tessera/model/attention.hpp"
-#include "tessera/model/branches.hpp"
 #include "tessera/model/family.hpp"
+#include "tessera/model/step_unit.hpp"
 #include "tessera/parallel/dropout.hpp"
 #include "tessera/parallel/layers.hpp"
 
@@ -36,12 +36,14 @@ struct Linear {
   Tensor operator()(const Tensor& x, Tape& tape) const {
     return parallel::linear(x, weight, tape.work, &bias);
   }
-  Tensor to_stream(const Tensor& x, Tape& tape, const ParallelContext& context) const {
-    return parallel::linear_to_stream(x, weight, tape.work, context, &bias);
+  // What each rank adds to a sum on the stream, and what is left to do with the sum: its bias, unless one
+  // rank has all of the product.
+  Tensor part(const Tensor& x, Tape& tape, const ParallelContext& context) const {
+    return parallel::linear(x, weight, tape.work, context.tp.group.size() == 1 ? &bias : nullptr);
   }
-  // The two halves of it, between which ranks add up.
-  Tensor sums(const Tensor& x, Tape& tape) const { return parallel::linear(x, weight, tape.work); }
-  Tensor with_bias(const Tensor& x, Tape& tape) const { return parallel::add_bias(x, &bias, tape.work); }
+  Tensor finished(const Tensor& sum, Tape& tape, const ParallelContext& context) const {
+    return parallel::add_bias(sum, context.tp.group.size() == 1 ? nullptr : &bias, tape.work);
+  }
   static std::vector<std::string> names(const std::string& block, const std::vector<const char*>& parts,
                                         const char* what) {
     std::vector<std::string> out;
@@ -83,10 +85,10 @@ class EmbeddingUnit final : public Unit {
   Dropout drop_;
 };
 
-class BlockUnit final : public Unit {
+class BlockUnit final : public StepUnit {
  public:
-  BlockUnit(const spec::Run& run, std::int64_t layer, const RankModel& held)
-      : context_(held.context),
+  BlockUnit(const program::Unit& described, const spec::Run& run, std::int64_t layer, const RankModel& held)
+      : StepUnit(described, held.context),
         heads_(run.model.heads / run.layout.tp),
         layer_(static_cast<std::size_t>(layer)),
         name_(cat("transformer.h.", layer, ".")),
@@ -97,67 +99,29 @@ class BlockUnit final : public Unit {
         up_(held.buckets, name_, {"mlp.up"}),
         down_(held.buckets, name_, {"mlp.down"}),
         drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
-        drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {}
-
-  Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
-                  Tape& tape) override {
-    if (context_.opened) return forward_opened(first, count, std::move(values), batch, tape);
-    auto [x, branch] = enter(first, count, std::move(values));
-    const parallel::Rows rows = stream_rows(context_, batch.sample_indices);
-    for (std::size_t piece = first; piece < first + count; ++piece) {
-      switch (piece) {
-        case 0:
-          branch = qkv_(from_stream(norm_1_(x, tape), context_), tape);
-          break;
-        case 1:
-          branch = attend(parallel::split(branch, batch.samples, heads_), batch, layer_, context_.cp);
-          break;
-        case 2:
-          x = x.add(drop_attention_(out_.to_stream(branch, tape, context_), rows));
-          break;
-        case 3:
-          branch = up_(from_stream(norm_2_(x, tape), context_), tape);
-          break;
-        case 4:
-          branch = tensor::gelu(branch);
-          break;
-        case 5:
-          x = x.add(drop_mlp_(down_.to_stream(branch, tape, context_), rows));
-          break;
-        default:
-          throw Bug(cat("a GPT-2 block has no piece ", piece));
-      }
-    }
-    return {leave(first, count, {std::move(x), std::move(branch)}), {}};
+        drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {
+    add("norm_1", [this](const StepCall& v) { return norm_1_(v["hidden"], v.tape); });
+    add("qkv", [this](const StepCall& v) { return qkv_(v["entering_1"], v.tape); });
+    add("attention", [this](const StepCall& v) {
+      return attend(parallel::split(v["qkv"], v.batch.samples, heads_), v.batch, layer_, context().cp);
+    });
+    add("out", [this](const StepCall& v) { return out_.part(v["attended"], v.tape, context()); });
+    add("add_1", [this](const StepCall& v) {
+      return v["hidden"].add(drop_attention_(out_.finished(v["attended_sums"], v.tape, context()),
+                                             stream_rows(context(), v.batch.sample_indices)));
+    });
+    add("norm_2", [this](const StepCall& v) { return norm_2_(v["middle"], v.tape); });
+    add("up", [this](const StepCall& v) { return up_(v["entering_2"], v.tape); });
+    add("gelu", [](const StepCall& v) { return tensor::gelu(v["up"]); });
+    add("down", [this](const StepCall& v) { return down_.part(v["activated"], v.tape, context()); });
+    add("add_2", [this](const StepCall& v) {
+      return v["middle"].add(drop_mlp_(down_.finished(v["fed_sums"], v.tape, context()),
+                                       stream_rows(context(), v.batch.sample_indices)));
+    });
+    check_complete();
   }
 
  private:
-  // See plan/model/open.hpp.
-  Outcome forward_opened(std::size_t piece, std::size_t count, std::vector<Tensor> values, const Batch& batch,
-                         Tape& tape) {
-    TESSERA_CHECK(count == 1, "opened blocks are cut between all pieces");
-    const parallel::Rows rows = stream_rows(context_, batch.sample_indices);
-    switch (piece) {
-      case 0:
-        return {{norm_1_(values.at(0), tape)}, {}};
-      case 1: {
-        const auto heads = parallel::split(qkv_(values.at(0), tape), batch.samples, heads_);
-        return {{out_.sums(attend(heads, batch, layer_, context_.cp), tape)}, {}};
-      }
-      case 2: {
-        const Tensor middle = values.at(1).add(drop_attention_(out_.with_bias(values.at(0), tape), rows));
-        return {{middle, norm_2_(middle, tape)}, {}};
-      }
-      case 3:
-        return {{down_.sums(tensor::gelu(up_(values.at(0), tape)), tape)}, {}};
-      case 4:
-        return {{values.at(1).add(drop_mlp_(down_.with_bias(values.at(0), tape), rows))}, {}};
-      default:
-        throw Bug(cat("an opened block has no piece ", piece));
-    }
-  }
-
-  const ParallelContext& context_;
   std::int64_t heads_;
   std::size_t layer_;
   std::string name_;
@@ -200,7 +164,7 @@ Model make_gpt2(const spec::Run& run, const program::Tables& tables, const RankM
   if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held);
   for (std::int64_t layer = 0; layer < run.model.layers; ++layer)
     if (const auto unit = static_cast<std::size_t>(layer) + 1; held.units[unit])
-      model[unit] = std::make_unique<BlockUnit>(run, layer, held);
+      model[unit] = std::make_unique<BlockUnit>(tables.units[unit], run, layer, held);
   if (held.units.back()) model.back() = std::make_unique<HeadUnit>(run.model, held);
   return model;
 }

@@ -1,21 +1,26 @@
-#include "tessera/model/family.hpp"
+#include "tessera/model/make/make.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "tessera/base/error.hpp"
 
 namespace tessera::model {
+namespace {
+
+using Maker = Model (*)(const spec::Run&, const program::Tables&, const RankModel&);
+#define FAMILY(name, ...) make_##name,
+constexpr auto kMakers = std::to_array<Maker>({
+#include "tessera/spec/families.def"
+});
+#undef FAMILY
+
+}  // namespace
 
 Model make(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
   TESSERA_CHECK(tables.units.size() == static_cast<std::size_t>(run.model.layers) + 2,
                 "units do not match the model's layers");
-  switch (run.model.family) {
-    case spec::Family::llama:
-      return make_llama(run, tables, held);
-    case spec::Family::gpt2:
-      return make_gpt2(run, tables, held);
-  }
-  throw Bug("a family outside its enumeration");
+  return kMakers.at(static_cast<std::size_t>(run.model.family))(run, tables, held);
 }
 
 Tensor logits(Model& model, const program::Tables& tables, const Batch& batch) {

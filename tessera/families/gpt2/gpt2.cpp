@@ -1,6 +1,6 @@
 // The GPT-2 family: LayerNorm, learnt positions, GELU, biases everywhere. Names follow Hugging Face's where
 // the tensor is the same; the matrices of a block are called *_proj because theirs are [in, out] and fuse q,
-// k and v (checkpoint/huggingface/foreign.hpp says which is which).
+// k and v (huggingface.cpp says which is which).
 #include "tessera/base/text.hpp"
 #include "tessera/plan/model/family.hpp"
 #include "tessera/plan/model/pieces.hpp"
@@ -24,25 +24,31 @@ program::Unit block_unit(const Sizes& s, program::Dtype compute, std::int64_t la
   exchange_context(attention, s, compute);
   const Piece gelu{
       .name = "gelu", .bytes_read = s.n * s.f * s.c, .bytes_written = s.n * s.f * s.c, .channels = s.f};
+  const auto weight = [&](const char* name) { return cat("transformer.h.", layer, ".", name, ".weight"); };
+  const auto bias_name = [&](const char* name) { return cat("transformer.h.", layer, ".", name, ".bias"); };
   // Weights and biases of these.
   const auto names = [&](std::initializer_list<const char*> layers) {
     std::vector<std::string> list;
-    for (const char* name : layers)
-      for (const char* kind : {"weight", "bias"})
-        list.push_back(cat("transformer.h.", layer, ".", name, ".", kind));
+    for (const char* name : layers) list.insert(list.end(), {weight(name), bias_name(name)});
     return list;
   };
-  program::Unit unit{cat("block.", layer),
-                     {named(norm_and_product("norm+qkv", s, kLayerNorm, 3 * s.q, 1), {"hidden"}, {"qkv"},
-                            names({"attn.q_proj", "attn.k_proj", "attn.v_proj", "ln_1"})),
-                      named(attention, {"qkv"}, {"attended"}),
-                      named(product_and_residual("out", s, s.q, 1), {"attended", "hidden"}, {"middle"},
-                            names({"attn.out_proj"})),
-                      named(norm_and_product("norm+up", s, kLayerNorm, s.f, 1), {"middle"}, {"up"},
-                            names({"mlp.up_proj", "ln_2"})),
-                      named(gelu, {"up"}, {"opened"}),
-                      named(product_and_residual("down", s, s.f, 1), {"opened", "middle"}, {"hidden"},
-                            names({"mlp.down_proj"}))}};
+  program::Unit unit{
+      cat("block.", layer),
+      {made_of(norm_and_product("norm+qkv", s, kLayerNorm, 3 * s.q, 1),
+               {step("norm_1", {"hidden"}, {"entering_1"}, names({"ln_1"})), enter("entering_1"),
+                step("qkv", {"entering_1"}, {"qkv"}, names({"attn.q_proj", "attn.k_proj", "attn.v_proj"}))}),
+       made_of(attention, {step("attention", {"qkv"}, {"attended"})}),
+       made_of(
+           product_and_residual("out", s, s.q, 1),
+           {step("out", {"attended"}, {"attended_sums"}, {weight("attn.out_proj")}), leave("attended_sums"),
+            step("add_1", {"attended_sums", "hidden"}, {"middle"}, {bias_name("attn.out_proj")})}),
+       made_of(norm_and_product("norm+up", s, kLayerNorm, s.f, 1),
+               {step("norm_2", {"middle"}, {"entering_2"}, names({"ln_2"})), enter("entering_2"),
+                step("up", {"entering_2"}, {"up"}, names({"mlp.up_proj"}))}),
+       made_of(gelu, {step("gelu", {"up"}, {"activated"})}),
+       made_of(product_and_residual("down", s, s.f, 1),
+               {step("down", {"activated"}, {"fed_sums"}, {weight("mlp.down_proj")}), leave("fed_sums"),
+                step("add_2", {"fed_sums", "middle"}, {"hidden"}, {bias_name("mlp.down_proj")})})}};
   add_block_events(unit, s, {.has_mean = true, .has_bias = true});
   return unit;
 }

@@ -1,0 +1,19 @@
+// The keys of config.json that Llama and those after it share: sizes, rotary positions, RMSNorm, SwiGLU.
+#pragma once
+
+#include "tessera/checkpoint/foreign/config_reader.hpp"
+#include "tessera/checkpoint/foreign/foreign_family.hpp"
+
+namespace tessera::checkpoint {
+
+// Sizes, epsilon, tied embeddings, positions and rotary frequencies as transformers 4 and 5 write them:
+// plain, or scaled as Llama 3 has it. Refuses other activations and biases of the feed-forward part.
+// `missing_head_dim`: what a head has where the file does not say; 0: hidden / heads.
+void read_decoder(const ConfigReader& reader, std::int64_t missing_head_dim, HfModel& out);
+// Refuses layers that see a window only.
+void refuse_sliding_layers(const ConfigReader& reader);
+
+void write_decoder(const spec::Model& model, const Architecture& architecture,
+                   nlohmann::ordered_json& config);
+
+}  // namespace tessera::checkpoint

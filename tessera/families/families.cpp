@@ -1,0 +1,40 @@
+#include "tessera/families/families.hpp"
+
+#include <array>
+
+#include "tessera/plan/model/open.hpp"
+
+namespace tessera::families {
+namespace {
+
+using plan::Blueprint;
+
+#define FAMILY(name, ...) plan::name##_blueprint,
+constexpr auto kBlueprints = std::to_array<Blueprint (*)(const spec::Run&)>({
+#include "tessera/spec/families.def"
+});
+#undef FAMILY
+
+}  // namespace
+
+Blueprint blueprint(const spec::Run& run) {
+  Blueprint out = kBlueprints.at(static_cast<std::size_t>(run.model.family))(run);
+  if (!run.layout.tp_overlap) return out;
+  for (program::Unit& block : out.blocks) block = open(block, out.head.pieces.front(), plan::Sizes(run));
+  return out;
+}
+
+std::span<const checkpoint::ForeignFamily> foreign_families() {
+#define FAMILY(name, ...) checkpoint::name##_files(),
+  static const auto list = std::to_array<checkpoint::ForeignFamily>({
+#include "tessera/spec/families.def"
+  });
+#undef FAMILY
+  return list;
+}
+
+const checkpoint::ForeignFamily& foreign_family(spec::Family family) {
+  return foreign_families()[static_cast<std::size_t>(family)];
+}
+
+}  // namespace tessera::families

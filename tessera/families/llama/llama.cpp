@@ -1,0 +1,76 @@
+// The Llama family: RMSNorm, rotary positions, grouped queries, SwiGLU; with biases of q, k and v as Qwen 2,
+// or norms of their heads as Qwen 3.
+#include "tessera/base/text.hpp"
+#include "tessera/plan/model/decoder.hpp"
+#include "tessera/plan/model/unit_allocation_events.hpp"
+
+namespace tessera::plan {
+namespace {
+
+program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t layer) {
+  const spec::Model& m = run.model;
+  const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
+  std::vector<std::string> of_qkv = {"self_attn.q_proj.weight", "self_attn.k_proj.weight",
+                                     "self_attn.v_proj.weight"},
+                           of_heads;
+  if (m.qkv_bias)
+    of_qkv.insert(of_qkv.end(), {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"});
+  if (m.qk_norm) of_heads = {"self_attn.q_norm.weight", "self_attn.k_norm.weight"};
+  program::Piece qkv = norm_and_product("norm+qkv", s, kRmsNorm, s.q + 2 * s.k, m.qkv_bias ? 1 : 0);
+  qkv.repeated_flops = repeated_key_flops(s);
+  program::Unit unit{
+      cat("block.", layer),
+      {made_of(qkv, {step("norm_1", {"hidden"}, {"entering_1"}, names({"input_layernorm.weight"})),
+                     enter("entering_1"), step("qkv", {"entering_1"}, {"qkv"}, names(of_qkv))}),
+       made_of(rotary_attention(s, m.qk_norm, compute_dtype(run.layout.precision)),
+               {step("attention", {"qkv"}, {"attended"}, names(of_heads))}),
+       made_of(product_and_residual("out", s, s.q, 0),
+               {step("out", {"attended"}, {"attended_sums"}, names({"self_attn.o_proj.weight"})),
+                leave("attended_sums"), step("add_1", {"attended_sums", "hidden"}, {"middle"})}),
+       made_of(
+           norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0),
+           {step("norm_2", {"middle"}, {"entering_2"}, names({"post_attention_layernorm.weight"})),
+            enter("entering_2"),
+            step("up", {"entering_2"}, {"gate_up"}, names({"mlp.gate_proj.weight", "mlp.up_proj.weight"}))}),
+       made_of(gate(s), {step("gate", {"gate_up"}, {"gated"})}),
+       made_of(product_and_residual("down", s, s.f, 0),
+               {step("down", {"gated"}, {"fed_sums"}, names({"mlp.down_proj.weight"})), leave("fed_sums"),
+                step("add_2", {"fed_sums", "middle"}, {"hidden"})})}};
+  add_block_events(
+      unit, s, {.has_rotary = true, .has_qk_norm = m.qk_norm, .has_qkv_bias = m.qkv_bias, .is_gated = true});
+  return unit;
+}
+
+PlacedParameters block_vectors(const spec::Model& m, std::int64_t layer) {
+  const std::string block = cat("model.layers.", layer, ".");
+  PlacedParameters out = {{norm_weight(block + "input_layernorm", m.hidden)}};
+  const auto bias = [&](const char* name, std::int64_t size, TensorPlacement placement) {
+    const program::Init zeros{program::Init::Kind::zeros, 0};
+    return rows_cut({.name = cat(block, "self_attn.", name, "_proj.bias"), .shape = {size}, .init = zeros},
+                    placement);
+  };
+  if (m.qkv_bias) {
+    out.push_back(bias("q", m.query_size(), TensorPlacement::cut));
+    for (const char* name : {"k", "v"}) out.push_back(bias(name, m.key_size(), TensorPlacement::with_keys));
+  }
+  if (m.qk_norm)
+    for (const char* name : {"self_attn.q_norm", "self_attn.k_norm"})
+      out.push_back({norm_weight(block + name, m.head_size()), TensorPlacement::by_heads});
+  out.push_back({norm_weight(block + "post_attention_layernorm", m.hidden)});
+  return out;
+}
+
+}  // namespace
+
+Blueprint llama_blueprint(const spec::Run& run) {
+  const Sizes s(run);
+  Blueprint out = decoder_ends(run);
+  for (std::int64_t layer = 0; layer < run.model.layers; ++layer) {
+    out.blocks.push_back(block_unit(s, run, layer));
+    out.block_parameters.push_back(decoder_matrices(run.model, layer));
+    out.block_vectors.push_back(block_vectors(run.model, layer));
+  }
+  return out;
+}
+
+}  // namespace tessera::plan

@@ -1,0 +1,147 @@
+#include "tessera/model/decoder.hpp"
+
+#include "tessera/base/text.hpp"
+#include "tessera/model/attention.hpp"
+
+namespace tessera::model {
+namespace {
+
+using parallel::Dropout;
+using parallel::ParallelContext;
+using parallel::Rotary;
+using shard::find_weight;
+using shard::Weight;
+
+class EmbeddingUnit final : public Unit {
+ public:
+  EmbeddingUnit(const spec::Run& run, const RankModel& held)
+      : context_(held.context),
+        table_(find_weight(held.buckets, "model.embed_tokens.weight")),
+        drop_(run.model.dropout, run.training.seed, 0, Dropout::Place::embedding) {}
+  Outcome forward(std::size_t, std::size_t, std::vector<Tensor>, const Batch& batch, Tape& tape) override {
+    const Tensor x =
+        parallel::embedding_to_stream(batch.tokens_T, table_, tape.anchor(), tape.work, context_);
+    return {{drop_(x, stream_rows(context_, batch.sample_indices))}, {}};
+  }
+
+ private:
+  const ParallelContext& context_;
+  Weight& table_;
+  Dropout drop_;
+};
+
+class HeadUnit final : public Head {
+ public:
+  HeadUnit(const spec::Model& spec, const RankModel& held)
+      : spec_(spec),
+        context_(held.context),
+        norm_(find_weight(held.buckets, "model.norm.weight")),
+        table_(find_weight(held.buckets,
+                           spec.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight")) {}
+
+  Outcome forward(std::size_t, std::size_t, std::vector<Tensor> values, const Batch& batch,
+                  Tape& tape) override {
+    const Tensor x = tensor::rms_norm(values.at(0), tape.leaf(norm_), spec_.norm_epsilon);
+    return {{},
+            {parallel::vocabulary_loss(x, table_, batch.targets_T, tape.work, context_,
+                                       batch.head_gradient_factor)}};
+  }
+  Tensor logits(const Tensor& x) const override {
+    return parallel::logits(tensor::rms_norm(x, norm_.value(), spec_.norm_epsilon), table_);
+  }
+
+ private:
+  const spec::Model& spec_;
+  const ParallelContext& context_;
+  Weight &norm_, &table_;
+};
+
+}  // namespace
+
+DecoderBlock::DecoderBlock(const program::Unit& described, const spec::Run& run, std::int64_t layer,
+                           const RankModel& held, const Rotary& rotary)
+    : StepUnit(described, held.context),
+      spec_(run.model),
+      layer_(static_cast<std::size_t>(layer)),
+      heads_(run.model.heads / run.layout.tp),
+      kv_heads_(run.model.kv_heads / run.tp_kv()),
+      buckets_(held.buckets),
+      rotary_(rotary),
+      qkv_(projections(run)),
+      out_(weight({"self_attn.o_proj"})),
+      gate_up_(weight({"mlp.gate_proj", "mlp.up_proj"})),
+      down_(weight({"mlp.down_proj"})),
+      drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
+      drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {
+  add("qkv", [this](const StepCall& v) {
+    std::vector<Tensor> out;
+    for (const auto& [weight, bias] : qkv_)
+      out.push_back(parallel::linear(v["entering_1"], *weight, v.tape.work, bias));
+    return out.size() == 1 ? out.front() : tensor::concatenate(out, 1);
+  });
+  add("out", [this](const StepCall& v) { return parallel::linear(v["attended"], out_, v.tape.work); });
+  add("up", [this](const StepCall& v) { return parallel::linear(v["entering_2"], gate_up_, v.tape.work); });
+  add("gate", [](const StepCall& v) { return parallel::swiglu(v["gate_up"]); });
+  add("down", [this](const StepCall& v) { return parallel::linear(v["gated"], down_, v.tape.work); });
+}
+
+Weight& DecoderBlock::weight(const std::vector<const char*>& parts, const char* kind) const {
+  std::vector<std::string> names;
+  for (const char* part : parts) names.push_back(cat("model.layers.", layer_, ".", part, ".", kind));
+  return find_weight(buckets_, names);
+}
+
+// One product, or two if keys and values lie apart from the queries because several ranks share them.
+std::vector<DecoderBlock::Projection> DecoderBlock::projections(const spec::Run& run) const {
+  const auto projection = [&](const std::vector<const char*>& parts) {
+    return Projection{&weight(parts), run.model.qkv_bias ? &weight(parts, "bias") : nullptr};
+  };
+  if (run.tp_rep() == 1) return {projection({"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"})};
+  return {projection({"self_attn.q_proj"}), projection({"self_attn.k_proj", "self_attn.v_proj"})};
+}
+
+void DecoderBlock::add_norm(const std::string& name, const std::string& value, Weight& weight) {
+  add(name, [this, value, &weight](const StepCall& v) {
+    return tensor::rms_norm(v[value], v.tape.leaf(weight), spec_.norm_epsilon);
+  });
+}
+
+void DecoderBlock::add_sums(const std::string& attended, const std::string& fed) {
+  const auto add_sum = [this](const char* name, const char* stream, const std::string& branch,
+                              const Dropout& drop) {
+    add(name, [this, stream, branch, &drop](const StepCall& v) {
+      return v[stream].add(drop(v[branch], stream_rows(context(), v.batch.sample_indices)));
+    });
+  };
+  add_sum("add_1", "hidden", attended, drop_attention_);
+  add_sum("add_2", "middle", fed, drop_mlp_);
+}
+
+Tensor DecoderBlock::attend(parallel::Heads heads, const Batch& batch) const {
+  return model::attend(std::move(heads), batch, layer_, context().cp);
+}
+
+Rotary DecoderBlock::turn(const Tensor& qkv, const Batch& batch) const {
+  const std::int64_t positions = qkv.size(0) / batch.samples, before = num_cached(batch, layer_);
+  return {rotary_.cos_S1D.narrow(0, before, positions), rotary_.sin_S1H.narrow(0, before, positions)};
+}
+
+Model make_decoder(const spec::Run& run, const program::Tables& tables, const RankModel& held,
+                   const BlockMaker& block) {
+  const spec::Model& spec = run.model;
+  const auto dtype = shard::to_torch(tables.buckets.front().compute);
+  const parallel::Frequencies frequencies{spec.rope_theta, spec.rope_scaling_factor,
+                                          spec.rope_low_frequency_factor, spec.rope_high_frequency_factor,
+                                          spec.rope_original_context};
+  const Rotary rotary = parallel::rotary(held.context.positions, spec.head_size(), frequencies, dtype,
+                                         held.buckets.front().device());
+  Model model(tables.units.size());
+  if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held);
+  for (std::int64_t layer = 0; layer < spec.layers; ++layer)
+    if (const auto unit = static_cast<std::size_t>(layer) + 1; held.units[unit])
+      model[unit] = block(tables.units[unit], layer, rotary);
+  if (held.units.back()) model.back() = std::make_unique<HeadUnit>(spec, held);
+  return model;
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,54 @@
+// What Llama and the families after it share: grouped queries with rotary positions, SwiGLU, RMSNorm, tied or
+// untied embeddings. A family's block adds the steps in which it differs.
+#pragma once
+
+#include "tessera/model/family.hpp"
+#include "tessera/model/step_unit.hpp"
+#include "tessera/parallel/dropout.hpp"
+#include "tessera/parallel/layers.hpp"
+
+namespace tessera::model {
+
+// Has the steps qkv (of entering_1), out (attended to attended_sums), up (of entering_2), gate and down (to
+// fed_sums).
+class DecoderBlock : public StepUnit {
+ protected:
+  DecoderBlock(const program::Unit& described, const spec::Run& run, std::int64_t layer,
+               const RankModel& held, const parallel::Rotary& rotary);
+
+  // Of these parts of the layer, which lie side by side.
+  shard::Weight& weight(const std::vector<const char*>& parts, const char* kind = "weight") const;
+  // The step `name`: RMSNorm of the value.
+  void add_norm(const std::string& name, const std::string& value, shard::Weight& weight);
+  // The steps add_1 and add_2: these values to the stream, after dropout.
+  void add_sums(const std::string& attended, const std::string& fed);
+  // Attention of the heads of q, k and v, as they are turned.
+  Tensor attend(parallel::Heads heads, const Batch& batch) const;
+  // The rotary tables of the batch's positions.
+  parallel::Rotary turn(const Tensor& qkv, const Batch& batch) const;
+
+  const spec::Model& spec_;
+  const std::size_t layer_;
+  const std::int64_t heads_, kv_heads_;  // of this rank
+
+ private:
+  struct Projection {
+    shard::Weight* weight;
+    shard::Weight* bias;  // null: none
+  };
+  std::vector<Projection> projections(const spec::Run& run) const;
+
+  std::span<shard::FlatBucket> buckets_;
+  parallel::Rotary rotary_;
+  std::vector<Projection> qkv_;
+  shard::Weight &out_, &gate_up_, &down_;
+  parallel::Dropout drop_attention_, drop_mlp_;
+};
+
+// Embedding, blocks and head, where this rank holds them; `block` makes the block of a layer.
+using BlockMaker =
+    std::function<std::unique_ptr<Unit>(const program::Unit&, std::int64_t layer, const parallel::Rotary&)>;
+Model make_decoder(const spec::Run& run, const program::Tables& tables, const RankModel& held,
+                   const BlockMaker& block);
+
+}  // namespace tessera::model

@@ -1,0 +1,79 @@
+#include "tessera/model/step_unit.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::model {
+namespace {
+
+using Kind = program::Step::Kind;
+
+// The steps of pieces [first, first + count), in their order.
+std::vector<const program::Step*> steps_of(const program::Unit& unit, std::size_t first, std::size_t count) {
+  TESSERA_CHECK(count > 0 && first + count <= unit.pieces.size(), count, " pieces from ", first, " of ",
+                unit.name, ", which has ", unit.pieces.size());
+  std::vector<const program::Step*> out;
+  for (std::size_t piece = first; piece < first + count; ++piece)
+    for (const program::Step& step : unit.pieces[piece].steps) out.push_back(&step);
+  return out;
+}
+
+}  // namespace
+
+void StepUnit::add(const std::string& name, Step step) {
+  const bool is_known = std::ranges::any_of(described_.pieces, [&](const program::Piece& piece) {
+    return std::ranges::count(piece.steps, name, &program::Step::name) > 0;
+  });
+  TESSERA_CHECK(is_known && steps_.emplace(name, std::move(step)).second, described_.name, " has no step ",
+                name, ", or two");
+}
+
+void StepUnit::check_complete() const {
+  for (const program::Step* step : steps_of(described_, 0, described_.pieces.size()))
+    TESSERA_CHECK(step->kind != Kind::work || steps_.contains(step->name), "step ", step->name, " of ",
+                  described_.name, " has no code");
+}
+
+Tensor StepUnit::run(const program::Step& step, const StepCall& call) const {
+  if (step.kind == Kind::work) return steps_.at(step.name)(call);
+  const Tensor& value = call[step.reads.front()];
+  return step.kind == Kind::enter ? from_stream(value, context_) : to_stream(value, context_);
+}
+
+Outcome StepUnit::forward(std::size_t first, std::size_t count, std::vector<Tensor> values,
+                          const Batch& batch, Tape& tape) {
+  const auto steps = steps_of(described_, first, count);
+  StepCall call{{}, batch, tape};
+  // As segments list them: what pieces read and do not write before, in the order in which they first do.
+  std::size_t next = 0;
+  std::set<std::string> known;
+  for (const program::Step* step : steps) {
+    for (const std::string& name : step->reads)
+      if (known.insert(name).second) {
+        TESSERA_CHECK(next < values.size(), values.size(), " values for ", described_.name, ", and ", name);
+        call.values[name] = std::move(values[next++]);
+      }
+    known.insert(step->writes.begin(), step->writes.end());
+  }
+  TESSERA_CHECK(next == values.size(), values.size(), " values for ", next, " of ", described_.name);
+  const std::vector<std::string>& wanted = described_.pieces[first + count - 1].writes;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    Tensor written = run(*steps[i], call);
+    call.values[steps[i]->writes.front()] = std::move(written);
+    // What nobody reads any more goes at once.
+    std::erase_if(call.values, [&](const auto& held) {
+      return std::ranges::count(wanted, held.first) == 0 &&
+             std::none_of(steps.begin() + static_cast<std::ptrdiff_t>(i) + 1, steps.end(),
+                          [&](const program::Step* later) {
+                            return std::ranges::count(later->reads, held.first) > 0;
+                          });
+    });
+  }
+  Outcome out;
+  for (const std::string& name : wanted) out.values.push_back(std::move(call.values.at(name)));
+  return out;
+}
+
+}  // namespace tessera::model

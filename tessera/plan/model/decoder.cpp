@@ -1,0 +1,88 @@
+#include "tessera/plan/model/decoder.hpp"
+
+#include "tessera/base/text.hpp"
+#include "tessera/plan/model/unit_allocation_events.hpp"
+
+namespace tessera::plan {
+
+using program::Init;
+using program::Parameter;
+using program::Piece;
+
+Piece rotary_attention(const Sizes& s, bool has_norm, program::Dtype compute) {
+  // Rotary positions read and write q and k.
+  Piece piece{
+      .name = "attention",
+      .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.sequence) * static_cast<double>(s.q),
+      .bytes_read = (s.n * (s.q + s.k) + s.n * (s.q + 2 * s.k)) * s.c,
+      .bytes_written = (s.n * (s.q + s.k) + s.n * s.q) * s.c + s.n * s.heads * s.a,
+      .channels = s.q};
+  if (has_norm) {  // squares, and q and k scaled, are written and read again
+    piece.bytes_read += 3 * s.n * (s.q + s.k) * s.a;
+    piece.bytes_written += 2 * s.n * (s.q + s.k) * s.a;
+  }
+  exchange_context(piece, s, compute);
+  return piece;
+}
+
+Piece gate(const Sizes& s) {
+  // silu(gate) is written and read again.
+  return {.name = "gate",
+          .bytes_read = 3 * s.n * s.f * s.c,
+          .bytes_written = 2 * s.n * s.f * s.c,
+          .channels = s.f};
+}
+
+// One rank of those with the same keys and values would be enough.
+double repeated_key_flops(const Sizes& s) {
+  return product_flops(s.n, s.h, 2 * s.k) * (1 - 1.0 / static_cast<double>(s.tp_rep));
+}
+
+std::vector<std::string> in_layer(std::int64_t layer, std::vector<std::string> names) {
+  for (std::string& name : names) name = cat("model.layers.", layer, ".", name);
+  return names;
+}
+
+Parameter norm_weight(const std::string& name, std::int64_t size) {
+  return {.name = name + ".weight", .shape = {size}, .init = {Init::Kind::ones, 0}};
+}
+
+PlacedParameters decoder_matrices(const spec::Model& m, std::int64_t layer) {
+  const std::int64_t q = m.query_size(), kv = m.key_size();
+  const Init init = normal(m.init_std), residual = residual_normal(m);
+  const auto parameter = [&](const char* name, std::int64_t out, std::int64_t in, const Init& how) {
+    return Parameter{
+        .name = cat("model.layers.", layer, ".", name, "_proj.weight"), .shape = {out, in}, .init = how};
+  };
+  return {rows_cut(parameter("self_attn.q", q, m.hidden, init)),
+          rows_cut(parameter("self_attn.k", kv, m.hidden, init), TensorPlacement::with_keys),
+          rows_cut(parameter("self_attn.v", kv, m.hidden, init), TensorPlacement::with_keys),
+          columns_cut(parameter("self_attn.o", m.hidden, q, residual)),
+          rows_cut(parameter("mlp.gate", m.ffn, m.hidden, init)),
+          rows_cut(parameter("mlp.up", m.ffn, m.hidden, init)),
+          columns_cut(parameter("mlp.down", m.hidden, m.ffn, residual))};
+}
+
+Blueprint decoder_ends(const spec::Run& run) {
+  const Sizes s(run);
+  const spec::Model& m = run.model;
+  const auto table = [&](const char* name) {
+    return PlacedParameters{
+        rows_cut({.name = name, .shape = {m.vocab, m.hidden}, .init = normal(m.init_std)})};
+  };
+  Blueprint out;
+  const char* rows = "model.embed_tokens.weight";
+  out.embedding = {"embedding", {named(lookup(s, 1), {"tokens"}, {"hidden"}, {rows})}};
+  out.head = {
+      "head",
+      {named(norm(s, kRmsNorm), {"hidden"}, {"normed"}, {"model.norm.weight"}),
+       named(loss(s), {"normed", "targets"}, {"loss"}, {m.tied_embeddings ? rows : "lm_head.weight"})}};
+  add_lookup_events(out.embedding, s, 1);
+  add_head_events(out.head, s, false);
+  out.embedding_parameters = table(rows);
+  if (!m.tied_embeddings) out.head_parameters = table("lm_head.weight");
+  out.head_vectors = {{norm_weight("model.norm", m.hidden)}};
+  return out;
+}
+
+}  // namespace tessera::plan
