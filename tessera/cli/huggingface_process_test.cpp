@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using tensor::Tensor;
 
-const std::vector<std::string> kFamilies = {"llama2", "llama3", "qwen2", "qwen3", "mistral", "gpt2"};
+const std::vector<std::string> kFamilies = {"llama2", "llama3", "qwen2", "qwen3", "mistral", "olmo2", "gpt2"};
 
 class HuggingFace : public Binary {
  protected:

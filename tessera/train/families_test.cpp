@@ -113,7 +113,8 @@ class Generation : public testing::TestWithParam<std::tuple<spec::Family, spec::
 
 TEST_P(Generation, WithACacheGivesTheLogitsOfTheWholeText) {
   const auto [family, precision] = GetParam();
-  auto run = family == spec::Family::llama ? small_run(1) : small_gpt2_run(1);
+  auto run = family == spec::Family::gpt2 ? small_gpt2_run(1) : small_run(1);
+  run.model.family = family;
   run.layout.precision = precision;
   const double tolerance = precision == spec::Precision::bf16 ? 3e-2 : 1e-5;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
@@ -140,7 +141,8 @@ TEST_P(Generation, WithACacheGivesTheLogitsOfTheWholeText) {
 }
 
 INSTANTIATE_TEST_SUITE_P(FamiliesAndPrecisions, Generation,
-                         testing::Combine(testing::Values(spec::Family::llama, spec::Family::gpt2),
+                         testing::Combine(testing::Values(spec::Family::llama, spec::Family::gpt2,
+                                                          spec::Family::olmo2),
                                           testing::Values(spec::Precision::fp32, spec::Precision::bf16)));
 
 }  // namespace

@@ -56,6 +56,7 @@ const std::vector<Case> kCases = {
     {"Qwen2", "llama.py qwen2", related_model("qwen2"), 3 * 12 + 2},
     {"Qwen3", "llama.py qwen3", related_model("qwen3"), 3 * 11 + 3},
     {"Mistral", "llama.py mistral", related_model("mistral"), 3 * 9 + 3},
+    {"Olmo2", "llama.py olmo2", model_of(spec::Family::olmo2, 2, false), 3 * 11 + 3},
     {"Gpt2", "gpt2.py tied", model_of(spec::Family::gpt2, 8, true), 3 * 16 + 4},
     {"Gpt2Untied", "gpt2.py untied", model_of(spec::Family::gpt2, 8, false), 3 * 16 + 5}};
 

@@ -1,7 +1,7 @@
 """Writes what the rest of the world computes for a small model of the Llama family or one related to it, for
 reference_process_test.cpp to compare with.
 
-  llama.py FOLDER llama|llama3|qwen2|qwen3|mistral
+  llama.py FOLDER llama|llama3|qwen2|qwen3|mistral|olmo2
 
 model.safetensors      a random model of the `transformers` package (grouped queries), fp32
 reference.safetensors  tokens, its logits and all gradients (fp32); and, in fp64, the losses and parameters of 20 steps of
@@ -15,8 +15,8 @@ import plain
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM,
-                          Qwen3Config, Qwen3ForCausalLM)
+from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM,
+                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, FFN, VOCAB, SEQUENCE, BATCH = 3, 64, 8, 2, 160, 97, 24, 4
 STEPS, RATE, DECAY, CLIP, BETAS, EPSILON = 20, 1e-3, 0.1, 0.5, (0.9, 0.95), 1e-8
@@ -29,6 +29,7 @@ KINDS = {  # the classes, and what differs from Llama 2
     "qwen2": (Qwen2Config, Qwen2ForCausalLM, {"tie_word_embeddings": True}),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 12}),
     "mistral": (MistralConfig, MistralForCausalLM, {"head_dim": 16, "sliding_window": SEQUENCE}),
+    "olmo2": (Olmo2Config, Olmo2ForCausalLM, {"pad_token_id": None}),  # whose row would get no gradient
 }
 
 
@@ -72,7 +73,8 @@ def frequencies(kind, d):
 
 def plain_logits(w, ids, kind):
     d = w["model.layers.0.self_attn.q_proj.weight"].shape[0] // HEADS
-    return plain.llama_logits(w, ids, LAYERS, HEADS, KV_HEADS, frequencies(kind, d), NORM_EPSILON)
+    logits = plain.olmo2_logits if kind == "olmo2" else plain.llama_logits
+    return logits(w, ids, LAYERS, HEADS, KV_HEADS, frequencies(kind, d), NORM_EPSILON)
 
 
 def trained(weights, kind):

@@ -43,6 +43,22 @@ def llama_logits(w, ids, layers, heads, kv_heads, frequency, norm_epsilon=1e-5, 
     return F.linear(norm(x, "model.norm.weight"), w.get("lm_head.weight", w["model.embed_tokens.weight"]))
 
 
+def olmo2_logits(w, ids, layers, heads, kv_heads, frequency, norm_epsilon=1e-5, seen=None):
+    norm = lambda x, name: F.rms_norm(x, x.shape[-1:], w[name + ".weight"], norm_epsilon)
+    x = F.embedding(ids, w["model.embed_tokens.weight"])
+    for i in range(layers):
+        at = f"model.layers.{i}."
+        q, k, v = (F.linear(x, w[f"{at}self_attn.{n}_proj.weight"]) for n in "qkv")
+        q, k = (norm(t, f"{at}self_attn.{n}_norm") for n, t in (("q", q), ("k", k)))
+        q, k, v = heads_of(q, heads), heads_of(k, kv_heads), heads_of(v, kv_heads)
+        q, k = (rotated(t, frequency) for t in (q, k))
+        k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
+        x = x + norm(F.linear(attended(q, k, v, seen), w[at + "self_attn.o_proj.weight"]), at + "post_attention_layernorm")
+        gate, up = (F.linear(x, w[f"{at}mlp.{n}_proj.weight"]) for n in ("gate", "up"))
+        x = x + norm(F.linear(F.silu(gate) * up, w[at + "mlp.down_proj.weight"]), at + "post_feedforward_layernorm")
+    return F.linear(norm(x, "model.norm"), w.get("lm_head.weight", w["model.embed_tokens.weight"]))
+
+
 def gpt2_logits(w, ids, layers, heads, norm_epsilon=1e-5, seen=None):
     norm = lambda x, name: F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], norm_epsilon)
     product = lambda x, name: x @ w[name + ".weight"] + w[name + ".bias"]  # [in, out], as GPT-2 keeps them

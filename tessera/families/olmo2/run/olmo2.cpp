@@ -1,0 +1,52 @@
+// OLMo 2: norms after the branches, and over all channels of q and of k.
+#include "tessera/families/olmo2/run/channel_norm.hpp"
+#include "tessera/model/decoder.hpp"
+
+namespace tessera::model {
+namespace {
+
+using shard::Weight;
+
+class Olmo2Block final : public DecoderBlock {
+ public:
+  Olmo2Block(const program::Unit& described, const spec::Run& run, std::int64_t layer, const RankModel& held,
+             const parallel::Rotary& rotary)
+      : DecoderBlock(described, run, layer, held, rotary),
+        q_norm_(weight({"self_attn.q_norm"})),
+        k_norm_(weight({"self_attn.k_norm"})),
+        k_copies_(run.tp_rep()) {
+    add("stream_1", [](const StepCall& v) { return v["hidden"]; });
+    add("attention", [this](const StepCall& v) {
+      const Tensor normed = norm_channels(v["qkv"], channel_norm(v.tape), context());
+      return attend(
+          parallel::split_and_rotate(normed, turn(normed, v.batch), v.batch.samples, heads_, kv_heads_),
+          v.batch);
+    });
+    add_norm("norm_1", "attended_sums", weight({"post_attention_layernorm"}));
+    add("stream_2", [](const StepCall& v) { return v["middle"]; });
+    add_norm("norm_2", "fed_sums", weight({"post_feedforward_layernorm"}));
+    add_sums("attended_normed", "fed_normed");
+    check_complete();
+  }
+
+ private:
+  ChannelNorm channel_norm(Tape& tape) const {
+    return {tape.wide_leaf(q_norm_), tape.wide_leaf(k_norm_), spec_.query_size(), spec_.key_size(), k_copies_,
+            spec_.norm_epsilon};
+  }
+
+  Weight &q_norm_, &k_norm_;
+  std::int64_t k_copies_;
+};
+
+}  // namespace
+
+Model make_olmo2(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
+  return make_decoder(
+      run, tables, held,
+      [&](const program::Unit& described, std::int64_t layer, const parallel::Rotary& rotary) {
+        return std::make_unique<Olmo2Block>(described, run, layer, held, rotary);
+      });
+}
+
+}  // namespace tessera::model
