@@ -41,8 +41,8 @@ struct ForeignFamily {
   void (*write)(const spec::Model& model, nlohmann::ordered_json& config);
   ForeignPlace (*place)(const std::string& name) = nullptr;  // null: every parameter has its own name there
   std::string_view prefix = {};                              // of its names, which some files leave out
-  std::vector<std::string_view> derived = {};  // endings of names without which no parameter is lost: masks
-                                               // and frequencies that older files hold
+  std::vector<std::string_view> derived = {};   // endings of names without which no parameter is lost: masks
+                                                // and frequencies that older files hold
   std::vector<const char*> position_keys = {};  // of the config, that say how many positions are learnt
 };
 
