@@ -10,7 +10,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/parallel/context_attention.hpp"
 #include "tessera/program/ir/context_parallel.hpp"
 

@@ -10,7 +10,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/tensor/arena.hpp"
 #include "tessera/tensor/tensor.hpp"

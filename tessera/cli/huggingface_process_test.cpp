@@ -6,7 +6,7 @@
 #include "tessera/checkpoint/huggingface/hf_config.hpp"
 #include "tessera/checkpoint/huggingface/hf_export.hpp"
 #include "tessera/cli/testing/binary_fixture.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/train/saved.hpp"
 

@@ -8,7 +8,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/collective/testing/damage.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 
 namespace tessera::collective {
 namespace {

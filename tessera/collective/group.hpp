@@ -77,7 +77,7 @@ class Group {
 };
 
 // This rank among all ranks, and the way to reach the others. Made by run_ranks (threads.hpp),
-// SocketCommunicator (sockets.hpp) or nccl_communicator (nccl.hpp).
+// the transports (transport.hpp).
 class Communicator {
  public:
   // Not before LibTorch is warm (Note [First calls] in tensor/warm_up.hpp).

@@ -11,7 +11,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/collective/group_name.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera::collective {

@@ -108,7 +108,7 @@ int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
       launch::store_options(launch::process_environment(), run.cluster.store, run.cluster.key_file, timeout),
       head ? head->callbacks() : launch::KeyServerCallbacks());
   const Serving serving(head ? &*head : nullptr, store.server());
-  const auto communicator = connect(run, store.keys(), store.peers(),
+  const auto communicator = connect(run, {store.keys(), store.peers()},
                                     {.rank = membership.rank,
                                      .size = membership.world_size,
                                      .local_rank = membership.local_rank,

@@ -13,8 +13,8 @@
 #include "tessera/base/files/queued_writer.hpp"
 #include "tessera/base/process/activity.hpp"
 #include "tessera/checkpoint/huggingface/tensor_files.hpp"
-#include "tessera/collective/nccl/nccl.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
+#include "tessera/collective/transports/transports.hpp"
 #include "tessera/job/connect.hpp"
 #include "tessera/job/joined.hpp"
 #include "tessera/job/rank_describer.hpp"
@@ -92,7 +92,7 @@ int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
     const auto peers = launch::local_peers(keys);
     // Our launcher starts the ranks of one machine: the rank is the local one.
     const auto communicator =
-        connect(run, keys, *peers,
+        connect(run, {keys, *peers},
                 {.rank = rank, .size = size, .local_rank = rank, .prefix = environment("TESSERA_JOB")});
     try {
       body({*communicator, &log, &board.stop_request(), [&board] { return board.resident_bytes(); },
@@ -150,10 +150,10 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
           [&board] { return board.peak_bytes(); }});
     const During finished(&log, Doing::finished);
   };
-  if (run.cluster.transport == spec::Transport::nccl) {
+  if (spec::traits(run.cluster.transport).uses_gpus) {
     MemoryKeyStore nobody;
     MemoryConnector no_peers;
-    run_one(*connect(run, nobody, no_peers, {}));
+    run_one(*connect(run, {nobody, no_peers}, {}));
   } else {
     collective::run_ranks(ranks, run_one);
   }
@@ -176,7 +176,7 @@ bool started_by_launcher() { return environment("TESSERA_STORE").starts_with("fd
 
 spec::Run load_run(const JobOptions& options) {
   spec::Run run = spec::load(options.file, options.overrides, checkpoint::described);
-  const spec::Build build{.nccl = collective::has_nccl()};
+  const spec::Build build = collective::this_build();
   spec::validate(run, build);  // before its sizes are multiplied
   const std::int64_t ranks = run.layout.ranks();
   const auto joined = joined_membership();
@@ -202,7 +202,7 @@ int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, 
   if (const auto joined = joined_membership())
     return on_joined_rank(run, *joined, body, describer_of([run] { return plan::compile(run); }), stops);
   const int ranks = static_cast<int>(run.layout.ranks());
-  if (ranks == 1 || run.cluster.transport == spec::Transport::threads) return run_here(run, body, stops);
+  if (ranks == 1 || spec::traits(run.cluster.transport).is_one_process) return run_here(run, body, stops);
   setenv(kStartedAt, cat(options.main_seconds).c_str(), 1);
   launch::SpawnOptions spawn;
   spawn.num_ranks = ranks;

@@ -15,7 +15,7 @@ std::vector<std::string> warnings_of(const spec::Run& run, int cores) {
     out.push_back(cat("cluster.devices = ", run.cluster.devices, ", and the layout has ", ranks,
                       ranks == 1 ? " rank" : " ranks",
                       ": the other devices are not used. layout.dp takes more"));
-  if (cores > 0 && ranks > cores && run.cluster.transport != spec::Transport::nccl)
+  if (cores > 0 && ranks > cores && !spec::traits(run.cluster.transport).uses_gpus)
     out.push_back(cat(ranks, " ranks share ", cores, cores == 1 ? " core" : " cores",
                       ": they take turns, and a step takes longer than on ", cores,
                       cores == 1 ? " rank" : " ranks"));

@@ -10,7 +10,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/collective/testing/damage.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/program/ir/context_parallel.hpp"
 
 namespace tessera::parallel {

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "tessera/base/random.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/parallel/layers.hpp"
 
 namespace tessera::parallel {

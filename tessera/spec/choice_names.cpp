@@ -56,7 +56,11 @@ const Words& words<Family>() {
 }
 template <>
 const Words& words<Transport>() {
-  static const Words list = {"sockets", "threads", "nccl"};
+  static const Words list = [] {
+    Words names;
+    for (const TransportEntry& entry : kTransports) names.emplace_back(entry.name);
+    return names;
+  }();
   return list;
 }
 

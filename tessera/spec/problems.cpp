@@ -237,6 +237,13 @@ void check_implemented(Findings& findings) {
 
 }  // namespace
 
+std::vector<Transport> transports_of_every_build() {
+  std::vector<Transport> out;
+  for (std::size_t i = 0; i < kTransports.size(); ++i)
+    if (kTransports[i].traits.needs.empty()) out.push_back(static_cast<Transport>(i));
+  return out;
+}
+
 std::vector<Problem> problems(const Run& run, const Build& build) {
   Findings ranges(run);
   check_ranges(run, ranges);
@@ -258,8 +265,11 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   findings.need(!run.layout.tp_overlap || run.layout.tp > 1, "layout.tp_overlap",
                 "has nothing to open: it is for layout.tp above 1");
   findings.need(run.data.document_end.size() <= 1, "data.document_end", "is more than one byte");
-  findings.need(run.cluster.transport != Transport::nccl || build.nccl, "cluster.transport",
-                "needs a build with CUDA, which this is not; possible here: sockets, threads");
+  std::vector<std::string> possible;
+  for (const Transport transport : build.transports) possible.push_back(word(transport));
+  findings.need(std::ranges::count(build.transports, run.cluster.transport) > 0, "cluster.transport",
+                cat("needs ", traits(run.cluster.transport).needs,
+                    ", which this is not; possible here: ", join(possible, ", ")));
   return findings.take();
 }
 

@@ -14,9 +14,12 @@ struct Problem {
   bool operator==(const Problem&) const = default;
 };
 
+// The transports that need no special build.
+std::vector<Transport> transports_of_every_build();
+
 // What the program that will train was built with.
 struct Build {
-  bool nccl = false;
+  std::vector<Transport> transports = transports_of_every_build();
 };
 
 // Everything that keeps this run from training; empty when it can start.

@@ -278,7 +278,7 @@ TEST(Problems, NcclNeedsABuildThatHasIt) {
   EXPECT_THAT([&] { validate(run); }, ThrowsMessage<UserError>(StrEq(
                                           "cluster.transport = nccl needs a build with CUDA, which this is "
                                           "not; possible here: sockets, threads")));
-  EXPECT_NO_THROW(validate(run, {.nccl = true}));
+  EXPECT_NO_THROW(validate(run, {.transports = {Transport::nccl}}));
 }
 
 TEST(Problems, ZeroThatWouldShardNothingIsRefusedWithTheLayoutThatWasMeant) {

@@ -7,6 +7,7 @@
 
 #include "tessera/program/schedule/registry.hpp"
 #include "tessera/spec/family.hpp"
+#include "tessera/spec/transport.hpp"
 
 namespace tessera {
 namespace spec {
@@ -27,7 +28,6 @@ enum class TensorKind { d1, d2, d25, d3 };        // 1d, 2d, 2.5d, 3d
 enum class Recompute { none, full, selective, budget };
 enum class Optimizer { adamw, sgd };
 enum class Decay { constant, cosine, linear, wsd };  // the learning rate after warm-up
-enum class Transport { sockets, threads, nccl };
 
 enum class Offload { optimizer, parameters, values };
 

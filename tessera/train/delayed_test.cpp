@@ -1,7 +1,7 @@
 // pipedream-2bw: what a step computes with is one update behind, w(t+1) = w(t) - lr * g_t(w(max(t-1, 0))).
 #include <gtest/gtest.h>
 
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/train/session.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/verify.hpp"

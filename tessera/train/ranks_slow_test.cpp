@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {

@@ -7,7 +7,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/format/safetensors.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/base/statistics.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/program/passes/generate.hpp"
 #include "tessera/tensor/flop_count.hpp"

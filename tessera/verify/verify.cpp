@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/data/byte_corpus.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/spec/load.hpp"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/base/text.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/train/testing/damaged.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/shrink.hpp"

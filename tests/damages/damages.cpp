@@ -14,7 +14,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/mesh/mesh.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/model/pieces.hpp"

@@ -16,7 +16,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/testing/mutate.hpp"

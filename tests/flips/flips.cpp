@@ -13,7 +13,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/tensor/tensor.hpp"
 #include "tessera/train/resume.hpp"

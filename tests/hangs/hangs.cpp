@@ -22,7 +22,7 @@
 #include "tessera/base/process/activity.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/collective/sockets/sockets.hpp"
+#include "tessera/collective/transports/sockets/sockets.hpp"
 #include "tessera/job/rank_describer.hpp"
 #include "tessera/launch/spawn.hpp"
 #include "tessera/launch/store/key_client.hpp"
@@ -178,7 +178,7 @@ int run_rank(const Hang& hang) {
     launch::KeyClient keys(
         launch::inherited_descriptor(environment("TESSERA_STORE").substr(3), "TESSERA_STORE"), rank);
     const auto peers = launch::local_peers(keys);
-    const collective::SocketCommunicator communicator(*peers, rank, kRanks);
+    const collective::SocketCommunicator communicator(*peers, {.rank = rank, .size = kRanks});
     const bool is_guilty = rank == hang.guilty;
     const auto run = make_run(hang);
     const Program program = make_program(hang);

@@ -12,7 +12,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/program/memory/memory.hpp"

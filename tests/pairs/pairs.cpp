@@ -16,7 +16,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/checkpoint/folder/folder.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/train/resume.hpp"

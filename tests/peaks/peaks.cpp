@@ -15,7 +15,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/process/resident.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
 #include "tessera/spec/choice_names.hpp"

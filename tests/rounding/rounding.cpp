@@ -9,7 +9,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/verify/outcome.hpp"

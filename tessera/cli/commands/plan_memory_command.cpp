@@ -118,7 +118,7 @@ int plan_memory_command(const Options& options) {
     std::puts(metrics::json_object(out).c_str());
   } else {
     std::fputs(to_text(run, program, ranks).c_str(), stdout);
-    if (run.cluster.transport != spec::Transport::nccl)
+    if (!spec::traits(run.cluster.transport).uses_gpus)
       std::fputs(compared_with_machine(bytes_of_all(run, ranks), run.layout.ranks(),
                                        job::machine_memory().usable_bytes())
                      .c_str(),

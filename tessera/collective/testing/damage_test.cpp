@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera::collective {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {

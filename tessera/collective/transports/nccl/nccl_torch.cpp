@@ -3,9 +3,11 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/process/key_store.hpp"
+#include "tessera/base/text.hpp"
 #include "tessera/collective/group_name.hpp"
 #include "tessera/collective/link.hpp"
-#include "tessera/collective/nccl/nccl.hpp"
+#include "tessera/collective/transports/nccl/nccl.hpp"
 #include "tessera/tensor/device.hpp"
 
 namespace tessera::collective {
@@ -64,10 +66,11 @@ class GroupStore final : public c10d::Store {
 
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(KeyStore& store, int rank, int size, NcclOptions options)
-      : Communicator(rank, size, c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(options.local_rank))),
+  NcclCommunicator(KeyStore& store, const Seat& seat)
+      : Communicator(seat.rank, seat.size,
+                     c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(seat.local_rank))),
         store_(store),
-        options_(std::move(options)) {}
+        seat_(seat) {}
 
  private:
   // One after the other, in the order that all members have: NCCL may hang when two groups connect at once.
@@ -76,7 +79,7 @@ class NcclCommunicator final : public Communicator {
     for (const auto& ranks : rank_lists) {
       auto link = make_link(ranks, rank());
       link->backend =
-          connected(*link, cat(options_.prefix, "/", group_name(ranks), "/", num_made_[ranks]++, "/"));
+          connected(*link, cat(seat_.prefix, "/", group_name(ranks), "/", num_made_[ranks]++, "/"));
       links.push_back(std::move(link));
     }
     return links;
@@ -84,10 +87,10 @@ class NcclCommunicator final : public Communicator {
 
   c10::intrusive_ptr<c10d::Backend> connected(const Link& link, const std::string& prefix) const {
     auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
-    options->timeout = options_.timeout;
+    options->timeout = seat_.timeout;
     try {
       auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(
-          c10::make_intrusive<GroupStore>(store_, prefix, options_.timeout), link.rank,
+          c10::make_intrusive<GroupStore>(store_, prefix, seat_.timeout), link.rank,
           static_cast<int>(link.ranks.size()), options);
       backend->setBoundDeviceId(device());
       backend->eagerConnectSingleDevice(device());
@@ -102,22 +105,36 @@ class NcclCommunicator final : public Communicator {
   }
 
   KeyStore& store_;
-  NcclOptions options_;
+  const Seat seat_;
   mutable std::map<std::vector<int>, int> num_made_;
 };
 
-}  // namespace
-
-bool has_nccl() { return true; }
-
-std::unique_ptr<Communicator> nccl_communicator(KeyStore& store, int rank, int size, NcclOptions options) {
+std::unique_ptr<Communicator> connect_nccl(const Meeting& meeting, const Seat& seat) {
   const int gpus = tensor::num_devices(c10::kCUDA);
-  if (options.local_rank >= gpus)
-    throw UserError(cat("rank ", rank, " wants GPU ", options.local_rank, " of this machine, which has ",
+  if (seat.local_rank >= gpus)
+    throw UserError(cat("rank ", seat.rank, " wants GPU ", seat.local_rank, " of this machine, which has ",
                         gpus, ". Start at most one rank per GPU, or use cluster.transport = \"sockets\"."));
-  auto communicator = std::make_unique<NcclCommunicator>(store, rank, size, std::move(options));
+  auto communicator = std::make_unique<NcclCommunicator>(meeting.keys, seat);
   tensor::use_device(communicator->device());
   return communicator;
 }
+
+Trial look_for_gpus() {
+  const int gpus = tensor::num_devices(c10::kCUDA);
+  if (gpus == 0)
+    return {Trial::Result::unusable, "in this build, but no GPU is seen",
+            "look at the driver with nvidia-smi; the other transports work without"};
+  std::string text = cat("in this build, ", gpus, " GPU(s):");
+  for (int i = 0; i < gpus; ++i) {
+    const auto memory = tensor::device_memory({c10::kCUDA, static_cast<c10::DeviceIndex>(i)});
+    text += cat(i ? ", " : " ", bytes_text(static_cast<double>(memory.free_bytes)), " free of ",
+                bytes_text(static_cast<double>(memory.total_bytes)));
+  }
+  return {Trial::Result::works, text, ""};
+}
+
+}  // namespace
+
+Transport nccl_transport() { return {.connect = connect_nccl, .try_out = look_for_gpus}; }
 
 }  // namespace tessera::collective

@@ -2,13 +2,12 @@
 // and authenticated between hosts (base/process/peer_connector.hpp).
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
 
 #include "tessera/base/process/peer_connector.hpp"
-#include "tessera/collective/group.hpp"
+#include "tessera/collective/transport.hpp"
 
 namespace tessera::net {
 class SocketLoop;
@@ -16,15 +15,10 @@ class SocketLoop;
 
 namespace tessera::collective {
 
-struct SocketOptions {
-  std::string prefix = "job/0";              // of all names of connections: job and generation
-  std::chrono::milliseconds timeout{60000};  // of one operation, and of connecting
-};
-
 class SocketCommunicator final : public Communicator {
  public:
   // The connector must outlive the communicator; groups need it only while they are made.
-  SocketCommunicator(PeerConnector& connector, int rank, int size, SocketOptions options = {});
+  SocketCommunicator(PeerConnector& connector, const Seat& seat);
   ~SocketCommunicator() override;
   // Ends all connections.
   void abort() const override;
@@ -33,9 +27,11 @@ class SocketCommunicator final : public Communicator {
   std::vector<std::shared_ptr<Link>> connect(const std::vector<std::vector<int>>& rank_lists) const override;
 
   PeerConnector& connector_;
-  const SocketOptions options_;
+  const Seat seat_;
   const std::shared_ptr<net::SocketLoop> loop_;
   mutable std::map<std::vector<int>, int> num_made_;
 };
+
+Transport sockets_transport();
 
 }  // namespace tessera::collective

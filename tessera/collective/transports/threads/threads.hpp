@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "tessera/collective/group.hpp"
+#include "tessera/collective/transport.hpp"
 
 namespace tessera::collective {
 
@@ -13,5 +13,7 @@ namespace tessera::collective {
 // error thrown is rethrown here. A wait has no time limit: a rank of this process can be late, but not lost
 // unseen. Throws UserError when the system has no room for so many threads; then `body` has not been called.
 void run_ranks(int num_ranks, const std::function<void(const Communicator&)>& body);
+
+Transport threads_transport();
 
 }  // namespace tessera::collective

@@ -1,4 +1,4 @@
-#include "tessera/collective/sockets/pairwise_collectives.hpp"
+#include "tessera/collective/transports/sockets/pairwise_collectives.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add_ops.h>

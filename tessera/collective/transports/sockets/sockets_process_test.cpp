@@ -1,4 +1,4 @@
-#include "tessera/collective/sockets/sockets.hpp"
+#include "tessera/collective/transports/sockets/sockets.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, Sockets, testing::Values(2, 3));
 TEST_P(Sockets, MovesAndSumsEveryTypeBetweenProcesses) {
   const int size = GetParam();
   in_processes(size, [size](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, rank, size);
+    const SocketCommunicator me(connector, {.rank = rank, .size = size});
     const Group group = make_groups(me, {all_ranks(size)})[0];
     for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kLong}) {
       Tensor sum = filled(rank + 1, {5}, dtype), largest = sum.clone(), copy = sum.clone(),
@@ -177,7 +177,7 @@ TEST_P(Sockets, MovesAndSumsEveryTypeBetweenProcesses) {
 TEST_P(Sockets, SumsLargeTensorsInTheOrderOfRanks) {
   const int size = GetParam();
   in_processes(size, [size](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, rank, size);
+    const SocketCommunicator me(connector, {.rank = rank, .size = size});
     const Group group = make_groups(me, {all_ranks(size)})[0];
     constexpr std::int64_t kElements = 1'000'003;
     const auto values = [](int member, std::int64_t elements) {
@@ -204,7 +204,7 @@ TEST_P(Sockets, SumsLargeTensorsInTheOrderOfRanks) {
 TEST_P(Sockets, AllToAllTakesUnevenAndEmptyRows) {
   const int size = GetParam();
   in_processes(size, [size](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, rank, size);
+    const SocketCommunicator me(connector, {.rank = rank, .size = size});
     const Group group = make_groups(me, {all_ranks(size)})[0];
     // Rank r gets r rows from everyone.
     std::vector<std::int64_t> in_rows, out_rows(static_cast<std::size_t>(size), rank);
@@ -219,7 +219,7 @@ TEST_P(Sockets, AllToAllTakesUnevenAndEmptyRows) {
 TEST_P(Sockets, ASendNeverWaitsForItsReceiver) {
   const int size = GetParam();
   in_processes(size, [size](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, rank, size);
+    const SocketCommunicator me(connector, {.rank = rank, .size = size});
     const Group group = make_groups(me, {all_ranks(size)})[0];
     const int next = (rank + 1) % size, before = (rank + size - 1) % size;
     // Larger than a socket's buffers, and everyone sends first.
@@ -236,7 +236,7 @@ TEST_P(Sockets, ASendNeverWaitsForItsReceiver) {
 TEST_P(Sockets, ReceivesThatWereBegunEarlyArriveInTheirOrder) {
   const int size = GetParam();
   in_processes(size, [size](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, rank, size);
+    const SocketCommunicator me(connector, {.rank = rank, .size = size});
     const Group group = make_groups(me, {all_ranks(size)})[0];
     const int next = (rank + 1) % size, before = (rank + size - 1) % size;
     const std::int64_t num_elements = 1 << 20;
@@ -254,7 +254,7 @@ TEST_P(Sockets, ReceivesThatWereBegunEarlyArriveInTheirOrder) {
 TEST_P(Sockets, AllGroupsAreConnectedByOneCall) {
   const int size = GetParam();
   in_processes(size, [size](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, rank, size);
+    const SocketCommunicator me(connector, {.rank = rank, .size = size});
     std::vector<std::vector<int>> lists{all_ranks(size), all_ranks(size), {rank}};
     for (int a = 0; a < size; ++a)
       for (int b = 0; b < size; ++b)
@@ -276,9 +276,7 @@ TEST_P(Sockets, AllGroupsAreConnectedByOneCall) {
 TEST(Sockets, APeerThatDiesOrStaysAwayIsLostNotWaitedFor) {
   in_processes(3,
                [](ForkConnector& connector, int rank) {
-                 SocketOptions options;
-                 options.timeout = 5s;
-                 const SocketCommunicator me(connector, rank, 3, options);
+                 const SocketCommunicator me(connector, {.rank = rank, .size = 3, .timeout = 5s});
                  const Group group = make_groups(me, {all_ranks(3)})[0];
                  if (rank == 1) _exit(7);
                  Tensor t = filled(1, {4});
@@ -288,9 +286,8 @@ TEST(Sockets, APeerThatDiesOrStaysAwayIsLostNotWaitedFor) {
                {kExitPeerLost, 7, kExitPeerLost});
   in_processes(2,
                [](ForkConnector& connector, int rank) {
-                 SocketOptions options;
-                 options.timeout = 300ms;
-                 if (rank == 0) make_groups(SocketCommunicator(connector, 0, 2, options), {{0, 1}});
+                 const Seat seat{.size = 2, .timeout = 300ms};
+                 if (rank == 0) make_groups(SocketCommunicator(connector, seat), {{0, 1}});
                },
                {kExitPeerLost, 0});
 }
@@ -298,7 +295,7 @@ TEST(Sockets, APeerThatDiesOrStaysAwayIsLostNotWaitedFor) {
 // Local sockets are pairs without a name: there is nothing to connect to.
 TEST(Sockets, NothingListensWhileGroupsAreMadeAndExist) {
   in_processes(2, [](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, rank, 2);
+    const SocketCommunicator me(connector, {.rank = rank, .size = 2});
     const auto groups = make_groups(me, {{0, 1}, {1, 0}});
     groups[0].barrier();
     for (int number = 0; number < 256; ++number) {
@@ -314,7 +311,7 @@ TEST(Sockets, NothingListensWhileGroupsAreMadeAndExist) {
 TEST(Sockets, RanksThatDisagreeOnASizeAreToldSo) {
   in_processes(2,
                [](ForkConnector& connector, int rank) {
-                 const SocketCommunicator me(connector, rank, 2, {.timeout = 5s});
+                 const SocketCommunicator me(connector, {.rank = rank, .size = 2, .timeout = 5s});
                  const Group group = make_groups(me, {{0, 1}})[0];
                  Tensor t = filled(rank, {rank == 0 ? 4 : 6});
                  group.all_reduce_sum(t);
@@ -324,7 +321,7 @@ TEST(Sockets, RanksThatDisagreeOnASizeAreToldSo) {
 
 TEST(Sockets, AnAbortEndsWhatWaits) {
   in_processes(2, [](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, rank, 2);
+    const SocketCommunicator me(connector, {.rank = rank, .size = 2});
     const Group group = make_groups(me, {{0, 1}})[0];
     Tensor t = filled(rank, {4});
     std::thread other;

@@ -5,8 +5,8 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/collective/link.hpp"
-#include "tessera/collective/threads/thread_rendezvous.hpp"
-#include "tessera/collective/threads/threads.hpp"
+#include "tessera/collective/transports/threads/thread_rendezvous.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/tensor/account.hpp"
 
 namespace tessera::collective {

@@ -4,8 +4,8 @@
 #include "tessera/base/error.hpp"
 #include "tessera/collective/group_name.hpp"
 #include "tessera/collective/link.hpp"
-#include "tessera/collective/sockets/pairwise_collectives.hpp"
-#include "tessera/collective/sockets/sockets.hpp"
+#include "tessera/collective/transports/sockets/pairwise_collectives.hpp"
+#include "tessera/collective/transports/sockets/sockets.hpp"
 #include "tessera/net/socket_loop.hpp"
 
 namespace tessera::collective {
@@ -121,10 +121,10 @@ class SocketBackend final : public c10d::Backend {
 
 }  // namespace
 
-SocketCommunicator::SocketCommunicator(PeerConnector& connector, int rank, int size, SocketOptions options)
-    : Communicator(rank, size),
+SocketCommunicator::SocketCommunicator(PeerConnector& connector, const Seat& seat)
+    : Communicator(seat.rank, seat.size),
       connector_(connector),
-      options_(std::move(options)),
+      seat_(seat),
       loop_(std::make_shared<net::SocketLoop>()) {}
 
 SocketCommunicator::~SocketCommunicator() = default;
@@ -133,13 +133,13 @@ std::vector<std::shared_ptr<Link>> SocketCommunicator::connect(
     const std::vector<std::vector<int>>& rank_lists) const {
   std::vector<PeerRequest> requests;
   for (const auto& ranks : rank_lists) {
-    const std::string prefix = cat(options_.prefix, "/", group_name(ranks), "/", num_made_[ranks]++, "/");
+    const std::string prefix = cat(seat_.prefix, "/", group_name(ranks), "/", num_made_[ranks]++, "/");
     for (const int peer : ranks)
       if (peer != rank())
         requests.push_back({peer, cat(prefix, std::min(peer, rank()), "-", std::max(peer, rank()))});
   }
   if (requests.empty()) return {};
-  auto sockets = connector_.connect(requests, options_.timeout);
+  auto sockets = connector_.connect(requests, seat_.timeout);
   auto next = sockets.begin();
   std::vector<std::shared_ptr<Link>> links;
   for (const auto& ranks : rank_lists) {
@@ -150,7 +150,7 @@ std::vector<std::shared_ptr<Link>> SocketCommunicator::connect(
                                 ? nullptr
                                 : std::make_shared<net::Connection>(std::move(*next++), cat("rank ", peer)));
     link->backend =
-        c10::make_intrusive<SocketBackend>(loop_, link->rank, std::move(connections), options_.timeout);
+        c10::make_intrusive<SocketBackend>(loop_, link->rank, std::move(connections), seat_.timeout);
     links.push_back(std::move(link));
   }
   return links;

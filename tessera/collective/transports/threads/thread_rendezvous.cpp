@@ -1,4 +1,4 @@
-#include "tessera/collective/threads/thread_rendezvous.hpp"
+#include "tessera/collective/transports/threads/thread_rendezvous.hpp"
 
 #include <algorithm>
 #include <thread>
