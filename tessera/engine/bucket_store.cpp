@@ -17,22 +17,15 @@ using program::Op;
 using tensor::read_here;
 using tensor::Tensor;
 
-namespace {
-
-// Whether ZeRO cuts buckets along it.
-bool cuts_shards(const program::Axis& axis) {
-  return axis.name == "dp_shard" || axis.name == "cp_ring" || axis.name == "cp_heads";
-}
-
-}  // namespace
-
-BucketStore::BucketStore(const Parts& parts) : parts_(parts), tables_(parts.program.tables) {
+BucketStore::BucketStore(const Parts& parts)
+    : parts_(parts),
+      tables_(parts.program.tables),
+      norm_axes_(tables_.axes_that([](const program::Axis& axis) { return axis.shards; })) {
   place_.assign(tables_.buckets.size(), parts.buckets.size());
   for (std::size_t i = 0; i < parts.buckets.size(); ++i) place_.at(item_of(parts.buckets[i])) = i;
   const auto coordinates = program::mesh_of(tables_).coordinates(parts.rank);
-  for (std::size_t axis = 0; axis < tables_.axes.size(); ++axis) {
-    if (!cuts_shards(tables_.axes[axis])) continue;
-    norm_axes_.push_back(static_cast<std::int16_t>(axis));
+  for (const std::int16_t index : norm_axes_) {
+    const auto axis = static_cast<std::size_t>(index);
     norm_slice_ = norm_slice_ * tables_.axes[axis].size + coordinates[axis];
     norm_slices_ *= tables_.axes[axis].size;
   }

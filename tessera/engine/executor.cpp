@@ -1,5 +1,6 @@
 #include "tessera/engine/executor.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tessera/base/clock.hpp"
@@ -21,6 +22,20 @@ struct Executor::Recording {
   tensor::Graph graph;
 };
 
+namespace {
+
+// In the order of their numbers, each once.
+std::vector<program::Loss> losses_of(const program::Tables& tables) {
+  std::vector<program::Loss> out;
+  for (const program::Segment& segment : tables.segments)
+    for (const program::Loss& loss : segment.losses)
+      if (std::ranges::count(out, loss) == 0) out.push_back(loss);
+  std::ranges::sort(out, {}, &program::Loss::loss);
+  return out;
+}
+
+}  // namespace
+
 Executor::Executor(const Parts& parts)
     : parts_(parts),
       tables_(parts.program.tables),
@@ -36,6 +51,7 @@ Executor::Executor(const Parts& parts)
   weight_work_.resize(tables_.segments.size() * micro);
   numbers_.resize(tables_.numbers.size());
   loss_sums_.resize(tables_.numbers.size());
+  losses_ = losses_of(tables_);
   times_.resize(sequence_.ops.size());
   sends_along_.resize(tables_.axis_sets.size());
   TESSERA_CHECK(values_.size() < (std::size_t{1} << 30), "more values than tags: ", values_.size());
@@ -60,7 +76,9 @@ StepReport Executor::step(const StepInput& input) {
   input_ = nullptr;
   StepReport report;
   report.tokens = number(Role::tokens);
-  report.loss = number(Role::loss) / report.tokens;
+  for (const program::Loss& loss : losses_)
+    report.losses.push_back({tables_.numbers[loss.loss].name, numbers_[loss.loss] / numbers_[loss.tokens]});
+  report.loss = report.losses.front().mean;
   report.gradient_norm = std::sqrt(number(Role::norm)) / input.loss_scale;
   report.loss_scale = input.loss_scale;
   report.taken = number(Role::finite) == 0;
@@ -224,26 +242,23 @@ void Executor::backward(const Op& op, bool with_weights) {
   if (!with_weights) weight_work_[at(op.item, op.micro)] = std::move(recording.tape.work);
 }
 
-double Executor::partial(Role role) const {
-  switch (role) {
+double Executor::partial(std::uint32_t number) const {
+  switch (tables_.numbers[number].role) {
     case Role::tokens:
       return input_->valid_tokens;
-    case Role::loss: {
-      double total = 0;
-      for (const double loss : loss_sums_) total += loss;
-      return total;
-    }
+    case Role::loss:
+      return loss_sums_[number];
     case Role::norm:
       return bucket_store_.squared_norm();
     case Role::finite:
-      return std::isfinite(number(Role::norm)) ? 0.0 : 1.0;
+      return std::isfinite(this->number(Role::norm)) ? 0.0 : 1.0;
   }
   throw Bug("a number outside its roles");
 }
 
 void Executor::sum(const Op& op) {
   // Axis by axis: a later sum of the same number goes on from the one before.
-  double value = summed_[op.item] ? numbers_[op.item] : partial(tables_.numbers[op.item].role);
+  double value = summed_[op.item] ? numbers_[op.item] : partial(op.item);
   summed_[op.item] = true;
   if (op.along >= 0) {
     Tensor cell = tensor::view_of(&value, {1}, at::kDouble).to(parts_.device);

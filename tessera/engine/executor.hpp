@@ -32,9 +32,15 @@ struct OpTime {
   std::vector<OpCalls> calls = {};
 };
 
+struct NamedLoss {
+  std::string name;
+  double mean = 0;
+};
+
 struct StepReport {
-  double loss = 0;    // mean over the valid tokens of all ranks
-  double tokens = 0;  // valid, of all ranks
+  double loss = 0;                // the first one's mean over the valid tokens of all ranks
+  double tokens = 0;              // valid, of all ranks
+  std::vector<NamedLoss> losses;  // all of them, each over the tokens that count for it
   double gradient_norm = 0;
   double loss_scale = 1;
   bool taken = true;          // false: something was not finite; parameters and moments stayed
@@ -67,7 +73,7 @@ class Executor {
   void receive(const program::Op& op);
   void finish_sends();
   tensor::Tensor& held(const program::Cell& cell);
-  double partial(program::Role role) const;
+  double partial(std::uint32_t number) const;
   void update(const program::Op& op);
   void offload(const program::Op& op);
   void fetch(const program::Op& op);
@@ -83,6 +89,7 @@ class Executor {
   std::vector<tensor::Tensor> values_, gradients_;
   std::vector<std::unique_ptr<Recording>> tapes_;
   std::vector<shard::WeightWork> weight_work_;
+  std::vector<program::Loss> losses_;  // by number, each once
   std::vector<double> numbers_, loss_sums_;
   std::vector<char> summed_;  // by number: a sum of this step was made
   const StepInput* input_ = nullptr;

@@ -1,6 +1,7 @@
 #include "tessera/parallel/parallel_context.hpp"
 
 #include "tessera/collective/autograd_collectives.hpp"
+#include "tessera/program/ir/context_parallel.hpp"
 
 namespace tessera::parallel {
 
@@ -11,6 +12,20 @@ Placed on_tp(const tensor::Tensor& x, const char* name, const collective::Placem
   return {x, name, {{"tp", placement}}};
 }
 }  // namespace
+
+ParallelContext make_context(const program::Tables& tables, std::span<const collective::Group> groups,
+                             const ContextOptions& options) {
+  const auto axis = [&](const char* name) {
+    const std::int16_t set = tables.set_called(name);
+    return collective::Axis{name, set < 0 ? collective::Group() : groups[static_cast<std::size_t>(set)]};
+  };
+  ParallelContext out{
+      .tp = axis("tp"), .cuts_stream = options.cuts_stream, .cp = {axis("cp_ring"), axis("cp_heads")}};
+  const collective::Group &ring = out.cp.ring.group, &heads = out.cp.heads.group;
+  out.positions =
+      program::context_positions(options.sequence, {ring.size(), heads.size()}, {ring.rank(), heads.rank()});
+  return out;
+}
 
 std::int64_t first_of_stream(const ParallelContext& context, std::int64_t tokens) {
   return context.cuts_stream ? tokens / context.tp.group.size() * context.tp.group.rank() : 0;

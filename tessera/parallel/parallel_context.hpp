@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/collective/placement.hpp"
+#include "tessera/program/ir/tables.hpp"
 
 namespace tessera::parallel {
 
@@ -21,6 +22,14 @@ struct ParallelContext {
   // Those of a sample that this rank computes with, counted over the whole sample.
   std::vector<std::int64_t> positions;
 };
+
+struct ContextOptions {
+  std::int64_t sequence = 0;
+  bool cuts_stream = false;
+};
+// Of the rank whose groups along the tables' axis sets these are.
+ParallelContext make_context(const program::Tables& tables, std::span<const collective::Group> groups,
+                             const ContextOptions& options);
 
 // Rows of a tensor: `first` and those after it of samples * positions.
 struct Rows {

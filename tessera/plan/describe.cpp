@@ -16,16 +16,46 @@ using program::Bucket;
 using program::Placement;
 using program::Tables;
 
-enum AxisIndex : std::int16_t { kPp, kDpReplicate, kDpShard, kCpRing, kCpHeads, kTpKv, kTpRep };
 using Axes = std::vector<std::int16_t>;
+
+// The axes of a layout, outermost first: the one list of them.
+std::vector<program::Axis> axes_of(const spec::Run& run) {
+  using enum program::AxisRole;
+  const spec::Layout& layout = run.layout;
+  return {{"pp", layout.pp, stages},
+          {"dp_replicate", layout.dp_replicate, samples},
+          {"dp_shard", layout.dp_shard, samples, /*shards=*/true},
+          {"cp_ring", layout.cp_ring(), positions, /*shards=*/true},
+          {"cp_heads", layout.cp_heads, positions, /*shards=*/true},
+          {"tp_kv", run.tp_kv(), channels},
+          {"tp_rep", run.tp_rep(), channels}};
+}
+
+template <program::AxisRole role>
+Axes with_role(const Tables& tables) {
+  return tables.axes_that([](const program::Axis& axis) { return axis.role == role; });
+}
+Axes stage_axes(const Tables& tables) { return with_role<program::AxisRole::stages>(tables); }
+Axes channel_axes(const Tables& tables) { return with_role<program::AxisRole::channels>(tables); }
+Axes shard_axes(const Tables& tables) {
+  return tables.axes_that([](const program::Axis& axis) { return axis.shards; });
+}
+bool has_own_tokens(const program::Axis& axis) {
+  return axis.role == program::AxisRole::samples || axis.role == program::AxisRole::positions;
+}
 // Where samples and tokens differ: gradients are partial over them.
-const Axes kDataAxes = {kDpReplicate, kDpShard, kCpRing, kCpHeads};
-const Axes kShardAxes = {kDpShard, kCpRing, kCpHeads};
+Axes data_axes(const Tables& tables) { return tables.axes_that(has_own_tokens); }
+Axes replica_axes(const Tables& tables) {
+  return tables.axes_that([](const program::Axis& axis) { return has_own_tokens(axis) && !axis.shards; });
+}
+Axes axes_called(const Tables& tables, std::string_view name) {
+  const auto found = std::ranges::find(tables.axes, name, &program::Axis::name);
+  return {static_cast<std::int16_t>(found - tables.axes.begin())};
+}
 
 // One set, and so one channel, per name.
 std::int16_t set_of(program::AxisSet set, Tables& tables) {
-  const auto found = std::ranges::find(tables.axis_sets, set.name, &program::AxisSet::name);
-  if (found != tables.axis_sets.end()) return static_cast<std::int16_t>(found - tables.axis_sets.begin());
+  if (const std::int16_t found = tables.set_called(set.name); found >= 0) return found;
   const auto index = static_cast<std::int16_t>(tables.axis_sets.size());
   tables.axis_sets.push_back(std::move(set));
   tables.groups.push_back(index);
@@ -38,33 +68,45 @@ void add_inner_sets(const spec::Layout& layout, Tables& tables) {
   const auto add = [&](std::int16_t index, program::AxisSet set) {
     if (index >= 0) TESSERA_CHECK(set_of(std::move(set), tables) == index, "sets of pieces come first");
   };
-  add(expected.data, {"dp", kDataAxes});
-  add(expected.tp, {"tp", {kTpKv, kTpRep}});
-  add(expected.cp_ring, {"cp_ring", {kCpRing}});
-  add(expected.cp_heads, {"cp_heads", {kCpHeads}});
-  add(expected.tp_exchanges, {"tp.exchanges", {kTpKv, kTpRep}});
+  add(expected.data, {"dp", data_axes(tables)});
+  add(expected.tp, {"tp", channel_axes(tables)});
+  add(expected.cp_ring, {"cp_ring", axes_called(tables, "cp_ring")});
+  add(expected.cp_heads, {"cp_heads", axes_called(tables, "cp_heads")});
+  add(expected.tp_exchanges, {"tp.exchanges", channel_axes(tables)});
 }
 
-void add_mesh(const spec::Run& run, bool is_pipeline, Tables& tables) {
+void append(Axes& axes, const Axes& more) { axes.insert(axes.end(), more.begin(), more.end()); }
+
+// The names of the model's losses, each once, in the order of its units.
+std::vector<std::string> losses_of(const Blueprint& model) {
+  std::vector<std::string> out;
+  const auto add = [&](const program::Unit& unit) {
+    for (const program::Piece& piece : unit.pieces)
+      for (const std::string& loss : piece.losses)
+        if (std::ranges::count(out, loss) == 0) out.push_back(loss);
+  };
+  add(model.embedding);
+  std::ranges::for_each(model.blocks, add);
+  add(model.head);
+  return out;
+}
+
+void add_mesh(const spec::Run& run, bool is_pipeline, const std::vector<std::string>& losses,
+              Tables& tables) {
   const spec::Layout& layout = run.layout;
-  tables.axes = {{"pp", layout.pp},
-                 {"dp_replicate", layout.dp_replicate},
-                 {"dp_shard", layout.dp_shard},
-                 {"cp_ring", layout.cp_ring()},
-                 {"cp_heads", layout.cp_heads},
-                 {"tp_kv", run.tp_kv()},
-                 {"tp_rep", run.tp_rep()}};
+  tables.axes = axes_of(run);
   add_inner_sets(layout, tables);
-  Axes parts = kDataAxes;
+  Axes parts = data_axes(tables);
   tables.numbers = {{"tokens", program::Role::tokens, parts}};
   if (is_pipeline) {
-    tables.stage_axis = kPp;
-    tables.values_over = set_of({"pp", {kPp}}, tables);
-    tables.gradients_over = set_of({"pp.gradients", {kPp}}, tables);
-    parts.insert(parts.begin(), kPp);
+    const Axes stages = stage_axes(tables);
+    tables.stage_axis = stages.front();
+    tables.values_over = set_of({"pp", stages}, tables);
+    tables.gradients_over = set_of({"pp.gradients", stages}, tables);
+    parts.insert(parts.begin(), stages.begin(), stages.end());
   }
-  tables.numbers.push_back({"loss", program::Role::loss, parts});
-  if (layout.tp > 1) parts.insert(parts.end(), {kTpKv, kTpRep});
+  for (const std::string& loss : losses) tables.numbers.push_back({loss, program::Role::loss, parts});
+  if (layout.tp > 1) append(parts, channel_axes(tables));
   tables.numbers.push_back({"norm", program::Role::norm, parts});
   tables.numbers.push_back({"finite", program::Role::finite, parts});
   tables.class_of_rank.assign(static_cast<std::size_t>(layout.ranks()), 0);
@@ -99,40 +141,42 @@ struct Partial {
   Axes axes;
   std::string name;
 };
-Partial partial_over(const OnTp& on) {
-  if (on == kReplicated) return {{kTpKv, kTpRep}, "tp"};
-  if (on == kWithKeys) return {{kTpRep}, "tp_rep"};
+Partial partial_over(const OnTp& on, const Tables& tables) {
+  if (on == kReplicated) return {channel_axes(tables), "tp"};
+  if (on == kWithKeys) return {axes_called(tables, "tp_rep"), "tp_rep"};
   return {};
 }
 
-// Where a bucket is summed, and cut. With zero 1 and up the ranks of dp_shard and cp hold a part each;
+// Where a bucket is summed, and cut. With zero 1 and up the ranks along the axes that shard hold a part each;
 // replicas of a part are summed last. `stages`: the two that share it, if any do.
 void place(Bucket& bucket, const OnTp& on, const std::vector<std::int64_t>& stages,
            const spec::Layout& layout, Tables& tables) {
-  const Placement replicated = Placement::replicated;
   bucket.placement.clear();
-  if (!stages.empty()) bucket.placement.push_back({kPp, replicated});
-  for (const std::int16_t axis : kDataAxes) bucket.placement.push_back({axis, replicated});
-  bucket.placement.push_back({kTpKv, on.kv});
-  bucket.placement.push_back({kTpRep, on.rep});
-  if (on == kCut) bucket.cut_over = set_of({"tp", {kTpKv, kTpRep}}, tables);
-  if (on == kWithKeys) bucket.cut_over = set_of({"tp_kv", {kTpKv}}, tables);
+  const auto lie = [&](const Axes& axes, Placement placement) {
+    for (const std::int16_t axis : axes) bucket.placement.push_back({axis, placement});
+  };
+  if (!stages.empty()) lie(stage_axes(tables), Placement::replicated);
+  lie(data_axes(tables), Placement::replicated);
+  lie(axes_called(tables, "tp_kv"), on.kv);
+  lie(axes_called(tables, "tp_rep"), on.rep);
+  if (on == kCut) bucket.cut_over = set_of({"tp", channel_axes(tables)}, tables);
+  if (on == kWithKeys) bucket.cut_over = set_of({"tp_kv", axes_called(tables, "tp_kv")}, tables);
 
-  const Partial partial = partial_over(on);
+  const Partial partial = partial_over(on, tables);
   const auto channel = [&](const std::string& name, Axes axes) {
-    axes.insert(axes.end(), partial.axes.begin(), partial.axes.end());
-    if (!stages.empty()) axes.insert(axes.begin(), kPp);
+    append(axes, partial.axes);
+    if (!stages.empty()) axes.insert(axes.begin(), tables.stage_axis);
     const std::string base = stages.empty() ? name : "tied";
     return set_of({base + (partial.axes.empty() ? "" : "+" + partial.name), axes, stages}, tables);
   };
   if (layout.zero == 0) {
-    bucket.reduced_over = channel("dp", kDataAxes);
+    bucket.reduced_over = channel("dp", data_axes(tables));
     return;
   }
-  bucket.sharded_over = set_of({"shard", kShardAxes}, tables);
-  bucket.reduced_over = set_of({"shard.gradients", kShardAxes}, tables);
+  bucket.sharded_over = set_of({"shard", shard_axes(tables)}, tables);
+  bucket.reduced_over = set_of({"shard.gradients", shard_axes(tables)}, tables);
   if (layout.dp_replicate > 1 || !partial.axes.empty() || !stages.empty())
-    bucket.shared_over = channel("replicas", {kDpReplicate});
+    bucket.shared_over = channel("replicas", replica_axes(tables));
 }
 
 std::int64_t state_bytes(const spec::Training& training, std::int64_t storage_bytes) {
@@ -229,7 +273,7 @@ Tables describe(const spec::Run& run, Blueprint parts, std::span<const std::uint
   const spec::Layout& layout = run.layout;
   TESSERA_CHECK(layout.ep == 1, "experts are not described");
   Tables tables;
-  add_mesh(run, !rank_of_unit.empty(), tables);
+  add_mesh(run, !rank_of_unit.empty(), losses_of(parts), tables);
   const std::int64_t num_micro = run.num_micro_batches();
   TESSERA_CHECK(num_micro > 0 && num_micro <= std::numeric_limits<std::int32_t>::max(), num_micro,
                 " micro-batches");
@@ -247,7 +291,7 @@ Tables describe(const spec::Run& run, Blueprint parts, std::span<const std::uint
   const Cut whole_embedding = uncut(parts.embedding), whole_head = uncut(parts.head);
   segments.add(std::move(parts.embedding), whole_embedding);
   for (std::size_t i = 0; i < parts.blocks.size(); ++i) segments.add(std::move(parts.blocks[i]), cuts.at(i));
-  segments.add(std::move(parts.head), whole_head, /*is_last=*/true);
+  segments.add(std::move(parts.head), whole_head);
   assign_ends(tables);
   return tables;
 }

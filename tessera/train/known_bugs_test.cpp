@@ -142,7 +142,8 @@ TEST_F(KnownBugs, Row01_LossIsDividedByTpOnceMoreWithContextParallelism) {
   EXPECT_THAT(complaints_, HasSubstr("where all ranks hold the same Number(tokens)"));
 }
 
-// The backward divides by what its own rank counts, the report by what all do.
+// The backward divides by what its own rank counts. The report divides by the same number, so that it is seen
+// in the loss already.
 TEST_F(KnownBugs, Row02_GradientsOfAPipelineAreNotDividedAsTheLossIs) {
   const auto found = with_bug(run_with({.pp = 2, .dp_replicate = 2}), [](Program& program) {
     auto& tables = program.tables;
@@ -154,8 +155,11 @@ TEST_F(KnownBugs, Row02_GradientsOfAPipelineAreNotDividedAsTheLossIs) {
       sequence.ops.insert(sequence.ops.begin(), Op{.what = OpKind::sum, .item = own});
     rebuild_waits(program);
   });
-  EXPECT_LE(of(found, "loss of step 1").error, found.tolerance);
-  EXPECT_THAT(found.fault, HasSubstr("(gradient)"));
+  EXPECT_GT(of(found, "loss of step 1").error, found.tolerance);
+  EXPECT_GT(
+      std::ranges::count_if(found.comparisons,
+                            [&](const auto& c) { return c.kind == "gradient" && c.error > found.tolerance; }),
+      0);
 }
 
 TEST_F(KnownBugs, Row03_RanksWithUnequalTokensWeighAlike) {

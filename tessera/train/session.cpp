@@ -12,8 +12,6 @@
 #include "tessera/data/byte_corpus.hpp"
 #include "tessera/model/make/make.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/plan/model/pieces.hpp"
-#include "tessera/program/ir/context_parallel.hpp"
 #include "tessera/program/ir/ranks.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/train/tokens.hpp"
@@ -70,8 +68,12 @@ std::vector<collective::Group> step_groups(std::vector<collective::Group> groups
   return groups;
 }
 
+// Whose samples a rank computes: its place along the axes that divide them.
 std::int64_t data_rank(int rank, const program::Tables& tables) {
-  return program::mesh_of(tables).along("dp_replicate", "dp_shard").coordinate(rank);
+  std::vector<std::string> names;
+  for (const program::Axis& axis : tables.axes)
+    if (axis.role == program::AxisRole::samples) names.push_back(axis.name);
+  return program::mesh_of(tables).along(names).coordinate(rank);
 }
 
 }  // namespace
@@ -121,7 +123,9 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       groups_(make_groups(communicator, program_.tables, log, timer)),
       step_groups_(step_groups(groups_, communicator, program_.tables, variation)),
       offload_store_(run.layout.offload_folder),
-      context_(make_context()),
+      context_(
+          parallel::make_context(program_.tables, step_groups_,
+                                 {.sequence = run.model.sequence, .cuts_stream = run.layout.cuts_stream()})),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       loss_scale_(run) {
   const auto& tables = program_.tables;
@@ -135,22 +139,6 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       engine::Parts{program_, communicator.rank(), step_groups_, model_, buckets_, optimizers_,
                     offload_store_, run.training.clip_norm, log_, device_, variation.keep_gradients});
   if (timer) timer->end("weights");
-}
-
-parallel::ParallelContext Session::make_context() const {
-  parallel::ParallelContext context;
-  const plan::InnerSets sets(run_.layout);
-  const auto axis = [&](const char* name, std::int16_t set) {
-    return collective::Axis{name,
-                            set < 0 ? collective::Group() : step_groups_.at(static_cast<std::size_t>(set))};
-  };
-  context.tp = axis("tp", sets.tp);
-  context.cuts_stream = run_.layout.cuts_stream();
-  context.cp = {axis("cp_ring", sets.cp_ring), axis("cp_heads", sets.cp_heads)};
-  context.positions =
-      program::context_positions(run_.model.sequence, {run_.layout.cp_ring(), run_.layout.cp_heads},
-                                 {context.cp.ring.group.rank(), context.cp.heads.group.rank()});
-  return context;
 }
 
 // One after the other: what lies outside between steps leaves before the next bucket is made, so that a model

@@ -112,7 +112,6 @@ class Session {
 
  private:
   engine::StepInput next_input();
-  parallel::ParallelContext make_context() const;
   tensor::Tensor mine(std::span<const std::int64_t> whole) const;
   tensor::Tensor end_documents(std::span<const std::int64_t> tokens, std::span<std::int64_t> targets) const;
   void make_buckets(const program::Sequence& sequence, const program::Holdings& held);

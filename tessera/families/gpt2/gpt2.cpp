@@ -100,11 +100,10 @@ Blueprint gpt2_blueprint(const spec::Run& run) {
   Blueprint out;
   const char *rows = "transformer.wte.weight", *positions = "transformer.wpe.weight";
   out.embedding = {"embedding", {named(lookup(s, 2), {"tokens"}, {"hidden"}, {rows, positions})}};
-  out.head = {
-      "head",
-      {named(norm(s, kLayerNorm), {"hidden"}, {"normed"},
-             {"transformer.ln_f.weight", "transformer.ln_f.bias"}),
-       named(loss(s), {"normed", "targets"}, {"loss"}, {m.tied_embeddings ? rows : "lm_head.weight"})}};
+  out.head = {"head",
+              {named(norm(s, kLayerNorm), {"hidden"}, {"normed"},
+                     {"transformer.ln_f.weight", "transformer.ln_f.bias"}),
+               named(loss(s), {"normed", "targets"}, {}, {m.tied_embeddings ? rows : "lm_head.weight"})}};
   add_lookup_events(out.embedding, s, 2);
   add_head_events(out.head, s, true);
   out.embedding_parameters = {rows_cut(table(rows, m.vocab)), {table(positions, m.sequence)}};

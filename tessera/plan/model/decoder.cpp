@@ -73,10 +73,9 @@ Blueprint decoder_ends(const spec::Run& run) {
   Blueprint out;
   const char* rows = "model.embed_tokens.weight";
   out.embedding = {"embedding", {named(lookup(s, 1), {"tokens"}, {"hidden"}, {rows})}};
-  out.head = {
-      "head",
-      {named(norm(s, kRmsNorm), {"hidden"}, {"normed"}, {"model.norm.weight"}),
-       named(loss(s), {"normed", "targets"}, {"loss"}, {m.tied_embeddings ? rows : "lm_head.weight"})}};
+  out.head = {"head",
+              {named(norm(s, kRmsNorm), {"hidden"}, {"normed"}, {"model.norm.weight"}),
+               named(loss(s), {"normed", "targets"}, {}, {m.tied_embeddings ? rows : "lm_head.weight"})}};
   add_lookup_events(out.embedding, s, 1);
   add_head_events(out.head, s, false);
   out.embedding_parameters = table(rows);

@@ -174,7 +174,8 @@ Piece loss(const Sizes& s) {
               .flops = 3 * product_flops(s.n, s.h, s.v),
               .backward_flops = 0,
               .bytes_read = (3 * x + 2 * chunks * weight + 2 * logits) * s.c + passes + dw,
-              .bytes_written = (logits + 2 * x) * s.c + passes + dw};
+              .bytes_written = (logits + 2 * x) * s.c + passes + dw,
+              .losses = {"loss"}};
   enter_stream(piece, s);
   // Of each chunk every rank learns the others' largest logits, sums and targets' logits.
   for (std::int64_t first = 0; s.tp > 1 && first < s.n; first += program::kLossChunkTokens)

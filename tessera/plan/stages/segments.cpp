@@ -17,17 +17,14 @@ SegmentTable::SegmentTable(std::int64_t tokens, program::Dtype dtype, program::T
       bucket_of_[parameter.name] = bucket;
 }
 
-void SegmentTable::add(program::Unit unit, const Cut& cut, bool is_last) {
+void SegmentTable::add(program::Unit unit, const Cut& cut) {
   tables_.units.push_back(std::move(unit));
   const auto& pieces = tables_.units.back().pieces;
   std::uint32_t first = 0;
   for (const Stretch& stretch : cut) {
     Segment added = segment(first, stretch);
     first += stretch.num_pieces;
-    if (is_last)
-      added.losses = {{.tokens = 0, .loss = 1}};
-    else
-      write(added, first == pieces.size());
+    write(added, first == pieces.size());
     tables_.segments.push_back(std::move(added));
   }
   TESSERA_CHECK(first == pieces.size(), "cuts of unit ", tables_.units.back().name, " cover ", first,
@@ -43,6 +40,8 @@ Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch)
   std::vector<std::string> written;
   for (std::uint32_t i = 0; i < stretch.num_pieces; ++i) {
     const Piece& piece = tables_.units.back().pieces[first_piece + i];
+    for (const std::string& name : piece.losses)
+      out.losses.push_back({.tokens = number("tokens"), .loss = number(name)});
     for (const std::string& name : piece.parameters) buckets.insert(bucket_of_.at(name));
     for (const std::string& name : piece.reads) {
       const auto found = value_of_.find(name);
@@ -55,9 +54,16 @@ Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch)
   return out;
 }
 
+std::uint32_t SegmentTable::number(const std::string& name) const {
+  const auto found = std::ranges::find(tables_.numbers, name, &program::Number::name);
+  TESSERA_CHECK(found != tables_.numbers.end(), "no number is called ", name);
+  return static_cast<std::uint32_t>(found - tables_.numbers.begin());
+}
+
 void SegmentTable::write(Segment& segment, bool ends_unit) {
   const program::Unit& unit = tables_.units.back();
   const Piece& last = unit.pieces[segment.first_piece + segment.num_pieces - 1];
+  if (last.writes.empty() && !last.losses.empty()) return;  // the end of the model
   TESSERA_CHECK(last.writes.size() == 1 || !last.exchanges.empty(), "piece ", last.name,
                 " ends a segment and writes ", last.writes.size(), " values");
   for (std::size_t i = 0; i < last.writes.size(); ++i) {

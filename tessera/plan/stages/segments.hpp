@@ -14,14 +14,14 @@ namespace tessera::plan {
 // Fills units, segments and values of the tables, unit by unit along the model.
 class SegmentTable {
  public:
-  // tokens: of a micro-batch, on one rank. The tables' buckets are there.
+  // tokens: of a micro-batch, on one rank. The tables' buckets and numbers are there.
   SegmentTable(std::int64_t tokens, program::Dtype dtype, program::Tables& tables);
 
-  // is_last: it writes no value but ends in the loss.
-  void add(program::Unit unit, const Cut& cut, bool is_last = false);
+  void add(program::Unit unit, const Cut& cut);
 
  private:
   program::Segment segment(std::uint32_t first_piece, const Stretch& stretch) const;
+  std::uint32_t number(const std::string& name) const;
   void write(program::Segment& segment, bool ends_unit);
 
   const std::int64_t tokens_;

@@ -1,5 +1,7 @@
 #include "tessera/program/ir/tables.hpp"
 
+#include <algorithm>
+
 #include "tessera/base/error.hpp"
 
 namespace tessera::program {
@@ -18,6 +20,18 @@ Box Parameter::box(const Slice& part) const {
     const auto dim = static_cast<std::size_t>(cut_dim);
     out.offset.at(dim) = part.position * shape.at(dim);
   }
+  return out;
+}
+
+std::int16_t Tables::set_called(std::string_view name) const {
+  const auto found = std::ranges::find(axis_sets, name, &AxisSet::name);
+  return found == axis_sets.end() ? std::int16_t{-1} : static_cast<std::int16_t>(found - axis_sets.begin());
+}
+
+std::vector<std::int16_t> Tables::axes_that(bool (*are)(const Axis&)) const {
+  std::vector<std::int16_t> out;
+  for (std::size_t axis = 0; axis < axes.size(); ++axis)
+    if (are(axes[axis])) out.push_back(static_cast<std::int16_t>(axis));
   return out;
 }
 

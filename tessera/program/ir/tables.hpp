@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/box.hpp"
@@ -92,6 +93,7 @@ struct Piece {
   std::int64_t token_parts = 1;            // of how many equal parts of the rank's tokens its output is one
   std::vector<std::string> reads, writes;  // names of values
   std::vector<std::string> parameters;     // names of those that it reads
+  std::vector<std::string> losses;         // numbers that it adds to, in the order of its unit's outcome
   std::vector<Step> steps;                 // that it is made of; none: it is run as one
   std::vector<Collective> collectives,
       backward_collectives;         // in the order of the calls, of a full micro-batch
@@ -202,9 +204,14 @@ struct Number {
   bool operator==(const Number&) const = default;
 };
 
+// What the ranks along an axis divide among them.
+enum class AxisRole : std::uint8_t { stages, samples, positions, channels };
+
 struct Axis {
   std::string name;
   std::int64_t size = 1;
+  AxisRole role = AxisRole::samples;
+  bool shards = false;  // ZeRO cuts buckets along it
   bool operator==(const Axis&) const = default;
 };
 
@@ -244,7 +251,9 @@ struct Tables {
   std::int32_t num_micro = 1;
   std::vector<std::uint32_t> class_of_rank;  // index into Program::classes; its size is the number of ranks
 
-  std::int64_t size_of(std::int16_t axis_set) const;  // ranks in one group; of -1: 1
+  std::int64_t size_of(std::int16_t axis_set) const;                    // ranks in one group; of -1: 1
+  std::int16_t set_called(std::string_view name) const;                 // -1: no axis set has this name
+  std::vector<std::int16_t> axes_that(bool (*are)(const Axis&)) const;  // outermost first
   bool operator==(const Tables&) const = default;
 };
 
