@@ -10,6 +10,12 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 add_compile_options(-fPIC)  # programs too: with -fPIE they could not use the precompiled header
 add_compile_options(-Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
+# Presets for whole builds compile the sources of a module together, up to so many in one unit: headers are read once. Names in
+# unnamed namespaces are therefore unique within a module, and within the tests of a top folder. The preset `dev` compiles each alone.
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-Wno-subobject-linkage)  # no source is the main file of its unit
+endif()
 option(TESSERA_WERROR "Warnings are errors" ON)
 if(TESSERA_WERROR)
   add_compile_options(-Werror)

@@ -7,6 +7,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
+#include "tessera/collective/testing/all_ranks.hpp"
 #include "tessera/collective/testing/damage.hpp"
 #include "tessera/collective/transports/threads/threads.hpp"
 
@@ -134,12 +135,6 @@ const std::vector<Case>& cases() {
        [](auto& x, auto& a) { return broadcast(x, a, a.group.size() - 1); }, false},
   };
   return all;
-}
-
-std::vector<int> all_ranks(int size) {
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
 }
 
 void on_axis(int size, const std::function<void(const Axis&)>& body) {

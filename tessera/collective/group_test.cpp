@@ -11,6 +11,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/collective/group_name.hpp"
+#include "tessera/collective/testing/all_ranks.hpp"
 #include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/tensor/tensor.hpp"
 
@@ -18,12 +19,6 @@ namespace tessera::collective {
 namespace {
 
 using at::Tensor;
-
-std::vector<int> all_ranks(int size) {
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
 
 // Element i on rank r is 1 + r + 10 i: sums and slices are easily told apart.
 Tensor filled(int rank, std::int64_t num_rows, at::ScalarType dtype, std::int64_t num_columns = 1) {

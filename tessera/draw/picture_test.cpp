@@ -9,20 +9,17 @@
 #include "tessera/draw/order_picture.hpp"
 #include "tessera/draw/visits.hpp"
 #include "tessera/program/schedule/schedules.hpp"
+#include "tessera/program/testing/short_forms.hpp"
 #include "tessera/simulate/report.hpp"
 
 namespace tessera::draw {
 namespace {
 
+using program::even_pipeline;
 using program::OpKind;
 
-program::Pipeline pipeline(std::uint32_t ranks, std::uint32_t num_virtual, std::int32_t micro,
-                           double transfer = 0) {
-  return {ranks, num_virtual, micro, program::even_costs(ranks, num_virtual, {1, 1, 1}, transfer)};
-}
-
 TEST(Picture, NumbersOfAPanelAreThoseOfTheSchedule) {
-  const auto p = pipeline(4, 1, 8);
+  const auto p = even_pipeline(4, 1, 8);
   const Panel panel = picture_of(program::one_forward_one_backward(p), p.costs, "").panels[0];
   EXPECT_EQ(panel.makespan, 33);
   EXPECT_NEAR(panel.bubble(), 3.0 / 11, 1e-12);
@@ -37,9 +34,9 @@ TEST(Picture, NumbersOfAPanelAreThoseOfTheSchedule) {
 
 TEST(Picture, PeaksAgreeWithTheOrder) {
   for (const auto& [order, costs] :
-       {std::pair(program::zero_bubble_h1(pipeline(4, 1, 8)), pipeline(4, 1, 8).costs),
-        std::pair(program::interleaved(pipeline(4, 2, 9)), pipeline(4, 2, 9).costs),
-        std::pair(program::dualpipe_v(pipeline(4, 2, 9)), pipeline(4, 2, 9).costs)}) {
+       {std::pair(program::zero_bubble_h1(even_pipeline(4, 1, 8)), even_pipeline(4, 1, 8).costs),
+        std::pair(program::interleaved(even_pipeline(4, 2, 9)), even_pipeline(4, 2, 9).costs),
+        std::pair(program::dualpipe_v(even_pipeline(4, 2, 9)), even_pipeline(4, 2, 9).costs)}) {
     const Panel panel = picture_of(order, costs, "").panels[0];
     const auto peaks = program::peak_activations(order);
     for (std::size_t rank = 0; rank < peaks.size(); ++rank)
@@ -48,7 +45,7 @@ TEST(Picture, PeaksAgreeWithTheOrder) {
 }
 
 TEST(Picture, NumbersAreThoseOfTheSimulation) {
-  const auto p = pipeline(4, 2, 9, 0.1);
+  const auto p = even_pipeline(4, 2, 9, {1, 1, 1}, 0.1);
   const auto program = program::chain(program::zero_bubble_v(p), p.costs);
   const auto timeline = simulate::simulate(program, simulate::table_costs(program));
   const auto report = simulate::report(program, timeline);
@@ -103,7 +100,7 @@ TEST(Picture, VirtualStagesAreFoundFromTheSegmentsOfRanks) {
 }
 
 TEST(Picture, BytesHeldBeginWithWhatOutlivesTheStep) {
-  const auto p = pipeline(2, 1, 2);
+  const auto p = even_pipeline(2, 1, 2);
   auto program = program::chain(program::gpipe(p), p.costs);
   for (auto& bucket : program.tables.buckets) bucket.elements = 64;  // 4 bytes each, and 8 of state
   program.tables.values[0].bytes = 1000;

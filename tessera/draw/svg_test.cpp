@@ -11,24 +11,21 @@
 #include "tessera/draw/palette.hpp"
 #include "tessera/draw/sheet.hpp"
 #include "tessera/program/schedule/schedules.hpp"
+#include "tessera/program/testing/short_forms.hpp"
 
 namespace tessera::draw {
 namespace {
 
+using program::even_pipeline;
 using testing::HasSubstr;
 
-program::Pipeline pipeline(std::uint32_t ranks, std::uint32_t num_virtual, std::int32_t micro,
-                           double transfer) {
-  return {ranks, num_virtual, micro, program::even_costs(ranks, num_virtual, {1, 1, 1}, transfer)};
-}
-
 Picture small() {
-  const auto p = pipeline(2, 1, 2, 0.25);
+  const auto p = even_pipeline(2, 1, 2, {1, 1, 1}, 0.25);
   return picture_of(program::one_forward_one_backward(p), p.costs, "1f1b, 2 ranks, 2 micro-batches");
 }
 
 Picture two_panels() {
-  const auto p = pipeline(2, 2, 2, 0), slower = pipeline(2, 2, 2, 0.5);
+  const auto p = even_pipeline(2, 2, 2, {1, 1, 1}, 0), slower = even_pipeline(2, 2, 2, {1, 1, 1}, 0.5);
   Picture out = picture_of(program::zero_bubble_v(p), p.costs, "zb-v <predicted & measured>");
   out.panels.push_back(picture_of(program::zero_bubble_v(p), slower.costs, "").panels[0]);
   out.panels[1].title = "measured, step 3";
@@ -38,7 +35,7 @@ Picture two_panels() {
 }
 
 Picture large() {
-  const auto p = pipeline(16, 2, 64, 0.1);
+  const auto p = even_pipeline(16, 2, 64, {1, 1, 1}, 0.1);
   return picture_of(program::zero_bubble_v(p), p.costs, "zb-v, 16 ranks, 64 micro-batches");
 }
 

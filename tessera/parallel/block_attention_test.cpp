@@ -5,26 +5,15 @@
 #include <cmath>
 #include <limits>
 
-#include "tessera/base/random.hpp"
+#include "tessera/parallel/testing/random_tensor.hpp"
 
 namespace tessera::parallel {
 namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-Tensor random(const tensor::Shape& shape, std::uint64_t stream) {
-  Tensor t = tensor::empty(shape, at::kDouble);
-  for (std::int64_t i = 0; i < t.numel(); ++i)
-    t.mutable_data_ptr<double>()[i] = random_normal(11, stream, static_cast<std::uint64_t>(i));
-  return t;
-}
-
 Heads random_heads(std::int64_t queries, std::int64_t keys) {
   return {random({2, 4, queries, 8}, 1), random({2, 2, keys, 8}, 2), random({2, 2, keys, 8}, 3)};
-}
-
-double distance(const Tensor& a, const Tensor& b) {
-  return a.to(at::kDouble).sub(b.to(at::kDouble)).abs().max().item<double>();
 }
 
 // Sample 0 sees all; query 1 of sample 1 sees nothing, query 2 the first two keys.
@@ -35,12 +24,12 @@ Sight patchy(std::int64_t queries, std::int64_t keys) {
   return {false, added};
 }
 
-std::vector<std::pair<Heads, Sight>> cases() {
+std::vector<std::pair<Heads, Sight>> masks() {
   return {{random_heads(6, 6), {true, {}}}, {random_heads(5, 7), {}}, {random_heads(5, 7), patchy(5, 7)}};
 }
 
 TEST(BlockAttention, ByProductsEqualsTheKernel) {
-  for (const auto& [heads, sight] : cases()) {
+  for (const auto& [heads, sight] : masks()) {
     const Block a = attend_block(heads, sight), b = attend_block_by_products(heads, sight);
     EXPECT_LT(distance(a.out_BNQD, b.out_BNQD), 1e-14);
     EXPECT_LT(distance(a.lse_BNQ.exp(), b.lse_BNQ.exp()), 1e-13);
@@ -56,7 +45,7 @@ TEST(BlockAttention, ByProductsEqualsTheKernel) {
 }
 
 TEST(BlockAttention, InSixteenBitsKeepsItsLogSumExpWideAndRoundsTheRestOnce) {
-  for (const auto& [heads, sight] : cases()) {
+  for (const auto& [heads, sight] : masks()) {
     const auto narrow = [](const Tensor& t) { return t.defined() ? t.to(at::kBFloat16) : t; };
     const Heads rounded{narrow(heads.q), narrow(heads.k), narrow(heads.v)};
     const Heads exact{rounded.q.to(at::kDouble), rounded.k.to(at::kDouble), rounded.v.to(at::kDouble)};

@@ -8,9 +8,9 @@
 #include <mutex>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/random.hpp"
 #include "tessera/collective/testing/damage.hpp"
 #include "tessera/collective/transports/threads/threads.hpp"
+#include "tessera/parallel/testing/random_tensor.hpp"
 #include "tessera/program/ir/context_parallel.hpp"
 
 namespace tessera::parallel {
@@ -23,21 +23,14 @@ using program::ContextSizes;
 constexpr std::int64_t kSamples = 2, kHeadDim = 8;
 constexpr int kNumTensors = 4;  // out, and the gradients of q, k and v
 
-Tensor random(const tensor::Shape& shape, std::uint64_t stream) {
-  Tensor t = tensor::empty(shape, at::kDouble);
-  for (std::int64_t i = 0; i < t.numel(); ++i)
-    t.mutable_data_ptr<double>()[i] = random_normal(5, stream, static_cast<std::uint64_t>(i));
-  return t;
-}
-
 // q, k, v and the gradient of out, for whole sequences.
-struct Whole {
+struct WholeHeads {
   Heads heads;
   Tensor d_out;
   Documents documents;
 };
-Whole random_whole(std::int64_t query_heads, std::int64_t kv_heads, std::int64_t sequence,
-                   at::ScalarType dtype = at::kDouble) {
+WholeHeads random_whole(std::int64_t query_heads, std::int64_t kv_heads, std::int64_t sequence,
+                        at::ScalarType dtype = at::kDouble) {
   const auto make = [&](std::int64_t num_heads, std::uint64_t stream) {
     return random({kSamples, num_heads, sequence, kHeadDim}, stream).to(dtype);
   };
@@ -83,7 +76,7 @@ Tensor plain_attention(const Heads& heads, const Documents& documents) {
       .matmul(v);
 }
 
-Results expected_of(const Whole& whole) {
+Results expected_of(const WholeHeads& whole) {
   return differentiated(whole.heads, whole.d_out,
                         [&](const Heads& heads) { return plain_attention(heads, whole.documents); });
 }
@@ -104,20 +97,20 @@ Tensor own_positions(const Communicator& me, const ContextSizes& sizes, std::int
       program::context_positions(sequence, sizes, {me.rank() / sizes.heads, me.rank() % sizes.heads});
   return tensor::view_of(positions.data(), {static_cast<std::int64_t>(positions.size())}, at::kLong).clone();
 }
-Whole own_part(const Whole& whole, const Tensor& positions) {
+WholeHeads own_part(const WholeHeads& whole, const Tensor& positions) {
   const auto part = [&](const Tensor& t) { return t.index_select(2, positions); };
   return {
       {part(whole.heads.q), part(whole.heads.k), part(whole.heads.v)}, part(whole.d_out), whole.documents};
 }
 
-using OnRank = std::function<Results(const Whole& part, const ContextAxes& axes)>;
-Results with_context_attention(const Whole& part, const ContextAxes& axes) {
+using OnRank = std::function<Results(const WholeHeads& part, const ContextAxes& axes)>;
+Results with_context_attention(const WholeHeads& part, const ContextAxes& axes) {
   return differentiated(part.heads, part.d_out,
                         [&](const Heads& heads) { return context_attention(heads, axes, part.documents); });
 }
 
 // What all ranks found, put together.
-Results found_by(const ContextSizes& sizes, const Whole& whole, const OnRank& on_rank) {
+Results found_by(const ContextSizes& sizes, const WholeHeads& whole, const OnRank& on_rank) {
   const std::int64_t sequence = whole.heads.q.size(2);
   Results found;
   for (const Tensor& like : {whole.heads.q, whole.heads.q, whole.heads.k, whole.heads.v})
@@ -175,7 +168,7 @@ std::string text(const Case& c) {
 
 TEST(ContextAttention, EqualsOneRankOverTheWholeSequence) {
   for (const Case& c : cases()) {
-    const Whole whole = random_whole(c.query_heads, c.kv_heads, 24);
+    const WholeHeads whole = random_whole(c.query_heads, c.kv_heads, 24);
     EXPECT_LT(error(found_by(c.sizes, whole, with_context_attention), expected_of(whole)), 1e-12) << text(c);
   }
 }
@@ -189,7 +182,7 @@ TEST(ContextAttention, StaysWithinDocumentsWhereverTheyBeginAndEnd) {
   };
   for (const Case& c : cases())
     for (std::size_t i = 0; i < layouts.size(); ++i) {
-      Whole whole = random_whole(c.query_heads, c.kv_heads, 24);
+      WholeHeads whole = random_whole(c.query_heads, c.kv_heads, 24);
       whole.documents = documents_of(layouts[i], 24);
       EXPECT_LT(error(found_by(c.sizes, whole, with_context_attention), expected_of(whole)), 1e-12)
           << text(c) << ", documents " << i;
@@ -198,9 +191,10 @@ TEST(ContextAttention, StaysWithinDocumentsWhereverTheyBeginAndEnd) {
 
 TEST(ContextAttention, InSixteenBitsIsAsNearToTheTruthAsOneRankIs) {
   for (const ContextSizes sizes : {ContextSizes{2, 1}, {4, 1}, {1, 2}, {2, 2}}) {
-    const Whole whole = random_whole(4, 2, 64, at::kBFloat16);
+    const WholeHeads whole = random_whole(4, 2, 64, at::kBFloat16);
     const auto wide = [](const Tensor& t) { return t.to(at::kDouble); };
-    const Whole exact{{wide(whole.heads.q), wide(whole.heads.k), wide(whole.heads.v)}, wide(whole.d_out), {}};
+    const WholeHeads exact{
+        {wide(whole.heads.q), wide(whole.heads.k), wide(whole.heads.v)}, wide(whole.d_out), {}};
     const Results truth = expected_of(exact);
     const double one_rank = error(found_by({1, 1}, whole, with_context_attention), truth);
     const double split = error(found_by(sizes, whole, with_context_attention), truth);
@@ -210,17 +204,18 @@ TEST(ContextAttention, InSixteenBitsIsAsNearToTheTruthAsOneRankIs) {
 }
 
 TEST(ContextAttention, InFp32EqualsOneRankToItsPrecision) {
-  const Whole whole = random_whole(4, 2, 64, at::kFloat);
+  const WholeHeads whole = random_whole(4, 2, 64, at::kFloat);
   for (const ContextSizes sizes : {ContextSizes{4, 1}, {1, 4}, {2, 2}}) {
     const auto wide = [](const Tensor& t) { return t.to(at::kDouble); };
-    const Whole exact{{wide(whole.heads.q), wide(whole.heads.k), wide(whole.heads.v)}, wide(whole.d_out), {}};
+    const WholeHeads exact{
+        {wide(whole.heads.q), wide(whole.heads.k), wide(whole.heads.v)}, wide(whole.d_out), {}};
     EXPECT_LT(error(found_by(sizes, whole, with_context_attention), expected_of(exact)), 1e-5);
   }
 }
 
 TEST(ContextAttention, WithoutATapeGivesTheSameOutput) {
-  const Whole whole = random_whole(4, 2, 24);
-  const Results found = found_by({2, 2}, whole, [](const Whole& part, const ContextAxes& axes) {
+  const WholeHeads whole = random_whole(4, 2, 24);
+  const Results found = found_by({2, 2}, whole, [](const WholeHeads& part, const ContextAxes& axes) {
     const at::NoGradGuard no_grad;
     const Tensor out = context_attention(part.heads, axes, part.documents);
     return Results{out, tensor::zeros(out.sizes(), at::kDouble),
@@ -231,7 +226,7 @@ TEST(ContextAttention, WithoutATapeGivesTheSameOutput) {
 }
 
 TEST(ContextAttention, RefusesHeadsThatItsRanksDoNotDivide) {
-  const Whole whole = random_whole(3, 3, 24);
+  const WholeHeads whole = random_whole(3, 3, 24);
   EXPECT_THROW(found_by({1, 2}, whole, with_context_attention), Bug);
 }
 
@@ -261,11 +256,11 @@ TEST(ContextAttention, MakesTheCallsOfThePlanOneByOne) {
   for (const auto& [dtype, compute] :
        {std::pair(at::kDouble, program::Dtype::fp64), std::pair(at::kBFloat16, program::Dtype::bf16)})
     for (const Case& c : cases()) {
-      const Whole whole = random_whole(c.query_heads, c.kv_heads, 24, dtype);
+      const WholeHeads whole = random_whole(c.query_heads, c.kv_heads, 24, dtype);
       const program::ContextCalls planned = program::context_calls(
           {kSamples, c.query_heads, c.kv_heads, 24 / (c.sizes.ring * c.sizes.heads), kHeadDim, compute},
           c.sizes);
-      found_by(c.sizes, whole, [&](const Whole& part, const ContextAxes& axes) {
+      found_by(c.sizes, whole, [&](const WholeHeads& part, const ContextAxes& axes) {
         axes.ring.group.tally().reset(true);
         axes.heads.group.tally().reset(true);
         const Results results = with_context_attention(part, axes);
@@ -282,7 +277,7 @@ TEST(ContextAttention, MakesTheCallsOfThePlanOneByOne) {
 }
 
 TEST(ContextAttention, ShowsEveryLostMessage) {
-  const Whole whole = random_whole(4, 2, 24);
+  const WholeHeads whole = random_whole(4, 2, 24);
   const Results expected = expected_of(whole);
   const ContextSizes sizes{2, 2};
   const program::ContextCalls planned = program::context_calls({kSamples, 4, 2, 6, kHeadDim, {}}, sizes);
@@ -297,7 +292,7 @@ TEST(ContextAttention, ShowsEveryLostMessage) {
         const collective::Damage damage{
             collective::Harm::skipped,
             on_ring ? collective::CallKind::send : collective::CallKind::all_to_all, direction, i};
-        const Results found = found_by(sizes, whole, [&](const Whole& part, ContextAxes axes) {
+        const Results found = found_by(sizes, whole, [&](const WholeHeads& part, ContextAxes axes) {
           Group& group = on_ring ? axes.ring.group : axes.heads.group;
           group = collective::damaged(group, damage);
           return with_context_attention(part, axes);
@@ -311,12 +306,12 @@ TEST(ContextAttention, ShowsEveryLostMessage) {
 // backward. Put in by hand (one buffer per rank for all that arrives in Shift, ring_attention.cpp), it fails
 // this test.
 TEST(KnownBugs, RingBackwardReadsItsOwnKeysAfterOtherForwardsUsedTheRing) {
-  const Whole whole = random_whole(4, 2, 24);
+  const WholeHeads whole = random_whole(4, 2, 24);
   const Results expected = expected_of(whole);
-  const auto later_layer = [](const Whole& part) {
+  const auto later_layer = [](const WholeHeads& part) {
     return Heads{part.heads.q, part.heads.k.mul(-2), part.heads.v.add(1)};
   };
-  const Results found = found_by({3, 1}, whole, [&](const Whole& part, const ContextAxes& axes) {
+  const Results found = found_by({3, 1}, whole, [&](const WholeHeads& part, const ContextAxes& axes) {
     return differentiated(part.heads, part.d_out, [&](const Heads& heads) {
       const Tensor out = context_attention(heads, axes, {});
       for (int layer = 0; layer < 3; ++layer) context_attention(later_layer(part), axes, {});
@@ -325,7 +320,7 @@ TEST(KnownBugs, RingBackwardReadsItsOwnKeysAfterOtherForwardsUsedTheRing) {
   });
   EXPECT_LT(error(found, expected), 1e-12);
   // The bug itself: a backward in which the keys and values that arrive are those of a later forward.
-  const Results stale = found_by({3, 1}, whole, [&](const Whole& part, const ContextAxes& axes) {
+  const Results stale = found_by({3, 1}, whole, [&](const WholeHeads& part, const ContextAxes& axes) {
     const Group& ring = axes.ring.group;
     const Block row = ring_attention(part.heads, ring, {});
     const Heads own = ring_attention_backward(part.d_out, later_layer(part), row, ring, {});
@@ -337,10 +332,10 @@ TEST(KnownBugs, RingBackwardReadsItsOwnKeysAfterOtherForwardsUsedTheRing) {
 // Known bug 15: each block's gradient needs the log-sum-exp and the output of the whole row, not the block's
 // own.
 TEST(KnownBugs, RingBackwardCorrectsEachBlockByTheLogSumExpOfTheWholeRow) {
-  const Whole whole = random_whole(4, 2, 24);
+  const WholeHeads whole = random_whole(4, 2, 24);
   const Results expected = expected_of(whole);
   const auto with_row = [&](const std::function<Block(const Block&, const Heads&)>& row_of) {
-    return found_by({2, 1}, whole, [&](const Whole& part, const ContextAxes& axes) {
+    return found_by({2, 1}, whole, [&](const WholeHeads& part, const ContextAxes& axes) {
       const Group& ring = axes.ring.group;
       const Block row = ring_attention(part.heads, ring, {});
       const Heads own = ring_attention_backward(part.d_out, part.heads, row_of(row, part.heads), ring, {});

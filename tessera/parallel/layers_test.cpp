@@ -6,17 +6,10 @@
 
 #include <functional>
 
-#include "tessera/base/random.hpp"
+#include "tessera/parallel/testing/random_tensor.hpp"
 
 namespace tessera::parallel {
 namespace {
-
-Tensor random(const tensor::Shape& shape, std::uint64_t stream) {
-  Tensor t = tensor::empty(shape, at::kDouble);
-  for (std::int64_t i = 0; i < t.numel(); ++i)
-    t.mutable_data_ptr<double>()[i] = random_normal(3, stream, static_cast<std::uint64_t>(i));
-  return t;
-}
 
 Weight random_weight(const tensor::Shape& shape, std::uint64_t stream) {
   return Weight(random(shape, stream), tensor::empty(shape, at::kDouble).fill_(1e300));
@@ -38,8 +31,6 @@ Tensor differences(Tensor x, const std::function<double()>& loss) {
   }
   return out;
 }
-
-double distance(const Tensor& a, const Tensor& b) { return a.sub(b).abs().max().item<double>(); }
 
 // Gradient of `loss` with respect to x through autograd.
 Tensor gradient(const Tensor& loss, const Tensor& x) {

@@ -15,7 +15,7 @@ void call_all(at::ScalarType dtype) {
   [[maybe_unused]] const Tensor results[] = {x.cos(),           x.sin(),    x.exp(),         x.tanh(),
                                              x.erf(),           x.log(),    x.rsqrt(),       x.sqrt(),
                                              x.sigmoid(),       x.pow(1.5), x.logsumexp(-1), x.logaddexp(x),
-                                             x.log_softmax(-1), x.mm(x),    gelu(x)};
+                                             x.log_softmax(-1), x.mm(x),    tensor::gelu(x)};
 }
 
 }  // namespace

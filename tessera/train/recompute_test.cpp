@@ -11,6 +11,7 @@
 #include "tessera/program/passes/generate.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/tensor/flop_count.hpp"
+#include "tessera/train/testing/equal.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/verify.hpp"
 
@@ -45,21 +46,18 @@ spec::Run staged(spec::Run run, std::int64_t pp, Schedule schedule) {
   return run;
 }
 
-std::string name_of(const spec::Run& run) {
+std::string recomputed_text(const spec::Run& run) {
   return cat(spec::word(run.layout.schedule), " pp ", run.layout.pp, " dp ", run.layout.dp(), " recompute ",
              spec::word(run.layout.recompute), " of ", run.layout.recompute_pieces);
-}
-
-void expect_equal_to_one_device(const spec::Run& run) {
-  const auto verification = verify_on_threads(run);
-  EXPECT_TRUE(verification.passed()) << name_of(run) << "\n" << to_text(verification);
 }
 
 TEST(Recompute, EveryScheduleEqualsOneDevice) {
   for (const auto schedule : kSchedules)
     for (const std::int64_t pp : {1, 2, 3})
-      for (const Mode& mode : {kFull, kNarrow})
-        expect_equal_to_one_device(with(staged(small_run(pp == 2 ? 2 : 1), pp, schedule), mode));
+      for (const Mode& mode : {kFull, kNarrow}) {
+        const spec::Run run = with(staged(small_run(pp == 2 ? 2 : 1), pp, schedule), mode);
+        expect_equal_to_one_device(run, recomputed_text(run));
+      }
 }
 
 TEST(Recompute, TiedTablesUnevenStagesAndEmptyMicroBatchesEqualOneDevice) {
@@ -69,19 +67,19 @@ TEST(Recompute, TiedTablesUnevenStagesAndEmptyMicroBatchesEqualOneDevice) {
     run.model.dropout = 0.2;
     run.layout.stages = "1,2,1,1,1,1";
     run.training.global_batch = 5;
-    expect_equal_to_one_device(run);
+    expect_equal_to_one_device(run, recomputed_text(run));
   }
 }
 
 // Losses and every parameter after three steps.
-struct Trained {
+struct TrainedWithCuts {
   std::vector<double> losses;
   std::vector<tensor::Tensor> parameters;
 };
 
-Trained trained(const spec::Run& run, const plan::Cuts& cuts) {
+TrainedWithCuts trained(const spec::Run& run, const plan::Cuts& cuts) {
   const auto program = program::data_parallel(plan::describe(run, families::blueprint(run), {}, cuts));
-  Trained out;
+  TrainedWithCuts out;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
     Session session(run, alone, random_source(run.model), {.program = &program});
     for (int i = 0; i < 3; ++i) out.losses.push_back(session.step().loss);
@@ -90,7 +88,7 @@ Trained trained(const spec::Run& run, const plan::Cuts& cuts) {
   return out;
 }
 
-void expect_bit_equal(const Trained& a, const Trained& b, const std::string& name) {
+void expect_bit_equal(const TrainedWithCuts& a, const TrainedWithCuts& b, const std::string& name) {
   EXPECT_EQ(a.losses, b.losses) << name;
   for (std::size_t i = 0; i < a.parameters.size(); ++i)
     EXPECT_TRUE(tensor::bit_equal(a.parameters[i], b.parameters[i])) << name << ", bucket " << i;
@@ -107,7 +105,7 @@ TEST(Recompute, IsBitEqualToKeepingInEveryPrecisionWithDropout) {
       run.layout.precision = precision;
       const auto blocks = families::blueprint(run).blocks;
       const auto name = [&](const spec::Run& r) {
-        return cat(spec::word(precision), is_gpt2 ? " gpt2 " : " llama ", name_of(r));
+        return cat(spec::word(precision), is_gpt2 ? " gpt2 " : " llama ", recomputed_text(r));
       };
       for (const Mode& mode : {kFull, kAttention, kNarrow}) {
         const auto again = plan::cuts(with(run, mode).layout, blocks);
@@ -194,7 +192,7 @@ TEST(Recompute, RunsOncePerSegmentAndMicroBatchInEveryScheduleCountedAtTheKernel
           EXPECT_EQ(
               times[i],
               program.tables.segments[i / static_cast<std::size_t>(program.tables.num_micro)].recomputed);
-        EXPECT_EQ(counted_flops(again) - kept, recomputed_flops(program)) << name_of(again);
+        EXPECT_EQ(counted_flops(again) - kept, recomputed_flops(program)) << recomputed_text(again);
         EXPECT_GT(recomputed_flops(program), 0);
         const auto flops = program::step_flops(program);
         EXPECT_EQ(flops.hardware - flops.model, recomputed_flops(program));

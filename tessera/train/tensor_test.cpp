@@ -5,8 +5,8 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/train/testing/equal.hpp"
 #include "tessera/train/testing/small_runs.hpp"
-#include "tessera/verify/verify.hpp"
 
 namespace tessera::train {
 namespace {
@@ -38,11 +38,6 @@ void as_documents(spec::Run& run) {
   run.data.document_end = "\n";
 }
 
-void expect_equal(const spec::Run& run, const std::string& what) {
-  const auto found = verify_on_threads(run);
-  EXPECT_TRUE(found.passed()) << what << "\n" << to_text(found);
-}
-
 TEST(TensorParallel, EverySizeThatDividesIsEqualToOneDevice) {
   for (const std::int64_t tp : {1, 2, 3, 6})
     for (const bool cuts : {true, false})
@@ -50,8 +45,8 @@ TEST(TensorParallel, EverySizeThatDividesIsEqualToOneDevice) {
         spec::Run run = shared_run(tp);
         if (tp == 2) run.model.kv_heads = 2;
         run.layout.sequence_parallel = cuts;
-        expect_equal(is_gpt2 ? as_gpt2(run) : run,
-                     cat("tp ", tp, cuts ? ", cut stream" : "", is_gpt2 ? ", gpt2" : ""));
+        expect_equal_to_one_device(is_gpt2 ? as_gpt2(run) : run,
+                                   cat("tp ", tp, cuts ? ", cut stream" : "", is_gpt2 ? ", gpt2" : ""));
       }
 }
 
@@ -63,7 +58,7 @@ TEST(TensorParallel, RanksThatShareAHeadOfKeysAddUpItsGradient) {
     run.model.qkv_bias = run.model.qk_norm = true;
     run.layout.dp_shard = 2;
     run.layout.zero = zero;
-    expect_equal(run, cat("zero ", zero));
+    expect_equal_to_one_device(run, cat("zero ", zero));
   }
 }
 
@@ -73,8 +68,8 @@ TEST(ContextParallel, RingsExchangesAndBothAreEqualToOneDevice) {
       spec::Run run = shared_run(1, cp, heads);
       if (has_documents) as_documents(run);
       const std::string what = cat("cp ", cp, " heads ", heads, has_documents ? ", documents" : "");
-      expect_equal(run, what);
-      expect_equal(as_gpt2(run), what + ", gpt2");
+      expect_equal_to_one_device(run, what);
+      expect_equal_to_one_device(as_gpt2(run), what + ", gpt2");
     }
 }
 
@@ -110,11 +105,11 @@ TEST(ContextParallel, ComposesWithTensorParallelismPipelinesAndZero) {
     run.layout.dp_shard = 2;
     run.layout.zero = zero;
     run.layout.recompute = spec::Recompute::selective;
-    expect_equal(run, cat("zero ", zero));
+    expect_equal_to_one_device(run, cat("zero ", zero));
     run.layout.dp_shard = 1;
     run.layout.pp = 2;
     run.layout.schedule = "zb-h1"_schedule;
-    expect_equal(as_gpt2(run), cat("pp, zero ", zero));
+    expect_equal_to_one_device(as_gpt2(run), cat("pp, zero ", zero));
   }
 }
 
@@ -126,8 +121,8 @@ TEST(Opened, BlocksComputeTheSame) {
       run.layout.sequence_parallel = cuts;
       run.layout.recompute = recompute;
       run.layout.recompute_pieces = "attention,norm+up";
-      expect_equal(run, "opened");
-      expect_equal(as_gpt2(run), "opened, gpt2");
+      expect_equal_to_one_device(run, "opened");
+      expect_equal_to_one_device(as_gpt2(run), "opened, gpt2");
     }
 }
 
@@ -137,11 +132,11 @@ TEST(Opened, BlocksComposeWithPipelinesContextAndZero) {
   run.layout.tp_overlap = true;
   run.layout.pp = 2;
   run.layout.zero = 1;
-  expect_equal(run, "pp2 cp2 tp2");
+  expect_equal_to_one_device(run, "pp2 cp2 tp2");
   run.layout.pp = 1;
   run.layout.dp_shard = 2;
   run.layout.zero = 3;
-  expect_equal(as_gpt2(run), "dp2 cp2 tp2, zero 3");
+  expect_equal_to_one_device(as_gpt2(run), "dp2 cp2 tp2, zero 3");
 }
 
 // The numbers are the same bit for bit: neither cuts nor order change what is added to what.

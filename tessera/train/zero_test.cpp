@@ -10,6 +10,7 @@
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/ir/waits.hpp"
 #include "tessera/train/testing/damaged.hpp"
+#include "tessera/train/testing/equal.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/verify.hpp"
 
@@ -26,19 +27,15 @@ spec::Run zero_run(std::int64_t zero, std::int64_t dp_shard, std::int64_t dp_rep
   return run;
 }
 
-void expect_equal(const spec::Run& run, const std::string& what) {
-  const auto found = verify_on_threads(run);
-  EXPECT_TRUE(found.passed()) << what << "\n" << to_text(found);
-}
-
 TEST(Zero, EveryStageIsEqualToOneDevice) {
   for (const std::int64_t zero : {0, 1, 2, 3})
     for (const std::int64_t shard : {1, 2, 3})
-      expect_equal(zero_run(zero, shard), cat("zero ", zero, " dp ", shard));
+      expect_equal_to_one_device(zero_run(zero, shard), cat("zero ", zero, " dp ", shard));
 }
 
 TEST(Zero, AndReplicasOfShardsAreEqualToOneDevice) {
-  for (const std::int64_t zero : {1, 2, 3}) expect_equal(zero_run(zero, 2, 2), cat("zero ", zero));
+  for (const std::int64_t zero : {1, 2, 3})
+    expect_equal_to_one_device(zero_run(zero, 2, 2), cat("zero ", zero));
 }
 
 TEST(Zero, AndPipelinesWithTiedTablesAreEqualToOneDevice) {
@@ -49,7 +46,7 @@ TEST(Zero, AndPipelinesWithTiedTablesAreEqualToOneDevice) {
       run.model.kv_heads = run.model.heads;
       run.model.tied_embeddings = true;
       run.layout.pp = 2;
-      expect_equal(run, cat("zero ", zero, hybrid ? " hybrid" : ""));
+      expect_equal_to_one_device(run, cat("zero ", zero, hybrid ? " hybrid" : ""));
     }
 }
 
@@ -60,7 +57,7 @@ TEST(Zero, WithFewReductionsKeptWeightsAndEmptyMicroBatchesIsEqualToOneDevice) {
     run.layout.reduce_every = every;
     run.layout.keep_mib = every;
     run.layout.prefetch = 2 * every;
-    expect_equal(run, cat("reduced every ", every));
+    expect_equal_to_one_device(run, cat("reduced every ", every));
   }
 }
 
@@ -212,7 +209,7 @@ TEST(Zero, WithOneMicroBatchAndMoreAskedThanThereIsIsEqualToOneDevice) {
     run.layout.reduce_every = 9;
     run.layout.prefetch = 99;
     run.layout.keep_mib = zero == 3 ? 1 << 20 : 0;
-    expect_equal(run, cat("zero ", zero));
+    expect_equal_to_one_device(run, cat("zero ", zero));
   }
 }
 

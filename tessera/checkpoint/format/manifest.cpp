@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kHashKey = "{\"hash\":\"";
 constexpr std::size_t kHashDigits = 16;
-constexpr int kDepth = 4;  // manifest, list, piece, offset
+constexpr int kManifestDepth = 4;  // manifest, list, piece, offset
 constexpr std::size_t kMaxDims = 8;
 constexpr const char* kFormat = "tessera checkpoint";
 
@@ -35,7 +35,7 @@ std::string lines(const char* key, const Items& items, const Line& line) {
 }
 
 // What a manifest says, read without trust; each complaint names the file.
-struct Reader {
+struct ManifestReader {
   const std::string& path;
 
   template <typename... Parts>
@@ -94,7 +94,7 @@ struct Reader {
            "this is not a manifest of a Tessera checkpoint, or its beginning is damaged");
     const std::string_view digits = text.substr(kHashKey.size(), kHashDigits), rest = text.substr(head);
     expect(hash_text(hash_of(bytes_of_text(rest))) == digits, "the manifest is damaged: its hash is another");
-    expect(json_depth(text) <= kDepth, "the manifest is nested deeper than its format allows");
+    expect(json_depth(text) <= kManifestDepth, "the manifest is nested deeper than its format allows");
     Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     expect(json.is_object(), "the manifest is not a JSON object");
     expect(this->text(json, "format") == kFormat, "the format is not '", kFormat, "'");
@@ -252,13 +252,15 @@ std::string to_text(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& path) {
-  const Reader reader{path};
+  const ManifestReader reader{path};
   Manifest out = reader.manifest(text);
   reader.expect_tiled(out);
   return out;
 }
 
-Manifest parse_part(std::string_view text, const std::string& path) { return Reader{path}.manifest(text); }
+Manifest parse_part(std::string_view text, const std::string& path) {
+  return ManifestReader{path}.manifest(text);
+}
 
 Manifest merged(const std::vector<Manifest>& parts) {
   TESSERA_CHECK(!parts.empty());

@@ -26,7 +26,7 @@ constexpr Dtype kDtypes[] = {{"BOOL", 1},    {"U8", 1},      {"I8", 1},  {"F8_E5
                              {"F16", 2},     {"BF16", 2},    {"I32", 4}, {"U32", 4},
                              {"F32", 4},     {"I64", 8},     {"U64", 8}, {"F64", 8}};
 
-struct Reader : Expectations {
+struct TensorsReader : Expectations {
   std::string_view header(std::span<const std::byte> bytes) const {
     expect(bytes.size() >= kLengthBytes, "has ", bytes.size(), " bytes; the header length alone takes 8");
     std::uint64_t length = 0;
@@ -72,14 +72,14 @@ std::optional<std::uint64_t> element_bytes(std::string_view dtype) {
 }
 
 SafetensorsLayout parse_safetensors_layout(const std::string& path, std::span<const std::byte> header) {
-  const Reader reader{path};
+  const TensorsReader reader{path};
   SafetensorsLayout out = parse_safetensors_header(path, reader.header(header));
   reader.covered(out.tensors);
   return out;
 }
 
 SafetensorsContent parse_safetensors(const std::string& path, std::span<const std::byte> bytes) {
-  const Reader reader{path};
+  const TensorsReader reader{path};
   const auto text = reader.header(bytes);
   const auto data = bytes.subspan(kLengthBytes + text.size());
   SafetensorsLayout layout = parse_safetensors_header(path, text);
@@ -95,7 +95,7 @@ SafetensorsContent parse_safetensors(const std::string& path, std::span<const st
 }
 
 std::span<const std::byte> Safetensors::header() const {
-  return bytes().first(kLengthBytes + Reader{path()}.header(bytes()).size());
+  return bytes().first(kLengthBytes + TensorsReader{path()}.header(bytes()).size());
 }
 
 const TensorBytes& Safetensors::tensor(const std::string& name) const {

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kDepth = 3;  // header, tensor, shape
+constexpr int kHeaderDepth = 3;  // header, tensor, shape
 
 // Of one tensor, as it is met.
 struct Entry {
@@ -144,7 +144,7 @@ class HeaderEvents final : public nlohmann::json_sax<Json>, public Expectations 
 SafetensorsLayout parse_safetensors_header(const std::string& path, std::string_view text) {
   HeaderEvents events(path);
   events.expect(text.starts_with('{'), "header does not begin with '{'");
-  events.expect(json_depth(text) <= kDepth, "header is nested deeper than the format allows");
+  events.expect(json_depth(text) <= kHeaderDepth, "header is nested deeper than the format allows");
   events.expect(Json::sax_parse(text, &events), "header is not a JSON object");
   return events.take();
 }

@@ -17,13 +17,13 @@ using Dtype = std::pair<std::string_view, std::string_view>;
 constexpr std::array<Dtype, 4> kDtypes = {
     {{"float32", "F32"}, {"float64", "F64"}, {"bfloat16", "BF16"}, {"float16", "F16"}}};
 
-struct Found {
+struct FoundArchitecture {
   spec::Family family;
   Architecture architecture;
 };
 
-std::vector<Found> all_architectures() {
-  std::vector<Found> out;
+std::vector<FoundArchitecture> all_architectures() {
+  std::vector<FoundArchitecture> out;
   for (const ForeignFamily& family : families::foreign_families())
     for (const Architecture& architecture : family.architectures)
       out.push_back({static_cast<spec::Family>(&family - families::foreign_families().data()), architecture});
@@ -31,17 +31,17 @@ std::vector<Found> all_architectures() {
 }
 
 // By the first of `architectures`, or by `model_type` where that list is missing.
-Found architecture(const ConfigReader& reader) {
+FoundArchitecture architecture(const ConfigReader& reader) {
   const Json& list = reader.at("architectures");
   const bool has_list = list.is_array() && !list.empty();
   const Json& given = has_list ? list.front() : reader.at("model_type");
   const std::string word = given.is_string() ? given.get<std::string>() : "";
   const auto all = all_architectures();
-  const auto found = std::ranges::find(all, std::string_view(word), [&](const Found& known) {
+  const auto found = std::ranges::find(all, std::string_view(word), [&](const FoundArchitecture& known) {
     return has_list ? known.architecture.name : known.architecture.type;
   });
   std::vector<std::string> names;
-  for (const Found& known : all) names.emplace_back(known.architecture.name);
+  for (const FoundArchitecture& known : all) names.emplace_back(known.architecture.name);
   reader.need(found != all.end(), cat("describes ", has_list ? "the architecture " : "a model_type ",
                                       ConfigReader::shown(given), "; it must be one of ", join(names, ", ")));
   reader.refuse(!reader.at("auto_map").is_null(), "auto_map",

@@ -17,10 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kBlockBytes = 8 << 20;
+constexpr std::uint64_t kReadBytes = 8 << 20;
 
 // A parameter, and where it lies.
-struct Found {
+struct FoundTensor {
   const Wanted* parameter;
   ForeignPlace place;
   const TensorBytes* tensor;
@@ -35,16 +35,16 @@ class Import {
   }
 
   // Parameters whose tensors lie in this file, in the order of their bytes there; wide elements first.
-  void add_file(const Safetensors& file, const std::vector<Found>& found) {
+  void add_file(const Safetensors& file, const std::vector<FoundTensor>& found) {
     std::vector<HeaderEntry> entries;
-    for (const Found& each : found)
+    for (const FoundTensor& each : found)
       entries.push_back({each.parameter->name, each.tensor->dtype, whole_box(each.parameter->shape)});
     const std::string header = shard_header(entries);
     FileWriter writer(folder_, cat("model-", padded(++num_files_, 5), ".safetensors"));
     writer.append(std::as_bytes(std::span(header)));
     std::uint64_t at = header.size();
     for (std::size_t i = 0; i < found.size(); ++i) {
-      const Found& each = found[i];
+      const FoundTensor& each = found[i];
       manifest.tensors[each.parameter->name] = {each.tensor->dtype, each.parameter->shape};
       manifest.pieces.push_back(
           {each.parameter->name, entries[i].box, static_cast<std::uint32_t>(manifest.files.size()), at});
@@ -65,15 +65,15 @@ class Import {
   std::uint64_t parameter_bytes = 0;
 
  private:
-  std::uint64_t append(const Found& found, FileWriter& writer) {
+  std::uint64_t append(const FoundTensor& found, FileWriter& writer) {
     const std::uint64_t bytes =
         static_cast<std::uint64_t>(num_elements(found.parameter->shape)) * found.element();
     if (found.place.transposed) {
       append_transposed(found, writer);
     } else {
       const std::uint64_t begin = static_cast<std::uint64_t>(found.place.part) * bytes;
-      for (std::uint64_t done = 0; done < bytes; done += kBlockBytes) {
-        const std::uint64_t count = std::min(kBlockBytes, bytes - done);
+      for (std::uint64_t done = 0; done < bytes; done += kReadBytes) {
+        const std::uint64_t count = std::min(kReadBytes, bytes - done);
         writer.append(found.tensor->bytes.subspan(begin + done, count));
         tell(count);
       }
@@ -83,13 +83,13 @@ class Import {
   }
 
   // Rows of ours are columns there, a third of them where three lie side by side.
-  void append_transposed(const Found& found, FileWriter& writer) {
+  void append_transposed(const FoundTensor& found, FileWriter& writer) {
     const auto rows = static_cast<std::uint64_t>(found.parameter->shape.at(0)),
                columns = static_cast<std::uint64_t>(found.parameter->shape.at(1));
     const std::uint64_t element = found.element(),
                         stride = rows * static_cast<std::uint64_t>(found.place.parts),
                         first = rows * static_cast<std::uint64_t>(found.place.part);
-    const std::uint64_t most = std::max<std::uint64_t>(1, kBlockBytes / (columns * element));
+    const std::uint64_t most = std::max<std::uint64_t>(1, kReadBytes / (columns * element));
     std::vector<std::byte> block;
     for (std::uint64_t row = 0; row < rows; row += most) {
       const std::uint64_t count = std::min(most, rows - row);
@@ -104,11 +104,11 @@ class Import {
     }
   }
 
-  void attach_rest(const Safetensors& file, const std::vector<Found>& found) {
+  void attach_rest(const Safetensors& file, const std::vector<FoundTensor>& found) {
     const std::string name = kHeaderPrefix + fs::path(file.path()).filename().string();
     attach(name + kHeaderSuffix, file.header());
     std::set<std::string> used;
-    for (const Found& each : found) used.insert(each.place.tensor);
+    for (const FoundTensor& each : found) used.insert(each.place.tensor);
     std::vector<std::span<const std::byte>> surplus;
     for (const auto& [tensor, held] : file.tensors())
       if (!used.contains(tensor)) surplus.push_back(held.bytes);
@@ -134,16 +134,17 @@ class Import {
   int num_files_ = 0;
 };
 
-std::vector<Found> found_in(const Safetensors& file, const TensorFiles& files,
-                            std::span<const Wanted> parameters) {
-  std::vector<Found> out;
+std::vector<FoundTensor> found_in(const Safetensors& file, const TensorFiles& files,
+                                  std::span<const Wanted> parameters) {
+  std::vector<FoundTensor> out;
   for (const Wanted& parameter : parameters) {
     const ForeignPlace place = place_of(parameter.name, files);
     if (const auto found = file.tensors().find(place.tensor); found != file.tensors().end())
       out.push_back({&parameter, place, &found->second});
   }
-  std::ranges::sort(out, {}, [](const Found& f) { return std::pair(f.tensor->bytes.data(), f.place.part); });
-  std::ranges::stable_sort(out, std::greater(), &Found::element);
+  std::ranges::sort(out, {},
+                    [](const FoundTensor& f) { return std::pair(f.tensor->bytes.data(), f.place.part); });
+  std::ranges::stable_sort(out, std::greater(), &FoundTensor::element);
   return out;
 }
 

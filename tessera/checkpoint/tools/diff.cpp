@@ -15,7 +15,7 @@ namespace tessera::checkpoint {
 
 namespace {
 
-constexpr std::int64_t kBlockBytes = 4 << 20;
+constexpr std::int64_t kComparedBytes = 4 << 20;
 
 std::string form_of(const Tensor& tensor) {
   std::vector<std::string> sizes;
@@ -80,7 +80,7 @@ struct Comparison {
   TensorDifference tensor(const std::string& name, const Tensor& tensor) {
     TensorDifference out{.name = name, .elements = num_elements(tensor.shape)};
     const auto element = static_cast<std::int64_t>(element_bytes(tensor.dtype).value());
-    for_each_block(whole_box(tensor.shape), kBlockBytes / element, [&](const Box& box) {
+    for_each_block(whole_box(tensor.shape), kComparedBytes / element, [&](const Box& box) {
       a.resize(static_cast<std::size_t>(box.elements() * element));
       b.resize(a.size());
       first.read(name, box, a);

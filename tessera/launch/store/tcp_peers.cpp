@@ -24,7 +24,7 @@
 namespace tessera::launch {
 namespace {
 
-constexpr int kVisitorsPerRound = 16;
+constexpr int kVisitorsPerPoll = 16;
 constexpr auto kPause = std::chrono::milliseconds(50);
 
 // How the other rank reaches the listener of a connection, and what it has to know there.
@@ -99,7 +99,7 @@ class PeerListener {
   };
 
   void admit() {
-    for (int i = 0; i < kVisitorsPerRound; ++i) {
+    for (int i = 0; i < kVisitorsPerPoll; ++i) {
       Descriptor socket(accept4(listening_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       const bool no_room =
           !socket && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS);

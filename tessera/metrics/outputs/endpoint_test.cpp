@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const StepFacts kFacts{.step = 1, .steps = 1000, .loss = 2, .tokens = 100, .step_seconds = 0.1};
+const StepFacts kOneStep{.step = 1, .steps = 1000, .loss = 2, .tokens = 100, .step_seconds = 0.1};
 
 int connected(int port) {
   const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -45,7 +45,7 @@ TEST(Endpoint, ShowsAllNumbersOfOneStep) {
   Endpoint endpoint(0);
   std::atomic<bool> over = false;
   std::thread training([&] {
-    while (!over) endpoint.update(kFacts);
+    while (!over) endpoint.update(kOneStep);
   });
   for (int i = 0; i < 100; ++i) {
     const std::string page = page_at(endpoint.port());
@@ -54,7 +54,7 @@ TEST(Endpoint, ShowsAllNumbersOfOneStep) {
       return at == page.npos ? -1 : std::stod(page.substr(at + name.size() + 10));
     };
     EXPECT_GE(number("steps_total"), 0) << page;
-    EXPECT_EQ(number("tokens_total"), kFacts.tokens * number("steps_total"));
+    EXPECT_EQ(number("tokens_total"), kOneStep.tokens * number("steps_total"));
   }
   over = true;
   training.join();
@@ -64,7 +64,7 @@ TEST(Endpoint, ShowsAllNumbersOfOneStep) {
 // 30 s each.
 TEST(Endpoint, SilentConnectionsDelayNobody) {
   Endpoint endpoint(0);
-  endpoint.update(kFacts);
+  endpoint.update(kOneStep);
   std::vector<int> silent = {connected(endpoint.port()), connected(endpoint.port())};
   EXPECT_EQ(write(silent.back(), "GET /met", 8), 8);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until they are served

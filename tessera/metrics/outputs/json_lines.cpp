@@ -23,7 +23,7 @@ namespace {
 // of the two. A file of which nothing goes, and which has no other name, is appended to as it is; one that
 // has (a copy made of hard links) is not: that would change the copy.
 
-constexpr char kOption[] = "--out";
+constexpr char kLinesOption[] = "--out";
 
 // What is at a path; nothing if there is no such file. Throws WriteError.
 struct Content {
@@ -33,7 +33,7 @@ struct Content {
 std::optional<Content> content_of(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0 && errno == ENOENT) return std::nullopt;
-  if (file < 0) throw WriteError("open", path, errno, kOption);
+  if (file < 0) throw WriteError("open", path, errno, kLinesOption);
   Content out;
   struct stat facts {};
   int reason = ::fstat(file, &facts) != 0 ? errno : S_ISREG(facts.st_mode) ? 0 : EINVAL;
@@ -46,14 +46,14 @@ std::optional<Content> content_of(const std::string& path) {
     if (n > 0) out.text.append(buffer, static_cast<std::size_t>(n));
   }
   ::close(file);
-  if (reason != 0) throw WriteError("read", path, reason, kOption);
+  if (reason != 0) throw WriteError("read", path, reason, kLinesOption);
   return out;
 }
 
 void replace(const std::string& path, const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
   if (const int reason = try_replace_file(path, std::span(&bytes, 1)); reason != 0)
-    throw WriteError("write to", path, reason, kOption);
+    throw WriteError("write to", path, reason, kLinesOption);
 }
 
 // Added to the end of a file, and synced. After an error the file is as it was.
@@ -61,7 +61,7 @@ void add_lines(const std::string& path, const std::string& lines) {
   const auto before = content_of(path);
   if (before && before->has_other_names) return replace(path, before->text + lines);
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (file < 0) throw WriteError("open", path, errno, kOption);
+  if (file < 0) throw WriteError("open", path, errno, kLinesOption);
   const auto end = static_cast<off_t>(before ? before->text.size() : 0);
   int reason = 0;
   for (std::size_t done = 0; done < lines.size() && reason == 0;) {
@@ -73,7 +73,7 @@ void add_lines(const std::string& path, const std::string& lines) {
   if (reason == 0 && ::fsync(file) != 0) reason = errno;
   if (reason != 0) std::ignore = ::ftruncate(file, end);
   ::close(file);
-  if (reason != 0) throw WriteError("write to", path, reason, kOption);
+  if (reason != 0) throw WriteError("write to", path, reason, kLinesOption);
 }
 
 // Of a line that record_of() made; 0 for any other.
@@ -119,7 +119,7 @@ class Opening {
     }
     if (lines.kept != content.text || content.has_other_names) replace(path_, lines.kept);
     const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (file < 0) throw WriteError("open", path_, errno, kOption);
+    if (file < 0) throw WriteError("open", path_, errno, kLinesOption);
     return file;
   }
 
@@ -148,7 +148,7 @@ std::string mark(StepRange lost) {
 }  // namespace
 
 JsonLines::JsonLines(const std::string& path, std::int64_t kept_steps)
-    : file_({.path = path, .option = kOption, .open = Opening(path, kept_steps), .mark = mark}) {}
+    : file_({.path = path, .option = kLinesOption, .open = Opening(path, kept_steps), .mark = mark}) {}
 
 std::string superseded_path(const std::string& path) {
   const std::filesystem::path whole(path);

@@ -11,7 +11,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-spec::Run ten_million() {
+spec::Run ten_million_in_six_layers() {
   spec::Run run;
   run.model = {
       .layers = 6, .hidden = 384, .heads = 6, .kv_heads = 6, .ffn = 1024, .vocab = 256, .sequence = 256};
@@ -24,7 +24,7 @@ std::int64_t of(const RankMemory& memory, Category category) { return memory.at_
 
 TEST(PlannedMemory, CategoriesOfThePeakAddUpToIt) {
   for (const std::int64_t pp : {1, 2}) {
-    spec::Run run = ten_million();
+    spec::Run run = ten_million_in_six_layers();
     run.layout.pp = pp;
     const auto ranks = memory_of(compile(run));
     ASSERT_EQ(ranks.size(), static_cast<std::size_t>(pp));
@@ -41,7 +41,7 @@ TEST(PlannedMemory, CategoriesOfThePeakAddUpToIt) {
 }
 
 TEST(PlannedMemory, EqualRanksAreToldOnce) {
-  spec::Run run = ten_million();
+  spec::Run run = ten_million_in_six_layers();
   run.layout.dp_replicate = 4;
   run.training.global_batch = 16;
   const auto ranks = memory_of(compile(run));
@@ -51,7 +51,7 @@ TEST(PlannedMemory, EqualRanksAreToldOnce) {
 }
 
 TEST(PlannedMemory, ALayoutAboveTheLimitIsRefusedWithWhatFits) {
-  spec::Run run = ten_million();
+  spec::Run run = ten_million_in_six_layers();
   const std::int64_t peak = peak_bytes(compile(run));
   run.layout.memory_limit_mib = (peak >> 20) + 1;
   EXPECT_NO_THROW(hold_to_memory_limit(run, compile(run)));
@@ -66,7 +66,7 @@ TEST(PlannedMemory, ALayoutAboveTheLimitIsRefusedWithWhatFits) {
 }
 
 TEST(PlannedMemory, FixesFitAndComeByTheirTime) {
-  const spec::Run run = ten_million();
+  const spec::Run run = ten_million_in_six_layers();
   const std::int64_t limit = peak_bytes(compile(run)) * 8 / 10;
   const auto found = fixes(run, compile(run), limit);
   ASSERT_FALSE(found.empty());
@@ -79,7 +79,7 @@ TEST(PlannedMemory, FixesFitAndComeByTheirTime) {
 }
 
 TEST(PlannedMemory, WhatNothingMakesFitIsSaidSo) {
-  spec::Run run = ten_million();
+  spec::Run run = ten_million_in_six_layers();
   run.layout.memory_limit_mib = 1;
   EXPECT_THAT([&] { hold_to_memory_limit(run, compile(run)); },
               testing::ThrowsMessage<UserError>(HasSubstr("Nothing that was tried fits")));

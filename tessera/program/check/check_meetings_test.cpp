@@ -122,11 +122,11 @@ Program both_send_first() {
 }
 
 // In which of the three walks the program gets stuck.
-struct Stuck {
+struct StuckProgram {
   bool buffered = false, rendezvous = false, one_queue = false;
-  bool operator==(const Stuck&) const = default;
+  bool operator==(const StuckProgram&) const = default;
 };
-Stuck stuck(const Program& program) {
+StuckProgram stuck(const Program& program) {
   const std::string problems = to_text(check(program));
   const auto in = [&](const char* walk) { return problems.find(walk) != std::string::npos; };
   return {in("stuck with buffered sends:"), in("stuck with rendezvous sends:"),
@@ -135,7 +135,7 @@ Stuck stuck(const Program& program) {
 
 TEST(Meetings, TwoSendsThatFaceEachOtherNeedBuffers) {
   const Program program = both_send_first();
-  ASSERT_EQ(stuck(program), (Stuck{.rendezvous = true, .one_queue = true}));
+  ASSERT_EQ(stuck(program), (StuckProgram{.rendezvous = true, .one_queue = true}));
   EXPECT_THAT(
       to_text(check(program)),
       HasSubstr(
@@ -148,13 +148,13 @@ TEST(Meetings, OneQueueIsStricterThanALaneForEachDirection) {
   Program program = both_send_first();
   for (Sequence& sequence : program.classes) sequence.ops[2].lane.direction = 1;
   for (Sequence& sequence : program.classes) build_waits(sequence, program.tables);
-  EXPECT_EQ(stuck(program), (Stuck{.one_queue = true}));
+  EXPECT_EQ(stuck(program), (StuckProgram{.one_queue = true}));
 }
 
 TEST(Meetings, AReceiveThatItsOwnSendDependsOnIsStuckEvenWithBuffers) {
   Program program = both_send_first();
   for (Sequence& sequence : program.classes) std::swap(sequence.ops[1], sequence.ops[2]);
-  EXPECT_EQ(stuck(program), (Stuck{true, true, true}));
+  EXPECT_EQ(stuck(program), (StuckProgram{true, true, true}));
 }
 
 // Class 0 sums, then sends; class 1 receives, then sums.
@@ -168,8 +168,8 @@ TEST(Meetings, OneQueueAlsoHoldsTheCollectivesOfTheComputeLane) {
                           " over all\n 2: d0.0 @compute\n",
                       tables);
   };
-  EXPECT_EQ(stuck(program("@all")), (Stuck{.one_queue = true}));
-  EXPECT_EQ(stuck(program("@compute")), (Stuck{.one_queue = true}));
+  EXPECT_EQ(stuck(program("@all")), (StuckProgram{.one_queue = true}));
+  EXPECT_EQ(stuck(program("@compute")), (StuckProgram{.one_queue = true}));
   EXPECT_THAT(to_text(check(program("@compute"))),
               HasSubstr("op 0 (+tokens) of class 0 must meet op 1 (+tokens) of class 1 comes in its queue "
                         "after op 0 (<0.0) of class 1 must meet op 1 (>0.0!) of class 0 comes in its queue "

@@ -34,8 +34,6 @@ struct Wait {
   Late other;
 };
 
-std::string seconds_text(double seconds) { return cat(fixed(seconds, 1), " s"); }
-
 class Search {
  public:
   Search(const Program& program, std::span<const RankState> states, double now_seconds)

@@ -5,9 +5,10 @@
 #include "tessera/program/ir/text.hpp"
 
 namespace tessera::program {
-namespace {
 
 std::string seconds_text(double seconds) { return cat(fixed(seconds, 1), " s"); }
+
+namespace {
 
 std::string item_text(const Op& op, const Tables& tables) {
   switch (info(op.what).item) {

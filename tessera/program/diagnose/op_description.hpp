@@ -8,6 +8,9 @@
 
 namespace tessera::program {
 
+// "31.0 s".
+std::string seconds_text(double seconds);
+
 // "tape of block.4, micro-batch 1", "optimizer state of head".
 std::string described(const Cell& cell, const Tables& tables);
 

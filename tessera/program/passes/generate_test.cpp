@@ -11,13 +11,12 @@
 #include "tessera/program/ir/text.hpp"
 #include "tessera/program/ir/waits.hpp"
 #include "tessera/program/testing/examples.hpp"
+#include "tessera/program/testing/short_forms.hpp"
 
 namespace tessera::program {
 namespace {
 
 using testing::HasSubstr;
-
-std::string order(const Program& program) { return words(program.classes[0], program.tables); }
 
 TEST(DataParallel, ReducesABucketAsSoonAsItsLastGradientIsMade) {
   const Program program = data_parallel(example_tables({.num_blocks = 1, .num_micro = 2}), {});
@@ -77,12 +76,7 @@ TEST(DataParallel, PassesTheCheckerInEveryVariant) {
           }
 }
 
-Task f(std::uint32_t stage, std::int32_t micro) { return {OpKind::forward, stage, micro}; }
-Task b(std::uint32_t stage, std::int32_t micro) { return {OpKind::backward, stage, micro}; }
-Task i(std::uint32_t stage, std::int32_t micro) { return {OpKind::backward_input, stage, micro}; }
-Task w(std::uint32_t stage, std::int32_t micro) { return {OpKind::backward_weight, stage, micro}; }
-
-Order one_forward_one_backward() {
+Order one_each() {
   return {2, {0, 1}, {{f(0, 0), f(0, 1), b(0, 0), b(0, 1)}, {f(1, 0), b(1, 0), f(1, 1), b(1, 1)}}};
 }
 // Stages 0 and 3 on rank 0, 1 and 2 on rank 1.
@@ -94,7 +88,7 @@ Order v_shape() {
 }
 
 TEST(Pipeline, SendsWhatIsMadeAndReceivesAhead) {
-  const Program program = example_pipeline({.dp = 1}, one_forward_one_backward(), {2, 1});
+  const Program program = example_pipeline({.dp = 1}, one_each(), {2, 1});
   EXPECT_EQ(
       words(program.classes[0], program.tables),
       "+tokens 0F0 1F0 >1.0! 0F1 1F1 >1.1! <G1.0 1B0 0B0 <G1.1 1B1 r1! r3! 0B1 r0! +loss +loss +norm +norm "
@@ -106,7 +100,7 @@ TEST(Pipeline, SendsWhatIsMadeAndReceivesAhead) {
 }
 
 TEST(Pipeline, TiedWeightsOfTwoStagesAreReducedAmongThem) {
-  const Program program = example_pipeline({.dp = 2, .tied = true}, one_forward_one_backward(), {2, 1});
+  const Program program = example_pipeline({.dp = 2, .tied = true}, one_each(), {2, 1});
   EXPECT_EQ(to_text(check(program)), "");
   Program wrong = program;
   wrong.tables.buckets[0].reduced_over = 0;
@@ -131,14 +125,13 @@ TEST(Pipeline, IsRightWithUnevenStagesAndOtherSizes) {
         for (const auto& counts : {std::vector<std::uint32_t>{1, 3}, {3, 1}, {5, 2}}) {
           const Example example{.dp = dp, .tied = tied, .resident = resident};
           for (const std::uint32_t ahead : {1u, 100u})
-            EXPECT_EQ(to_text(check(example_pipeline(example, one_forward_one_backward(), counts,
-                                                     {.receives_ahead = ahead}))),
-                      "");
+            EXPECT_EQ(
+                to_text(check(example_pipeline(example, one_each(), counts, {.receives_ahead = ahead}))), "");
         }
 }
 
 TEST(Pipeline, EverySegmentIsComputedOnceAlongTheStages) {
-  const Program program = example_pipeline({.dp = 1}, one_forward_one_backward(), {2, 1});
+  const Program program = example_pipeline({.dp = 1}, one_each(), {2, 1});
   Program twice = program;
   twice.classes[1] = program.classes[0];
   EXPECT_THAT(to_text(check(twice), 100), HasSubstr("segment 0 is computed by class 0 and by class 1"));
@@ -146,7 +139,7 @@ TEST(Pipeline, EverySegmentIsComputedOnceAlongTheStages) {
 }
 
 TEST(Pipeline, AllStagesSumANumberOverTheAxesInOneOrder) {
-  Program program = example_pipeline({.dp = 2}, one_forward_one_backward(), {2, 1});
+  Program program = example_pipeline({.dp = 2}, one_each(), {2, 1});
   auto& ops = program.classes[1].ops;
   const auto first =
       std::ranges::find_if(ops, [&](const Op& op) { return word(op, program.tables) == "+norm"; });
@@ -156,7 +149,7 @@ TEST(Pipeline, AllStagesSumANumberOverTheAxesInOneOrder) {
 }
 
 TEST(Pipeline, AnOrderThatGetsStuckIsRefusedInWords) {
-  Order order = one_forward_one_backward();
+  Order order = one_each();
   std::swap(order.ranks[1][0], order.ranks[1][1]);
   try {
     example_pipeline({}, order, {2, 1});

@@ -6,9 +6,9 @@
 namespace tessera::program {
 namespace {
 
-class Pass {
+class OffloadPass {
  public:
-  Pass(Draft& draft, const Tables& tables, const Offload& offload)
+  OffloadPass(Draft& draft, const Tables& tables, const Offload& offload)
       : draft_(draft), tables_(tables), offload_(offload), insertion_(draft) {}
 
   void run() {
@@ -114,7 +114,7 @@ class Pass {
 }  // namespace
 
 void add_offload(Draft& draft, const Tables& tables, const Offload& offload) {
-  if (offload.any()) Pass(draft, tables, offload).run();
+  if (offload.any()) OffloadPass(draft, tables, offload).run();
 }
 
 }  // namespace tessera::program

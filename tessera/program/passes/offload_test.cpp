@@ -7,13 +7,12 @@
 #include "tessera/program/ir/text.hpp"
 #include "tessera/program/memory/memory.hpp"
 #include "tessera/program/testing/examples.hpp"
+#include "tessera/program/testing/short_forms.hpp"
 
 namespace tessera::program {
 namespace {
 
 using testing::HasSubstr;
-
-std::string order(const Program& program) { return words(program.classes[0], program.tables); }
 
 TEST(Offload, StatesComeOneStepAheadAndGoAfterIt) {
   const Tables tables = example_tables({.num_blocks = 1, .num_micro = 1});

@@ -23,9 +23,9 @@ struct Wanted {
   std::uint32_t bucket = 0, needed_at = 0, possible_from = 0;
 };
 
-class Pass {
+class ResidencyPass {
  public:
-  Pass(Draft& draft, const Tables& tables, const Residency& residency)
+  ResidencyPass(Draft& draft, const Tables& tables, const Residency& residency)
       : draft_(draft), tables_(tables), residency_(residency), insertion_(draft) {
     const auto num_buckets = tables.buckets.size();
     uses_.resize(num_buckets), adds_.resize(num_buckets, 0), taken_.resize(num_buckets, 0);
@@ -201,7 +201,7 @@ class Pass {
 }  // namespace
 
 void add_residency(Draft& draft, const Tables& tables, const Residency& residency) {
-  Pass(draft, tables, residency).run();
+  ResidencyPass(draft, tables, residency).run();
 }
 
 }  // namespace tessera::program

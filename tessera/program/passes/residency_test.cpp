@@ -8,13 +8,12 @@
 #include "tessera/program/ir/waits.hpp"
 #include "tessera/program/schedule/schedules.hpp"
 #include "tessera/program/testing/examples.hpp"
+#include "tessera/program/testing/short_forms.hpp"
 
 namespace tessera::program {
 namespace {
 
 using testing::HasSubstr;
-
-std::string order(const Program& program) { return words(program.classes[0], program.tables); }
 
 Tables small(std::int32_t num_micro, std::uint32_t num_blocks = 1) {
   return example_tables({.num_blocks = num_blocks, .num_micro = num_micro, .sharded = true});

@@ -3,14 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/program/testing/short_forms.hpp"
+
 namespace tessera::program {
 namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-Task f(std::uint32_t stage, std::int32_t micro) { return {OpKind::forward, stage, micro}; }
-Task b(std::uint32_t stage, std::int32_t micro) { return {OpKind::backward, stage, micro}; }
 
 // One forward, one backward: two ranks, two micro-batches.
 Order two_ranks() {

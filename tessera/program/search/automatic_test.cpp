@@ -10,6 +10,7 @@
 #include "tessera/program/schedule/walk_order.hpp"
 #include "tessera/program/search/greedy.hpp"
 #include "tessera/program/search/improve.hpp"
+#include "tessera/program/testing/short_forms.hpp"
 
 namespace tessera::program {
 namespace {
@@ -20,11 +21,6 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 std::int64_t peak(const Order& order) { return std::ranges::max(peak_activations(order)); }
-
-Pipeline even_pipeline(std::uint32_t num_ranks, std::uint32_t num_virtual, std::int32_t num_micro,
-                       const StageCost& cost, double transfer = 0) {
-  return {num_ranks, num_virtual, num_micro, even_costs(num_ranks, num_virtual, cost, transfer)};
-}
 
 TEST(Automatic, FillsTheGapsThatUnequalCostsOpenInZbV) {
   const Pipeline pipeline = even_pipeline(4, 2, 8, {1, 1.2, 0.8});

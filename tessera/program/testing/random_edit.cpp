@@ -139,18 +139,19 @@ class NaiveWalk {
   std::vector<std::vector<bool>> done_;
 };
 
-class Editor {
+class RandomEditor {
  public:
-  Editor(const Program& program, std::uint64_t seed)
+  RandomEditor(const Program& program, std::uint64_t seed)
       : dice_(seed, "random edit"),
         out_{program, {}, false},
         class_(dice_.below(program.classes.size())),
         sequence_(out_.program.classes[class_]) {}
 
   RandomEdit run() {
-    constexpr bool (Editor::*kEdits[])() = {&Editor::drop,        &Editor::repeat,     &Editor::other_item,
-                                            &Editor::other_micro, &Editor::other_hop,  &Editor::drop_wait,
-                                            &Editor::move,        &Editor::other_lane, &Editor::other_flag};
+    constexpr bool (RandomEditor::*kEdits[])() = {
+        &RandomEditor::drop,        &RandomEditor::repeat,     &RandomEditor::other_item,
+        &RandomEditor::other_micro, &RandomEditor::other_hop,  &RandomEditor::drop_wait,
+        &RandomEditor::move,        &RandomEditor::other_lane, &RandomEditor::other_flag};
     bool is_changed = false;
     while (!is_changed) {
       at_ = dice_.below(sequence_.ops.size());
@@ -281,6 +282,8 @@ class Editor {
 
 }  // namespace
 
-RandomEdit random_edit(const Program& program, std::uint64_t seed) { return Editor(program, seed).run(); }
+RandomEdit random_edit(const Program& program, std::uint64_t seed) {
+  return RandomEditor(program, seed).run();
+}
 
 }  // namespace tessera::program

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tessera/base/error.hpp"
+#include "tessera/collective/testing/all_ranks.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera::collective {
@@ -128,12 +129,6 @@ void in_processes(int size, const std::function<void(ForkConnector&, int)>& body
     EXPECT_TRUE(WIFEXITED(status)) << "rank " << rank << " ended by signal " << WTERMSIG(status);
     EXPECT_EQ(WEXITSTATUS(status), expected[rank]) << "rank " << rank;
   }
-}
-
-std::vector<int> all_ranks(int size) {
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
 }
 
 Tensor filled(double value, at::IntArrayRef shape, at::ScalarType dtype = at::kFloat) {
