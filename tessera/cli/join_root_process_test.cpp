@@ -44,7 +44,7 @@ TEST_F(Join, AnAttackWithoutTheKeyChangesNothing) {
 
 // Costs 20 s on an idle machine; the full trial is in .ci/long.
 TEST_F(Join, StrangersOnTheMachineAndTheNetworkGetNoPlace) {
-  const auto outcome = shell(cat("tests/hosts/strangers --jobs 8 --binary ", binary()));
+  const auto outcome = shell(cat("tests/hosts/strangers --jobs 4 --binary ", binary()));
   EXPECT_EQ(outcome.code, 0) << outcome.out;
   EXPECT_EQ(count_of(outcome.out, "\"ended_badly\": 0"), 2u) << outcome.out;
   EXPECT_EQ(count_of(outcome.out, "\"other_losses\": 0"), 2u) << outcome.out;

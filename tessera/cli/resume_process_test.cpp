@@ -37,10 +37,16 @@ TEST_F(Resuming, EightPairsOfLayoutsGoOnAsIfNothingHadHappened) {
       "layout.dp_shard=2 layout.dp_replicate=2 layout.zero=2",
       "layout.pp=2 layout.schedule=zb-v model.tied_embeddings=true",
       "layout.dp_shard=4 layout.zero=3 layout.offload=optimizer model.tied_embeddings=true"};
+  // In fp64 all of them lose as one rank does.
+  std::vector<double> untied, tied;
+  for (auto* of : {&untied, &tied}) {
+    begin_anew();
+    *of = trained(cat("layout.precision=fp64 training.steps=6 --from none model.tied_embeddings=",
+                      of == &tied ? "true" : "false"));
+  }
   const std::pair<int, int> pairs[] = {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 0}, {6, 7}, {7, 6}};
   for (const auto& [a, b] : pairs) {
-    begin_anew();
-    const auto expected = trained(cat("layout.precision=fp64 training.steps=6 --from none ", layouts[b]));
+    const auto& expected = layouts[b].find("tied") == std::string::npos ? untied : tied;
     begin_anew();
     trained(cat("layout.precision=fp64 training.steps=6 checkpoint.keep_last=0 ", layouts[a]));
     std::filesystem::remove_all(path("out/checkpoints/step-00000006"));

@@ -35,8 +35,8 @@ Picture two_panels() {
 }
 
 Picture large() {
-  const auto p = even_pipeline(16, 2, 64, {1, 1, 1}, 0.1);
-  return picture_of(program::zero_bubble_v(p), p.costs, "zb-v, 16 ranks, 64 micro-batches");
+  const auto p = even_pipeline(8, 2, 32, {1, 1, 1}, 0.1);
+  return picture_of(program::zero_bubble_v(p), p.costs, "zb-v, 8 ranks, 32 micro-batches");
 }
 
 struct Element {

@@ -23,8 +23,13 @@ spec::Run small_run() {
   return run;
 }
 
+const std::vector<spec::Run>& on_four_ranks() {
+  static const auto runs = layouts(small_run(), {.most_ranks = 4});
+  return runs;
+}
+
 TEST(Layouts, AreLegalAndOnNoMoreRanksThanAskedFor) {
-  const auto runs = layouts(small_run(), {.most_ranks = 4});
+  const auto& runs = on_four_ranks();
   EXPECT_GT(runs.size(), 60u);
   for (const auto& run : runs) {
     EXPECT_LE(run.layout.ranks(), 4) << layout_text(run);
@@ -34,8 +39,7 @@ TEST(Layouts, AreLegalAndOnNoMoreRanksThanAskedFor) {
 
 TEST(Layouts, HaveEverySizeOfEveryAxisAtEveryZeroStage) {
   std::set<std::vector<std::int64_t>> found;
-  for (const auto& run : layouts(small_run(), {.most_ranks = 4}))
-    found.insert({run.layout.pp, run.layout.dp_shard, run.layout.zero});
+  for (const auto& run : on_four_ranks()) found.insert({run.layout.pp, run.layout.dp_shard, run.layout.zero});
   for (const std::int64_t pp : {1, 2, 4})
     for (const std::int64_t shard : {2, 3, 4})
       for (const std::int64_t zero : {1, 2, 3})
@@ -44,8 +48,7 @@ TEST(Layouts, HaveEverySizeOfEveryAxisAtEveryZeroStage) {
 
 TEST(Layouts, HaveEveryScheduleOnEveryPipeline) {
   std::map<std::int64_t, std::set<spec::Schedule>> found;
-  for (const auto& run : layouts(small_run(), {.most_ranks = 4}))
-    found[run.layout.pp].insert(run.layout.schedule);
+  for (const auto& run : on_four_ranks()) found[run.layout.pp].insert(run.layout.schedule);
   for (const std::int64_t pp : {2, 3, 4}) EXPECT_EQ(found[pp].size(), spec::words<spec::Schedule>().size());
 }
 
@@ -82,7 +85,7 @@ TEST(Identity, DoesNotDependOnWhatAxesAreCalledButOnWhoMeets) {
 }
 
 TEST(Spread, KeepsEveryTraitAndTheOrder) {
-  const auto runs = layouts(small_run(), {.most_ranks = 4});
+  const auto& runs = on_four_ranks();
   const auto some = spread(runs, 30, 1);
   EXPECT_EQ(some.size(), 30u);
   std::set<std::pair<std::string, std::string>> all, kept;

@@ -56,20 +56,22 @@ constexpr Split kSplits[] = {{"layout.cp", &Layout::cp, trouble_of_cp},
                              {"layout.tp", &Layout::tp, trouble_of_tp},
                              {"layout.cp_heads", &Layout::cp_heads, trouble_of_cp_heads}};
 
-bool fits(Run run, const Split& split, std::int64_t size) {
-  run.layout.*split.size = size;
-  return std::ranges::none_of(kSplits, [&](const Split& each) { return each.trouble_of(run).has_value(); });
-}
-
 // The nearest sizes below and above with which everything divides.
 std::string nearest_sizes(const Run& run, const Split& split) {
   constexpr std::int64_t kFar = 4;
-  const std::int64_t size = run.layout.*split.size;
+  Run tried = run;
+  const auto fits = [&](std::int64_t size) {
+    tried.layout.*split.size = size;
+    return std::ranges::none_of(kSplits,
+                                [&](const Split& each) { return each.trouble_of(tried).has_value(); });
+  };
+  // What all sizes divide is one of these.
+  const std::int64_t size = run.layout.*split.size, most = std::max(run.model.sequence, run.model.heads);
   std::vector<std::string> near;
-  for (std::int64_t smaller = size - 1; smaller >= 1 && near.empty(); --smaller)
-    if (fits(run, split, smaller)) near.push_back(cat(smaller));
-  for (std::int64_t larger = size + 1; larger <= kFar * size; ++larger)
-    if (fits(run, split, larger)) {
+  for (std::int64_t smaller = std::min(size - 1, most); smaller >= 1 && near.empty(); --smaller)
+    if (fits(smaller)) near.push_back(cat(smaller));
+  for (std::int64_t larger = size + 1; larger <= std::min(kFar * size, most); ++larger)
+    if (fits(larger)) {
       near.push_back(cat(larger));
       break;
     }

@@ -1,6 +1,6 @@
 """Writes what the rest of the world computes for a small GPT-2, for reference_process_test.cpp to compare with.
 
-  gpt2.py FOLDER tied|untied
+  gpt2.py FOLDER KIND...   of tied, untied; each in FOLDER/KIND:
 
 model.safetensors      a random GPT2LMHeadModel of the `transformers` package, fp32, as its save_pretrained writes it
 reference.safetensors  tokens, its logits and all gradients (fp32); and, in fp64, the losses and parameters of 20 steps of
@@ -72,7 +72,7 @@ def trained(model):
     return {"losses": torch.stack(losses), "norms": torch.stack(norms)} | named("trained.", model.named_parameters())
 
 
-def main(folder, tied):
+def write(folder, tied):
     model = make(tied)
     model.save_pretrained(folder)
     logits, loss = mean_loss(model, tokens(0))
@@ -84,4 +84,5 @@ def main(folder, tied):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2] == "tied")
+    for chosen in sys.argv[2:]:
+        write(f"{sys.argv[1]}/{chosen}", chosen == "tied")

@@ -1,7 +1,7 @@
 """Writes what the rest of the world computes for a small model of the Llama family or one related to it, for
 reference_process_test.cpp to compare with.
 
-  llama.py FOLDER llama|llama3|qwen2|qwen3|mistral|olmo2
+  llama.py FOLDER KIND...   of llama, llama3, qwen2, qwen3, mistral, olmo2; each in FOLDER/KIND:
 
 model.safetensors      a random model of the `transformers` package (grouped queries), fp32
 reference.safetensors  tokens, its logits and all gradients (fp32); and, in fp64, the losses and parameters of 20 steps of
@@ -9,6 +9,7 @@ reference.safetensors  tokens, its logits and all gradients (fp32); and, in fp64
                        (transformers computes norms and rotary tables in fp32 whatever the model's dtype is)
 """
 import math
+import os
 import sys
 
 import plain
@@ -94,7 +95,8 @@ def trained(weights, kind):
     return {"losses": torch.stack(losses), "norms": torch.stack(norms)} | {f"trained.{n}": p.detach() for n, p in w.items()}
 
 
-def main(folder, kind):
+def write(folder, kind):
+    os.makedirs(folder)
     weights, out = world(kind)
     save_file(weights, f"{folder}/model.safetensors")
     out |= trained(weights, kind) | {"tokens": torch.stack([tokens(i) for i in range(STEPS)])}
@@ -102,4 +104,5 @@ def main(folder, kind):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    for chosen in sys.argv[2:]:
+        write(f"{sys.argv[1]}/{chosen}", chosen)
