@@ -97,6 +97,10 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
   return best;
 }
 
+std::string did_you_mean(const std::optional<std::string>& near) {
+  return near ? cat("; did you mean ", *near, "?") : ".";
+}
+
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   std::vector<bool> numeric;

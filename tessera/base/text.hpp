@@ -55,6 +55,8 @@ std::string join(std::span<const std::string> words, std::string_view between);
 
 // The known word with the smallest edit distance, if it is near enough to be a slip of the hand.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> known);
+// "; did you mean <near>?", or "." if nothing is near: the end of a sentence about an unknown word.
+std::string did_you_mean(const std::optional<std::string>& near);
 
 // "rank 3" or "ranks 0, 1, 4 to 900", of ascending numbers.
 std::string ranks_text(std::span<const int> ranks);

@@ -200,8 +200,7 @@ void refuse_unknown_command(const CLI::App& app, const std::vector<std::string>&
       names.push_back(each->get_name());
     if (names.empty()) return;
     if (std::ranges::count(names, argv[i]) == 0) {
-      const auto near = nearest(argv[i], names);
-      throw UserError(cat("unknown command '", argv[i], "'", near ? cat("; did you mean ", *near, "?") : ".",
+      throw UserError(cat("unknown command '", argv[i], "'", did_you_mean(nearest(argv[i], names)),
                           " The commands of ", at->get_name(), " are ", join(names, ", "), "."));
     }
     at = at->get_subcommand(argv[i]);

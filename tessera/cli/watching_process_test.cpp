@@ -34,7 +34,7 @@ class Watching : public Binary {
 class Terminal {
  public:
   Terminal(const std::filesystem::path& folder, int columns, int rows, const std::string& command)
-      : tmux_(cat("LC_ALL=C.UTF-8 tmux -f /dev/null -S ", (folder / "socket").string(), " ")),
+      : tmux_(cat("LC_ALL=C.UTF-8 tmux -f /dev/null -S ", folder.string(), "/socket", num_made_++, " ")),
         code_(folder / "code") {
     std::filesystem::remove(code_);
     const auto script = folder / "run.sh";
@@ -60,6 +60,7 @@ class Terminal {
   }
 
  private:
+  inline static int num_made_ = 0;  // each has a server of its own: the one before may be just ending
   std::string tmux_;
   std::filesystem::path code_;
 };

@@ -63,9 +63,8 @@ const Mesh::Named& Mesh::find(std::string_view name) const {
     if (named.name == name) return named;
     known.push_back(named.name);
   }
-  const auto near = nearest(name, known);
-  throw UserError(cat("no axis is called ", name, near ? cat("; did you mean ", *near, "?") : ".",
-                      " The mesh has ", join(known, ", "), "."));
+  throw UserError(cat("no axis is called ", name, did_you_mean(nearest(name, known)), " The mesh has ",
+                      join(known, ", "), "."));
 }
 
 AxisSet Mesh::along(std::span<const std::string> names) const {

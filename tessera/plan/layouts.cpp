@@ -199,8 +199,7 @@ const std::vector<std::string>& variable_axes() {
 std::vector<spec::Run> layouts(const spec::Run& run, const Variety& variety) {
   for (const auto& axis : variety.axes)
     if (std::ranges::find(variable_axes(), axis) == variable_axes().end()) {
-      const auto near = nearest(axis, variable_axes());
-      throw UserError(cat("--axes names \"", axis, "\"", near ? cat("; do you mean ", *near, "?") : "",
+      throw UserError(cat("--axes names \"", axis, "\"", did_you_mean(nearest(axis, variable_axes())),
                           " It may name ", join(variable_axes(), ", ")));
     }
   return Enumeration(run, variety).all();

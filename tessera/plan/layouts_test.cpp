@@ -68,7 +68,7 @@ TEST(Layouts, VaryOnlyInTheNamedAxes) {
     EXPECT_EQ(run.training, given.training);
   }
   EXPECT_THAT([&] { layouts(given, {.axes = {"zer"}}); },
-              testing::ThrowsMessage<UserError>(testing::HasSubstr("do you mean zero?")));
+              testing::ThrowsMessage<UserError>(testing::HasSubstr("did you mean zero?")));
 }
 
 TEST(Identity, DoesNotDependOnWhatAxesAreCalledButOnWhoMeets) {

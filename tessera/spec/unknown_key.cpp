@@ -9,10 +9,6 @@
 namespace tessera::spec {
 namespace {
 
-std::string did_you_mean(const std::optional<std::string>& word) {
-  return word ? cat("; did you mean ", *word, "?") : ".";
-}
-
 std::string unknown_section(const std::string& section) {
   std::vector<std::string> names;
   for (const auto& known : sections()) names.push_back(known.name);

@@ -28,10 +28,8 @@ spec::Schedule schedule_of(const std::string& word) {
   const auto& words = spec::words<spec::Schedule>();
   const auto found = std::ranges::find(words, word);
   if (found != words.end()) return static_cast<spec::Schedule>(found - words.begin());
-  const auto near = nearest(word, words);
-  throw UserError(cat("--schedule ", word, ": there is no such schedule",
-                      near ? cat("; did you mean ", *near, "?") : ".", " There are ", join(words, ", "),
-                      "."));
+  throw UserError(cat("--schedule ", word, ": there is no such schedule", did_you_mean(nearest(word, words)),
+                      " There are ", join(words, ", "), "."));
 }
 
 // A rank's stages share its costs evenly.

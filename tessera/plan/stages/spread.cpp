@@ -42,7 +42,7 @@ std::vector<std::pair<std::string, std::string>> traits(const spec::Run& run) {
                  : layout.cp_heads == layout.cp ? cat(layout.cp, ", by heads")
                                                 : cat(layout.cp, ", by ", layout.cp_heads, " heads")},
           {"tp", cat(layout.tp, layout.tp > 1 && !layout.sequence_parallel ? ", stream whole" : "")},
-          {"blocks", layout.tp_overlap ? "opened" : "closed"},
+          {"tp overlap", layout.tp_overlap ? "on" : "off"},
           {"zero", cat(layout.zero)},
           {"schedule", spec::word(layout.schedule)},
           {"stages", layout.stages.empty() ? "by cost" : "by hand"},
