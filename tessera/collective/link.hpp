@@ -55,6 +55,9 @@ struct Link {
 // A link of these members, without a backend yet, for the member whose global rank is `own`.
 std::shared_ptr<Link> make_link(const std::vector<int>& ranks, int own);
 
+// What a backend returns of an operation that had ended when it returned.
+c10::intrusive_ptr<c10d::Work> done_work();
+
 // The first line of an error's text, without stack, source lines and advice.
 std::string short_text(const std::exception& error);
 

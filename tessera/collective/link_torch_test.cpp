@@ -14,12 +14,6 @@ namespace {
 using at::Tensor;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-class Finished final : public c10d::Work {
- public:
-  bool wait(std::chrono::milliseconds) override { return true; }
-  bool isCompleted() override { return true; }
-};
-
 class Failing final : public c10d::Work {
  public:
   bool wait(std::chrono::milliseconds) override { throw std::runtime_error(""); }
@@ -31,13 +25,11 @@ class FirstSendFails final : public c10d::Backend {
   FirstSendFails() : Backend(0, 2) {}
   WorkPtr send(std::vector<Tensor>&, int, int) override {
     if (num_sends_++ == 0) return c10::make_intrusive<Failing>();
-    return c10::make_intrusive<Finished>();
+    return done_work();
   }
-  WorkPtr recv(std::vector<Tensor>&, int, int) override { return c10::make_intrusive<Finished>(); }
-  WorkPtr barrier(const c10d::BarrierOptions&) override { return c10::make_intrusive<Finished>(); }
-  WorkPtr allreduce(std::vector<Tensor>&, const c10d::AllreduceOptions&) override {
-    return c10::make_intrusive<Finished>();
-  }
+  WorkPtr recv(std::vector<Tensor>&, int, int) override { return done_work(); }
+  WorkPtr barrier(const c10d::BarrierOptions&) override { return done_work(); }
+  WorkPtr allreduce(std::vector<Tensor>&, const c10d::AllreduceOptions&) override { return done_work(); }
 
  private:
   int num_sends_ = 0;
@@ -73,7 +65,7 @@ class Sender final : public c10d::Backend {
   explicit Sender(Tensor& sent) : Backend(0, 2), sent_(sent) {}
   WorkPtr send(std::vector<Tensor>& tensors, int, int) override {
     sent_ = tensors[0];
-    return c10::make_intrusive<Finished>();
+    return done_work();
   }
 
  private:

@@ -50,7 +50,14 @@ Axes replica_axes(const Tables& tables) {
 }
 Axes axes_called(const Tables& tables, std::string_view name) {
   const auto found = std::ranges::find(tables.axes, name, &program::Axis::name);
+  TESSERA_CHECK(found != tables.axes.end(), "no axis is called ", name);
   return {static_cast<std::int16_t>(found - tables.axes.begin())};
+}
+
+std::int64_t ranks_along(const Axes& axes, const Tables& tables) {
+  std::int64_t ranks = 1;
+  for (const std::int16_t axis : axes) ranks *= tables.axes[static_cast<std::size_t>(axis)].size;
+  return ranks;
 }
 
 // One set, and so one channel, per name.
@@ -175,7 +182,7 @@ void place(Bucket& bucket, const OnTp& on, const std::vector<std::int64_t>& stag
   }
   bucket.sharded_over = set_of({"shard", shard_axes(tables)}, tables);
   bucket.reduced_over = set_of({"shard.gradients", shard_axes(tables)}, tables);
-  if (layout.dp_replicate > 1 || !partial.axes.empty() || !stages.empty())
+  if (ranks_along(replica_axes(tables), tables) > 1 || !partial.axes.empty() || !stages.empty())
     bucket.shared_over = channel("replicas", replica_axes(tables));
 }
 
@@ -252,7 +259,7 @@ class Buckets {
                            tables_.size_of(bucket.sharded_over) == 1 &&
                            !spec::offloads(layout, spec::Offload::parameters);
     bucket.state_bytes = state_bytes(run_.training, bytes_of(bucket.storage));
-    lay_out(bucket, layout.dp_shard * layout.cp);
+    lay_out(bucket, ranks_along(shard_axes(tables_), tables_));
     tables_.buckets.push_back(std::move(bucket));
   }
 

@@ -6,6 +6,15 @@ namespace tessera::spec {
 
 using Words = std::vector<std::string>;
 
+namespace {
+// Of the lines of a .def file.
+Words names_in(const auto& entries) {
+  Words names;
+  for (const auto& entry : entries) names.emplace_back(entry.name);
+  return names;
+}
+}  // namespace
+
 template <>
 const Words& words<Precision>() {
   static const Words list = {"fp32", "fp64", "bf16", "fp16"};
@@ -28,11 +37,7 @@ const Words& words<Offload>() {
 }
 template <>
 const Words& words<Schedule>() {
-  static const Words list = [] {
-    Words names;
-    for (const program::ScheduleEntry& entry : program::kSchedules) names.emplace_back(entry.name);
-    return names;
-  }();
+  static const Words list = names_in(program::kSchedules);
   return list;
 }
 template <>
@@ -47,20 +52,12 @@ const Words& words<Decay>() {
 }
 template <>
 const Words& words<Family>() {
-  static const Words list = [] {
-    Words names;
-    for (const FamilyEntry& entry : kFamilies) names.emplace_back(entry.name);
-    return names;
-  }();
+  static const Words list = names_in(kFamilies);
   return list;
 }
 template <>
 const Words& words<Transport>() {
-  static const Words list = [] {
-    Words names;
-    for (const TransportEntry& entry : kTransports) names.emplace_back(entry.name);
-    return names;
-  }();
+  static const Words list = names_in(kTransports);
   return list;
 }
 

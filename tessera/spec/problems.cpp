@@ -239,8 +239,8 @@ void check_implemented(Findings& findings) {
 
 std::vector<Transport> transports_of_every_build() {
   std::vector<Transport> out;
-  for (std::size_t i = 0; i < kTransports.size(); ++i)
-    if (kTransports[i].traits.needs.empty()) out.push_back(static_cast<Transport>(i));
+  for (const TransportEntry& entry : kTransports)
+    if (entry.traits.needs.empty()) out.push_back(entry.transport);
   return out;
 }
 

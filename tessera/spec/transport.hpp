@@ -21,11 +21,12 @@ struct TransportTraits {
 };
 
 struct TransportEntry {
+  Transport transport;
   std::string_view name;
   TransportTraits traits;
 };
 
-#define TRANSPORT(name, ...) TransportEntry{#name, TransportTraits{__VA_ARGS__}},
+#define TRANSPORT(name, ...) TransportEntry{Transport::name, #name, TransportTraits{__VA_ARGS__}},
 inline constexpr auto kTransports = std::to_array<TransportEntry>({
 #include "tessera/spec/transports.def"
 });

@@ -21,9 +21,9 @@ State to_state(collective::Trial::Result result) {
 }  // namespace
 
 void examine_transports(Findings& findings, std::vector<std::string>& usable) {
-  for (std::size_t i = 0; i < spec::kTransports.size(); ++i) {
-    const std::string name(spec::kTransports[i].name);
-    const collective::Trial trial = collective::transport(static_cast<spec::Transport>(i)).try_out();
+  for (const spec::TransportEntry& entry : spec::kTransports) {
+    const std::string name(entry.name);
+    const collective::Trial trial = collective::transport(entry.transport).try_out();
     findings.push_back({"transports", name, to_state(trial.result), trial.found, trial.advice});
     if (trial.result == collective::Trial::Result::works) usable.push_back(name);
   }

@@ -13,12 +13,6 @@ using at::Tensor;
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-class DoneWork final : public c10d::Work {
- public:
-  bool wait(std::chrono::milliseconds) override { return true; }
-  bool isCompleted() override { return true; }
-};
-
 // Passes calls on to the backend of a sound group, but for those that are meant by the damage.
 class DamagedBackend final : public c10d::Backend {
  public:
@@ -29,29 +23,29 @@ class DamagedBackend final : public c10d::Backend {
 
   WorkPtr allreduce(std::vector<Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     const bool is_maximum = options.reduceOp == c10d::ReduceOp::MAX;
-    if (is_meant(CallKind::all_reduce)) return wrongly().all_reduce(tensors[0], is_maximum), done();
+    if (is_meant(CallKind::all_reduce)) return wrongly().all_reduce(tensors[0], is_maximum), done_work();
     return backend().allreduce(tensors, options);
   }
   WorkPtr _allgather_base(Tensor& out, Tensor& in, const c10d::AllgatherOptions& options) override {
-    if (is_meant(CallKind::all_gather)) return wrongly().all_gather(out, in), done();
+    if (is_meant(CallKind::all_gather)) return wrongly().all_gather(out, in), done_work();
     return backend()._allgather_base(out, in, options);
   }
   WorkPtr _reduce_scatter_base(Tensor& out, Tensor& in, const c10d::ReduceScatterOptions& options) override {
-    if (is_meant(CallKind::reduce_scatter)) return wrongly().reduce_scatter_sum(out, in), done();
+    if (is_meant(CallKind::reduce_scatter)) return wrongly().reduce_scatter_sum(out, in), done_work();
     return backend()._reduce_scatter_base(out, in, options);
   }
   WorkPtr alltoall_base(Tensor& out, Tensor& in, std::vector<std::int64_t>& out_rows,
                         std::vector<std::int64_t>& in_rows, const c10d::AllToAllOptions& options) override {
-    if (is_meant(CallKind::all_to_all)) return wrongly().all_to_all(out, in, out_rows, in_rows), done();
+    if (is_meant(CallKind::all_to_all)) return wrongly().all_to_all(out, in, out_rows, in_rows), done_work();
     return backend().alltoall_base(out, in, out_rows, in_rows, options);
   }
   WorkPtr broadcast(std::vector<Tensor>& tensors, const c10d::BroadcastOptions& options) override {
     const int root = static_cast<int>(options.rootRank);
-    if (is_meant(CallKind::broadcast)) return wrongly().broadcast(tensors[0], root), done();
+    if (is_meant(CallKind::broadcast)) return wrongly().broadcast(tensors[0], root), done_work();
     return backend().broadcast(tensors, options);
   }
   WorkPtr send(std::vector<Tensor>& tensors, int to, int tag) override {
-    if (is_meant(CallKind::send)) return wrongly().hand_over(tensors[0], to, tag), done();
+    if (is_meant(CallKind::send)) return wrongly().hand_over(tensors[0], to, tag), done_work();
     return backend().send(tensors, to, tag);
   }
   WorkPtr recv(std::vector<Tensor>& tensors, int from, int tag) override {
@@ -69,7 +63,6 @@ class DamagedBackend final : public c10d::Backend {
   }
   Wrongly wrongly() const { return {sound_, other_, damage_.harm}; }
   c10d::Backend& backend() const { return *sound_.link()->backend; }
-  static WorkPtr done() { return c10::make_intrusive<DoneWork>(); }
 
   const Group sound_, other_;
   const Damage damage_;

@@ -19,9 +19,8 @@ const Transport& transport(spec::Transport transport) {
 
 spec::Build this_build() {
   spec::Build out{.transports = {}};
-  for (std::size_t i = 0; i < spec::kTransports.size(); ++i)
-    if (const auto word = static_cast<spec::Transport>(i); transport(word).is_built)
-      out.transports.push_back(word);
+  for (const spec::TransportEntry& entry : spec::kTransports)
+    if (transport(entry.transport).is_built) out.transports.push_back(entry.transport);
   return out;
 }
 

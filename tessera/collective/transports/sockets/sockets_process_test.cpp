@@ -139,14 +139,18 @@ double element(const Tensor& t, std::int64_t i) {
   return t.to(at::kDouble).contiguous().view({-1}).data_ptr<double>()[i];
 }
 
+Group group_of_all(PeerConnector& connector, int rank, int size) {
+  const SocketCommunicator me(connector, {.rank = rank, .size = size});
+  return make_groups(me, {all_ranks(size)})[0];
+}
+
 class Sockets : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Processes, Sockets, testing::Values(2, 3));
 
 TEST_P(Sockets, MovesAndSumsEveryTypeBetweenProcesses) {
   const int size = GetParam();
   in_processes(size, [size](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, {.rank = rank, .size = size});
-    const Group group = make_groups(me, {all_ranks(size)})[0];
+    const Group group = group_of_all(connector, rank, size);
     for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kLong}) {
       Tensor sum = filled(rank + 1, {5}, dtype), largest = sum.clone(), copy = sum.clone(),
              none = sum.narrow(0, 0, 0);
@@ -172,8 +176,7 @@ TEST_P(Sockets, MovesAndSumsEveryTypeBetweenProcesses) {
 TEST_P(Sockets, SumsLargeTensorsInTheOrderOfRanks) {
   const int size = GetParam();
   in_processes(size, [size](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, {.rank = rank, .size = size});
-    const Group group = make_groups(me, {all_ranks(size)})[0];
+    const Group group = group_of_all(connector, rank, size);
     constexpr std::int64_t kElements = 1'000'003;
     const auto values = [](int member, std::int64_t elements) {
       Tensor t = tensor::empty({elements}, at::kFloat);
@@ -199,8 +202,7 @@ TEST_P(Sockets, SumsLargeTensorsInTheOrderOfRanks) {
 TEST_P(Sockets, AllToAllTakesUnevenAndEmptyRows) {
   const int size = GetParam();
   in_processes(size, [size](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, {.rank = rank, .size = size});
-    const Group group = make_groups(me, {all_ranks(size)})[0];
+    const Group group = group_of_all(connector, rank, size);
     // Rank r gets r rows from everyone.
     std::vector<std::int64_t> in_rows, out_rows(static_cast<std::size_t>(size), rank);
     for (int peer = 0; peer < size; ++peer) in_rows.push_back(peer);
@@ -214,8 +216,7 @@ TEST_P(Sockets, AllToAllTakesUnevenAndEmptyRows) {
 TEST_P(Sockets, ASendNeverWaitsForItsReceiver) {
   const int size = GetParam();
   in_processes(size, [size](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, {.rank = rank, .size = size});
-    const Group group = make_groups(me, {all_ranks(size)})[0];
+    const Group group = group_of_all(connector, rank, size);
     const int next = (rank + 1) % size, before = (rank + size - 1) % size;
     // Larger than a socket's buffers, and everyone sends first.
     const std::int64_t num_elements = 1 << 20;
@@ -231,8 +232,7 @@ TEST_P(Sockets, ASendNeverWaitsForItsReceiver) {
 TEST_P(Sockets, ReceivesThatWereBegunEarlyArriveInTheirOrder) {
   const int size = GetParam();
   in_processes(size, [size](ForkConnector& connector, int rank) {
-    const SocketCommunicator me(connector, {.rank = rank, .size = size});
-    const Group group = make_groups(me, {all_ranks(size)})[0];
+    const Group group = group_of_all(connector, rank, size);
     const int next = (rank + 1) % size, before = (rank + size - 1) % size;
     const std::int64_t num_elements = 1 << 20;
     const Tensor first = filled(-1, {num_elements}), second = filled(-1, {num_elements});

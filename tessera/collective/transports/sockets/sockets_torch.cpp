@@ -30,15 +30,6 @@ class TransferWork final : public c10d::Work {
   milliseconds timeout_;
 };
 
-// A collective has ended when it returns.
-class EndedWork final : public c10d::Work {
- public:
-  bool wait(milliseconds) override { return true; }
-  bool isCompleted() override { return true; }
-};
-
-WorkPtr ended() { return c10::make_intrusive<EndedWork>(); }
-
 net::Buffer buffer_of(const Tensor& t) {
   return {static_cast<char*>(t.data_ptr()), t.nbytes(), std::make_shared<Tensor>(t)};
 }
@@ -73,24 +64,24 @@ class SocketBackend final : public c10d::Backend {
     const bool is_sum = options.reduceOp == c10d::ReduceOp::SUM;
     TESSERA_CHECK(is_sum || options.reduceOp == c10d::ReduceOp::MAX, "ranks combine by sum and maximum only");
     all_reduce_by_pairs(*this, tensors[0], is_sum ? Combine::sum : Combine::maximum);
-    return ended();
+    return done_work();
   }
   WorkPtr _reduce_scatter_base(Tensor& out, Tensor& in, const c10d::ReduceScatterOptions&) override {
     reduce_scatter_by_pairs(*this, out, in, Combine::sum);
-    return ended();
+    return done_work();
   }
   WorkPtr _allgather_base(Tensor& out, Tensor& in, const c10d::AllgatherOptions&) override {
     all_gather_by_pairs(*this, out, in);
-    return ended();
+    return done_work();
   }
   WorkPtr alltoall_base(Tensor& out, Tensor& in, std::vector<std::int64_t>& out_rows,
                         std::vector<std::int64_t>& in_rows, const c10d::AllToAllOptions&) override {
     all_to_all_by_pairs(*this, out, in, out_rows, in_rows);
-    return ended();
+    return done_work();
   }
   WorkPtr broadcast(std::vector<Tensor>& tensors, const c10d::BroadcastOptions& options) override {
     broadcast_by_pairs(*this, tensors[0], static_cast<int>(options.rootRank));
-    return ended();
+    return done_work();
   }
   // An empty message from everyone to everyone.
   WorkPtr barrier(const c10d::BarrierOptions&) override {
@@ -101,7 +92,7 @@ class SocketBackend final : public c10d::Backend {
         transfers.push_back(connection->send(kPairwiseTag, {}));
       }
     for (const auto& transfer : transfers) transfer->wait(timeout_);
-    return ended();
+    return done_work();
   }
 
  private:

@@ -15,12 +15,6 @@ namespace {
 using at::Tensor;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-class DoneWork final : public c10d::Work {
- public:
-  bool wait(std::chrono::milliseconds) override { return true; }
-  bool isCompleted() override { return true; }
-};
-
 // Nothing moves before the wait.
 class ReceiveWork final : public c10d::Work {
  public:
@@ -39,8 +33,6 @@ class ReceiveWork final : public c10d::Work {
   Tensor into_;
   int from_, to_, tag_;
 };
-
-WorkPtr done() { return c10::make_intrusive<DoneWork>(); }
 
 // Half-width floats are summed in fp32 and rounded once.
 at::ScalarType sum_type(const Tensor& t) {
@@ -73,7 +65,7 @@ class ThreadBackend final : public c10d::Backend {
           .copy_(rendezvous_->inputs[static_cast<std::size_t>(member)].narrow(0, begin, length));
     }
     finish(what);
-    return done();
+    return done_work();
   }
 
   WorkPtr _reduce_scatter_base(Tensor& out, Tensor& in, const c10d::ReduceScatterOptions& options) override {
@@ -82,7 +74,7 @@ class ThreadBackend final : public c10d::Backend {
     rendezvous_->meet(rank_, what);
     reduce(out.view({-1}), rank_ * out.numel(), options.reduceOp);
     finish(what);
-    return done();
+    return done_work();
   }
 
   WorkPtr _allgather_base(Tensor& out, Tensor& in, const c10d::AllgatherOptions&) override {
@@ -96,7 +88,7 @@ class ThreadBackend final : public c10d::Backend {
       if (place.const_data_ptr() != theirs.const_data_ptr()) place.copy_(theirs);  // its own may be in place
     }
     finish(what);
-    return done();
+    return done_work();
   }
 
   WorkPtr alltoall_base(Tensor& out, Tensor& in, std::vector<std::int64_t>& out_rows,
@@ -117,7 +109,7 @@ class ThreadBackend final : public c10d::Backend {
       begin += out_rows[member];
     }
     finish(what);
-    return done();
+    return done_work();
   }
 
   WorkPtr broadcast(std::vector<Tensor>& tensors, const c10d::BroadcastOptions& options) override {
@@ -127,13 +119,13 @@ class ThreadBackend final : public c10d::Backend {
     if (rank_ != options.rootRank)
       tensors[0].copy_(rendezvous_->inputs[static_cast<std::size_t>(options.rootRank)]);
     finish(what);
-    return done();
+    return done_work();
   }
 
   // What is sent is nobody's to change any more.
   WorkPtr send(std::vector<Tensor>& tensors, int to, int tag) override {
     rendezvous_->post(rank_, to, tag, tensors[0]);
-    return done();
+    return done_work();
   }
 
   WorkPtr recv(std::vector<Tensor>& tensors, int from, int tag) override {
@@ -142,7 +134,7 @@ class ThreadBackend final : public c10d::Backend {
 
   WorkPtr barrier(const c10d::BarrierOptions&) override {
     rendezvous_->meet(rank_, "barrier");
-    return done();
+    return done_work();
   }
 
  private:
