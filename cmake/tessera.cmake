@@ -1,6 +1,7 @@
 # tessera_module(name [TORCH] DEPS ... TESTS ...): a library from the sources in tessera/<name>/, which may include the modules in
 # DEPS. Its tests lie beside the sources and may also include the modules in TESTS. A name may have two parts: `program/check`
-# is the library tessera_program_check; `families/*` is a module for each folder there. Modules called <name>/testing hold what only tests use; no other module may name them in DEPS.
+# is the library tessera_program_check; `families/*` is a module for each folder there. Modules in a folder testing hold
+# what only tests use; no other module may name them in DEPS.
 # The tests of all modules below one folder, such as program/, are one executable labelled `fast`; *_slow_test.cpp and
 # *_process_test.cpp are one each, labelled `slow` and `process`; what needs root is in *_root_process_test.cpp, labelled `root` besides.
 

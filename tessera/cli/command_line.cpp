@@ -178,7 +178,7 @@ CLI::App* add_verify(CLI::App& app, Options& options) {
   verify->add_option("--sample", own.sample, "so many of them, as different as possible")
       ->check(CLI::PositiveNumber)
       ->needs(all);
-  verify->add_option("--seed", own.seed, "of what is dealt and drawn")->needs(all);
+  verify->add_option("--seed", own.seed, "of what is dealt and drawn");
   verify->add_option("--axes", own.axes, "what varies (default: all): " + join(plan::variable_axes(), ", "))
       ->delimiter(',')
       ->type_name("LIST")
@@ -188,6 +188,13 @@ CLI::App* add_verify(CLI::App& app, Options& options) {
                    "fp64 (allowed 1e-10), or fp32 with production kernels (1e-4)")
       ->check(CLI::IsMember({"fp64", "fp32"}))
       ->needs(all);
+  if (options.device.known) {
+    auto* device = verify->add_option("--device", options.device.name, "instead of the CPU")
+                       ->check(CLI::IsMember({options.device.known->name}))
+                       ->excludes("--procs");
+    verify->add_flag("--one-queue", options.device.one_queue, "all communication of a device in one queue")
+        ->needs(device);
+  }
   return verify;
 }
 
@@ -209,8 +216,9 @@ void refuse_unknown_command(const CLI::App& app, const std::vector<std::string>&
 
 constexpr std::size_t kHelpColumns = 100;
 
-int dispatch(int argc, char** argv) {
+int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
   Options options;
+  options.device.known = device;
   options.main_seconds = now_seconds();
   options.argv.assign(argv, argv + argc);
   CLI::App app{"tessera: trains transformer models on many devices, proven equal to one", "tessera"};
@@ -303,11 +311,11 @@ int dispatch(int argc, char** argv) {
 
 }  // namespace
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, const std::optional<TestDevice>& device) {
   // A file size limit (ulimit -f) makes writes fail, as a full disk does, instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-    return dispatch(argc, argv);
+    return dispatch(argc, argv, device);
   } catch (...) {
     const auto told = tensor::told(std::current_exception());
     std::cerr << "tessera: " << told.text << std::endl;

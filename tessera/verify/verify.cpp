@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
-#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/data/byte_corpus.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/spec/load.hpp"
@@ -93,27 +92,30 @@ Verification verify(const spec::Run& run, const collective::Communicator& commun
   return out;
 }
 
-Verification verify_as_it_is(const spec::Run& run, References& references, const StepGroups& step_groups) {
+Verification verify_as_it_is(const spec::Run& run, References& references, const StepGroups& step_groups,
+                             const collective::RunRanks& run_ranks) {
   const program::Program program = plan::compile(run);
-  return verify_varied(run, {&program, step_groups}, references);
+  return verify_varied(run, {&program, step_groups}, references, run_ranks);
 }
 
-Verification verify_varied(const spec::Run& run, const Variation& variation, References& references) {
+Verification verify_varied(const spec::Run& run, const Variation& variation, References& references,
+                           const collective::RunRanks& run_ranks) {
   Verification out;
   Variation keeping = variation;
   keeping.keep_gradients = true;
-  collective::run_ranks(static_cast<int>(run.layout.ranks()),
-                        [&](const collective::Communicator& communicator) {
-                          Verification mine = verify_here(run, communicator, keeping, references);
-                          if (communicator.rank() == 0) out = std::move(mine);
-                        });
+  run_ranks(static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
+    Verification mine = verify_here(run, communicator, keeping, references);
+    if (communicator.rank() == 0) out = std::move(mine);
+  });
   return out;
 }
 
-Verification verify_on_threads(const spec::Run& run, const StepGroups& step_groups) {
+Verification verify_on_threads(const spec::Run& run, const StepGroups& step_groups,
+                               const collective::RunRanks& run_ranks) {
   References references;
   std::string shrunk;
-  Verification out = verify_as_it_is(shrunk_for_verification(run, shrunk), references, step_groups);
+  Verification out =
+      verify_as_it_is(shrunk_for_verification(run, shrunk), references, step_groups, run_ranks);
   out.shrunk = shrunk;
   return out;
 }

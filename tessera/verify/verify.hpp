@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/collective/group.hpp"
+#include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/spec/spec.hpp"
 #include "tessera/train/session.hpp"
 #include "tessera/verify/compare.hpp"
@@ -47,15 +47,18 @@ class References {
 Verification verify(const spec::Run& run, const collective::Communicator& communicator);
 
 // The same with threads as ranks. Tests change the groups of steps, to see that it is noticed.
-Verification verify_on_threads(const spec::Run& run, const StepGroups& step_groups = {});
+Verification verify_on_threads(const spec::Run& run, const StepGroups& step_groups = {},
+                               const collective::RunRanks& run_ranks = collective::run_ranks);
 
 // The same of a run that is small already and in the precision to verify, against a reference that may be
 // known.
 Verification verify_as_it_is(const spec::Run& run, References& references,
-                             const StepGroups& step_groups = {});
+                             const StepGroups& step_groups = {},
+                             const collective::RunRanks& run_ranks = collective::run_ranks);
 
 // The same of any program of that run, right or wrong.
-Verification verify_varied(const spec::Run& run, const Variation& variation, References& references);
+Verification verify_varied(const spec::Run& run, const Variation& variation, References& references,
+                           const collective::RunRanks& run_ranks = collective::run_ranks);
 
 // What a layout may be off: 1e-10 in fp64, 1e-4 in fp32.
 double tolerance_of(spec::Precision precision);

@@ -28,9 +28,9 @@ std::string overrides_text(const spec::Run& run, const spec::Run& given) {
 
 // Ranks are threads here, and an error of one is told where they are joined: the layout has failed, the
 // others go on.
-Verification verified(const spec::Run& run, References& references) {
+Verification verified(const spec::Run& run, References& references, const collective::RunRanks& run_ranks) {
   try {
-    return verify_as_it_is(run, references);
+    return verify_as_it_is(run, references, {}, run_ranks);
   } catch (const std::exception& error) {
     Verification out;
     out.worst_relative_error = INFINITY;
@@ -42,12 +42,12 @@ Verification verified(const spec::Run& run, References& references) {
 }  // namespace
 
 LayoutsVerification verify_layouts(const spec::Run& given, std::span<const spec::Run> runs,
-                                   const Progress& progress) {
+                                   const Progress& progress, const collective::RunRanks& run_ranks) {
   LayoutsVerification out;
   References references;
   const double begin = now_seconds();
   for (const auto& run : runs) {
-    const Verification found = verified(run, references);
+    const Verification found = verified(run, references, run_ranks);
     add(out.all, found.passed(), found.worst_relative_error);
     for (const auto& [trait, value] : plan::traits(run))
       add(out.by_trait[trait][value], found.passed(), found.worst_relative_error);

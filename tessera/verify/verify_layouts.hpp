@@ -39,7 +39,8 @@ using Progress = std::function<void(const LayoutsVerification& so_far)>;
 // Of runs that are small already (shrink.hpp), made from the given one. A layout that ends with an error
 // counts as failed.
 LayoutsVerification verify_layouts(const spec::Run& given, std::span<const spec::Run> runs,
-                                   const Progress& progress);
+                                   const Progress& progress,
+                                   const collective::RunRanks& run_ranks = collective::run_ranks);
 
 // By trait as a table that is Markdown too, the failures, and a verdict.
 std::string to_text(const LayoutsVerification& verification);

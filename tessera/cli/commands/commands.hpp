@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/base/files/folder_file.hpp"
+#include "tessera/cli/commands/test_device.hpp"
 #include "tessera/job/ranks.hpp"
 
 namespace tessera::cli {
@@ -53,6 +54,15 @@ struct LayoutsOptions {
   std::string precision = "fp64";
 };
 
+// verify: on another device than the CPU.
+struct DeviceOptions {
+  std::string name;  // empty: the CPU
+  bool one_queue = false;
+  std::optional<TestDevice> known;
+  // As the options say.
+  collective::RunRanks run_ranks(std::uint64_t seed) const;
+};
+
 struct Options : job::JobOptions {
   bool json = false;
   bool print_config = false;
@@ -67,6 +77,7 @@ struct Options : job::JobOptions {
   DrawOptions draw;
   CheckpointOptions checkpoint;
   LayoutsOptions layouts;
+  DeviceOptions device;
 };
 
 int train_command(const Options& options);

@@ -33,23 +33,29 @@ metrics::Record to_record(const train::Verification& v) {
           {"tensors", tensors}};
 }
 
+int tell(const train::Verification& verification, const Options& options) {
+  const std::string text = options.json
+                               ? metrics::json_object(to_record(verification)) + "\n"
+                               : train::to_text(verification) +
+                                     (options.device.name.empty() ? "" : options.device.known->report());
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+  return verification.passed() ? 0 : kExitNo;
+}
+
 }  // namespace
 
 int verify_command(const Options& options) {
   spec::Run run = job::load_run(options);
+  if (!options.device.name.empty())
+    return tell(train::verify_on_threads(run, {}, options.device.run_ranks(options.layouts.seed)), options);
   run.cluster.transport = options.procs == 0 ? spec::Transport::threads : spec::Transport::sockets;
-  bool passed = true;
+  int verdict = 0;
   const int code = job::on_ranks(run, options, [&](const job::Rank& rank) {
     const auto verification = train::verify(run, rank.communicator);
-    if (rank.communicator.rank() != 0) return;
-    passed = verification.passed();
-    std::fputs(
-        (options.json ? metrics::json_object(to_record(verification)) + "\n" : train::to_text(verification))
-            .c_str(),
-        stdout);
-    std::fflush(stdout);
+    if (rank.communicator.rank() == 0) verdict = tell(verification, options);
   });
-  return code != 0 ? code : passed ? 0 : kExitNo;
+  return code != 0 ? code : verdict;
 }
 
 }  // namespace tessera::cli

@@ -14,6 +14,9 @@ namespace tessera::collective {
 // unseen. Throws UserError when the system has no room for so many threads; then `body` has not been called.
 void run_ranks(int num_ranks, const std::function<void(const Communicator&)>& body);
 
+// Anything that runs ranks of one process so.
+using RunRanks = std::function<void(int num_ranks, const std::function<void(const Communicator&)>& body)>;
+
 Transport threads_transport();
 
 }  // namespace tessera::collective

@@ -1,0 +1,16 @@
+#include "tessera/testing/async_device/clock.hpp"
+
+#include <algorithm>
+
+namespace tessera::async_device {
+
+void join(Clock& into, const Clock& other) {
+  into.resize(std::max(into.size(), other.size()));
+  for (std::size_t i = 0; i < other.size(); ++i) into[i] = std::max(into[i], other[i]);
+}
+
+bool knows(const Clock& clock, std::size_t stream, std::uint64_t task) {
+  return stream < clock.size() && clock[stream] >= task;
+}
+
+}  // namespace tessera::async_device
