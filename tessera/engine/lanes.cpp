@@ -40,6 +40,7 @@ Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t
     ops_of_lane_[lane->second].push_back(i);
   }
   if (!device.is_cpu()) {
+    step_begins_ = std::make_unique<tensor::Event>(device);
     make_events(device);
     queue_communication();
   }
@@ -52,6 +53,7 @@ Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t
       for (std::uint64_t step = 1; !stopped_; ++step) {
         for (auto now = step_.load(); now < step && !stopped_; now = step_.load()) step_.wait(now);
         try {
+          if (!stopped_ && step_begins_) step_begins_->wait();
           if (!stopped_) run_lane(lane, step);
         } catch (const LaneStopped&) {
         } catch (...) {
@@ -61,7 +63,8 @@ Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t
     });
 }
 
-// Ops of one lane follow each other on its stream; only what another lane waits for needs an event. Streams
+// Ops of one lane follow each other on its stream; only what another lane waits for needs an event, and what
+// the caller did before the step, such as to load parameters, which no op knows. Streams
 // can't wait in a circle: a wait is given to a stream only after the event it names was recorded.
 void Lanes::make_events(c10::Device device) {
   events_.resize(sequence_.ops.size());
@@ -95,6 +98,7 @@ Lanes::~Lanes() {
 
 void Lanes::step() {
   TESSERA_CHECK(!stopped_, "a step after one that failed");
+  if (step_begins_) step_begins_->record();
   const std::uint64_t step = ++step_;
   step_.notify_all();
   try {

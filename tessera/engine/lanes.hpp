@@ -45,6 +45,8 @@ class Lanes {
   std::function<void(std::uint32_t)> run_;
   ActivityLog* log_;
   std::vector<std::vector<std::uint32_t>> ops_of_lane_;  // the compute lane first
+  // Where an accelerator has got past all that was done between the steps; null on a CPU.
+  std::unique_ptr<tensor::Event> step_begins_;
   // Per op: where an accelerator has got past it, if another lane waits for that; empty on a CPU.
   std::vector<std::unique_ptr<tensor::Event>> events_;
   // Per op that communicates: the wait for the one before it; empty on a CPU. See Note [One queue on a

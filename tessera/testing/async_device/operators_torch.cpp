@@ -12,9 +12,11 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <set>
+
 #include "tessera/testing/async_device/device.hpp"
 #include "tessera/testing/async_device/refusals.hpp"
-#include "tessera/base/text.hpp"
+#include "tessera/base/error.hpp"
 
 namespace tessera::async_device {
 namespace {
@@ -115,9 +117,24 @@ class Call {
       const bool is_empty_output =
           writes(schema_.arguments()[i]) && arguments_[i].isTensor() && arguments_[i].toTensor().numel() == 0;
       if (!is_empty_output) continue;
-      if (const auto results = meta_run(); results && !results->empty() && results->front().isTensor())
-        arguments_[i].toTensor().resize_(results->front().toTensor().sizes());
+      const Tensor& out = arguments_[i].toTensor();
+      const auto results = meta_run();
+      if (results && !results->empty() && results->front().isTensor())
+        out.resize_(results->front().toTensor().sizes());
+      else
+        out.resize_(broadcast_size(i));
     }
+  }
+
+  // Of all arguments but the one: what operators by element without a meta kernel return.
+  std::vector<std::int64_t> broadcast_size(std::size_t but) const {
+    static const std::set<std::string> by_element = {"abs.out", "logical_not.out", "logical_and.out",
+                                                     "logical_or.out", "logical_xor.out"};
+    TESSERA_CHECK(by_element.contains(name_), "the shape of what ", name_, " returns is not known");
+    std::vector<std::int64_t> size;
+    for (std::size_t i = 0; i < arguments_.size(); ++i)
+      if (i != but && arguments_[i].isTensor()) size = at::infer_size(size, arguments_[i].toTensor().sizes());
+    return size;
   }
 
   std::optional<std::vector<Tensor>> shaped_results() const {
@@ -223,21 +240,23 @@ Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::option
                                            c10::dtype_or_default(dtype));
 }
 
-// Between the host and a device: at once only from or to pinned memory, and if the caller does not mind.
+// From pageable memory the host waits for the stream, then hands over a copy; to such memory it waits for the
+// bytes. Pinned memory is waited for only if the caller wants it.
 Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
   const c10::Device device = is_ours(to) ? to.device() : from.device();
   const c10::DeviceGuard on_device(device);
+  Stream& stream = current_stream(device);
   std::vector<Access> touched;
   if (is_ours(from)) touched.push_back(access_of(from, false));
   if (is_ours(to)) touched.push_back(access_of(to, true));
-  const bool within = is_ours(from) && is_ours(to);
-  const char* what = within ? "copy" : is_ours(from) ? "copy to the host" : "copy from the host";
-  const Point done = witness().issue(current_stream(device), what, touched,
-                                     [a = on_cpu(from), b = on_cpu(to)] { b.copy_(a); });
-  if (within || to.numel() == 0) return to;
-  const bool is_pinned = (is_ours(from) ? to : from).is_pinned();
-  if (!is_pinned) witness().count_pageable_copy(device.index());
-  if (!is_pinned || !non_blocking) witness().host_wait(done, what);
+  const bool within = is_ours(from) && is_ours(to), is_down = is_ours(from) && !within;
+  const char* what = within ? "copy" : is_down ? "copy to the host" : "copy from the host";
+  const bool is_pageable = !within && to.numel() > 0 && !(is_down ? to : from).is_pinned();
+  if (is_pageable) witness().count_pageable_copy(device.index());
+  if (is_pageable && !is_down) witness().host_wait(witness().now(stream), what);
+  const Tensor source = is_pageable && !is_down ? from.clone() : on_cpu(from);
+  const Point done = witness().issue(stream, what, touched, [source, b = on_cpu(to)] { b.copy_(source); });
+  if (!within && (is_pageable ? is_down : !non_blocking)) witness().host_wait(done, what);
   return to;
 }
 
