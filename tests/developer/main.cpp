@@ -27,7 +27,8 @@ std::string report(const Seen& seen) {
     rows.push_back({cat(rank), cat(launches), join(waits, ", "), cat(counts.pageable_copies),
                     cat(counts.most_bytes_held)});
   }
-  return cat(seen.runs, " run(s) on asynchronous devices without a race or an early free; of the last:\n", table(rows));
+  return cat(seen.runs, " run(s) on asynchronous devices without a race or an early free; of the last:\n",
+             table(rows));
 }
 
 }  // namespace

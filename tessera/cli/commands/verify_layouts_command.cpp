@@ -99,12 +99,13 @@ int verify_layouts_command(const Options& options) {
       static_cast<long long>(own.most_ranks), duration_text(now_seconds() - begin).c_str(),
       own.sample > 0 && own.sample < runs.size() ? cat(", ", own.sample, " of them drawn").c_str() : "");
   if (own.sample > 0) runs = plan::spread(runs, own.sample, own.seed);
-  const auto found = train::verify_layouts(given, runs, ProgressLine(runs.size()),
-                                           options.device.run_ranks(own.seed));
-  const std::string text = options.json ? metrics::json_object(to_record(found, own.precision)) + "\n"
-                                        : cat(note.empty() ? "" : cat("made smaller to verify: ", note, "\n"),
-                                              train::to_text(found),
-                                              options.device.name.empty() ? "" : options.device.known->report());
+  const auto found =
+      train::verify_layouts(given, runs, ProgressLine(runs.size()), options.device.run_ranks(own.seed));
+  const std::string text =
+      options.json
+          ? metrics::json_object(to_record(found, own.precision)) + "\n"
+          : cat(note.empty() ? "" : cat("made smaller to verify: ", note, "\n"), train::to_text(found),
+                options.device.name.empty() ? "" : options.device.known->report());
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
   return found.passed() ? 0 : kExitNo;

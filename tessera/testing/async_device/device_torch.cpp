@@ -33,8 +33,8 @@ std::map<c10::DeviceIndex, c10::StreamId>& chosen_streams() {
 }
 
 c10::Stream named(const Stream& stream) {
-  return c10::Stream(c10::Stream::UNSAFE,
-                     c10::Device(kType, static_cast<c10::DeviceIndex>(stream.device())), stream.id());
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, static_cast<c10::DeviceIndex>(stream.device())),
+                     stream.id());
 }
 Stream& found(const c10::Stream& stream) { return witness().stream(stream.device_index(), stream.id()); }
 
@@ -131,8 +131,7 @@ class Memory final : public c10::Allocator {
 
 // Ranges that the host names (tensor/named_range.hpp) label what the stream is given meanwhile.
 std::unique_ptr<at::ObserverContext> begin_range(const at::RecordFunction& range) {
-  if (Witness* const now = present)
-    now->label(current_stream({kType, device_of_thread}), range.name());
+  if (Witness* const now = present) now->label(current_stream({kType, device_of_thread}), range.name());
   return nullptr;
 }
 void end_range(const at::RecordFunction&, at::ObserverContext*) {

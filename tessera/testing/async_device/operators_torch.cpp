@@ -1,5 +1,5 @@
-// Operators on asynchronous devices: the CPU's kernels, given to a stream. Shapes of results are found at once
-// by LibTorch's meta kernels, as the host finds a GPU's.
+// Operators on asynchronous devices: the CPU's kernels, given to a stream. Shapes of results are found at
+// once by LibTorch's meta kernels, as the host finds a GPU's.
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/NativeFunctions.h>
@@ -14,9 +14,9 @@
 
 #include <set>
 
+#include "tessera/base/error.hpp"
 #include "tessera/testing/async_device/device.hpp"
 #include "tessera/testing/async_device/refusals.hpp"
-#include "tessera/base/error.hpp"
 
 namespace tessera::async_device {
 namespace {
@@ -49,7 +49,9 @@ Tensor shape_only(const Tensor& t) {
   return at::empty_strided(t.sizes(), t.strides(), t.options().device(c10::kMeta));
 }
 
-bool writes(const c10::Argument& argument) { return argument.alias_info() && argument.alias_info()->isWrite(); }
+bool writes(const c10::Argument& argument) {
+  return argument.alias_info() && argument.alias_info()->isWrite();
+}
 
 void run_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const at::AutoDispatchBelowADInplaceOrView below;
@@ -60,7 +62,10 @@ void run_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
 class Call {
  public:
   Call(const c10::OperatorHandle& op, torch::jit::Stack& stack)
-      : op_(op), schema_(op.schema()), stack_(stack), arguments_(torch::jit::pop(stack, schema_.arguments().size())) {
+      : op_(op),
+        schema_(op.schema()),
+        stack_(stack),
+        arguments_(torch::jit::pop(stack, schema_.arguments().size())) {
     name_ = schema_.name().substr(std::string_view("aten::").size());
     if (!schema_.overload_name().empty()) name_ += "." + schema_.overload_name();
     for (std::size_t i = 0; i < arguments_.size(); ++i)
@@ -90,7 +95,8 @@ class Call {
 
  private:
   bool makes_nothing() const {
-    return std::ranges::all_of(schema_.returns(), [](const auto& result) { return result.alias_info() != nullptr; });
+    return std::ranges::all_of(schema_.returns(),
+                               [](const auto& result) { return result.alias_info() != nullptr; });
   }
 
   Values arguments_as(Tensor (*function)(const Tensor&)) const {
@@ -160,7 +166,8 @@ class Call {
       return std::vector{at::empty(sizes, tensor(0).options())};
     }
     if (name_ == "where.self") {
-      const auto sizes = at::infer_size(tensor(0).sizes(), at::infer_size(tensor(1).sizes(), tensor(2).sizes()));
+      const auto sizes =
+          at::infer_size(tensor(0).sizes(), at::infer_size(tensor(1).sizes(), tensor(2).sizes()));
       return std::vector{at::empty(sizes, tensor(tensor(1).dim() ? 1 : 2).options().device(*device_))};
     }
     if (name_ == "dot") return std::vector{at::empty({}, tensor(0).options())};
@@ -185,11 +192,12 @@ class Call {
       into.push_back(on_cpu(result));
       touched_.push_back(access_of(result, true));
     }
-    witness().issue(current_stream(*device_), name_, touched_, [op = op_, arguments = arguments_as(on_cpu), into] {
-      torch::jit::Stack stack = arguments;
-      run_kernel(op, stack);
-      for (std::size_t i = 0; i < into.size(); ++i) into[i].copy_(stack[i].toTensor());
-    });
+    witness().issue(current_stream(*device_), name_, touched_,
+                    [op = op_, arguments = arguments_as(on_cpu), into] {
+                      torch::jit::Stack stack = arguments;
+                      run_kernel(op, stack);
+                      for (std::size_t i = 0; i < into.size(); ++i) into[i].copy_(stack[i].toTensor());
+                    });
     for (const Tensor& result : results) stack_.push_back(result);
   }
 
@@ -197,8 +205,8 @@ class Call {
   void run_at_once() {
     auto stack = std::make_shared<torch::jit::Stack>(arguments_as(on_cpu));
     Stream& stream = current_stream(*device_);
-    witness().host_wait(witness().issue(stream, name_, touched_, [op = op_, stack] { run_kernel(op, *stack); }),
-                        name_);
+    witness().host_wait(
+        witness().issue(stream, name_, touched_, [op = op_, stack] { run_kernel(op, *stack); }), name_);
     for (const IValue& value : *stack)
       stack_.push_back(mapped(value, [&](const Tensor& t) {
         const Tensor out = at::empty_strided(t.sizes(), t.strides(), t.options().device(*device_));
@@ -289,8 +297,8 @@ Tensor as_strided(const Tensor& t, c10::IntArrayRef size, c10::IntArrayRef strid
 }
 
 // By plain products, as a GPU computes it in fp64.
-std::int64_t attention_choice(const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&, double,
-                              bool, std::optional<double>, bool) {
+std::int64_t attention_choice(const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&,
+                              double, bool, std::optional<double>, bool) {
   return static_cast<std::int64_t>(at::SDPBackend::math);
 }
 

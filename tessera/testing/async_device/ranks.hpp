@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-#include "tessera/testing/async_device/witness.hpp"
 #include "tessera/collective/transports/threads/threads.hpp"
+#include "tessera/testing/async_device/witness.hpp"
 
 namespace tessera::async_device {
 

@@ -62,7 +62,8 @@ TEST(AsyncRanks, MessagesArriveInTheOrderOfIssueWhateverTheirTags) {
 void in_opposite_orders(const Communicator& me) {
   const auto groups = make_groups(me, {all_ranks(2), all_ranks(2)});
   Tensor a = filled(1, me), b = filled(2, me);
-  for (const int turn : {0, 1}) (turn == me.rank() ? groups[0].all_reduce_sum(a) : groups[1].all_reduce_sum(b));
+  for (const int turn : {0, 1})
+    (turn == me.rank() ? groups[0].all_reduce_sum(a) : groups[1].all_reduce_sum(b));
   EXPECT_EQ(a.sum().item<double>() + b.sum().item<double>(), 24);
 }
 

@@ -4,12 +4,12 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "tessera/testing/async_device/device.hpp"
-#include "tessera/testing/async_device/ranks.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/collective/link.hpp"
 #include "tessera/tensor/device.hpp"
 #include "tessera/tensor/tensor.hpp"
+#include "tessera/testing/async_device/device.hpp"
+#include "tessera/testing/async_device/ranks.hpp"
 
 namespace tessera::async_device {
 namespace {
@@ -29,9 +29,10 @@ class IssuedWork final : public c10d::Work {
  public:
   IssuedWork(Point done, c10::Device device, std::vector<Tensor> kept)
       : done_(std::move(done)), device_(device), kept_(std::move(kept)) {}
+  ~IssuedWork() override { let_go(); }
   bool wait(std::chrono::milliseconds) override {
     witness().order(current_stream(device_), done_);
-    kept_.clear();
+    let_go();
     return true;
   }
   bool isCompleted() override { return witness().has_passed(done_); }
@@ -41,6 +42,12 @@ class IssuedWork final : public c10d::Work {
   }
 
  private:
+  void let_go() {
+    for (const Tensor& t : kept_)
+      if (t.numel() > 0) witness().let_go(static_cast<const std::byte*>(t.data_ptr()));
+    kept_.clear();
+  }
+
   const Point done_;
   const c10::Device device_;
   std::vector<Tensor> kept_;
@@ -103,8 +110,8 @@ class IssuingBackend final : public c10d::Backend {
   }
   // The host waits, as with NCCL.
   WorkPtr barrier(const c10d::BarrierOptions&) override {
-    witness().host_wait(witness().issue(stream_, "barrier" + name_, {}, [group = group_] { group.barrier(); }),
-                        "barrier");
+    witness().host_wait(
+        witness().issue(stream_, "barrier" + name_, {}, [group = group_] { group.barrier(); }), "barrier");
     return collective::done_work();
   }
 
@@ -141,8 +148,8 @@ class DeviceCommunicator final : public collective::Communicator {
     for (std::size_t i = 0; i < groups.size(); ++i) {
       auto link = collective::make_link(rank_lists[i], rank());
       Stream& stream = queue_ ? *queue_ : witness().new_stream(rank());
-      link->backend = c10::make_intrusive<IssuingBackend>(
-          groups[i], device(), stream, ranks_text(rank_lists[i]));
+      link->backend =
+          c10::make_intrusive<IssuingBackend>(groups[i], device(), stream, ranks_text(rank_lists[i]));
       links.push_back(std::move(link));
     }
     return links;
@@ -179,7 +186,8 @@ class StuckAlarm {
       still = now == before && !busy.empty() ? still + 1 : 0;
       before = now;
       if (still >= kLooks)
-        return witness.fail(cat("stuck: nothing has happened for ", patience_seconds, " s\n  ", tessera::join(busy, "\n  ")));
+        return witness.fail(
+            cat("stuck: nothing has happened for ", patience_seconds, " s\n  ", tessera::join(busy, "\n  ")));
     }
   }
 
@@ -209,7 +217,8 @@ void run_ranks(const RankOptions& options, int num_ranks,
     for (int rank = 0; rank < num_ranks; ++rank) found->counts.push_back(devices.witness().counts(rank));
   }
   if (!problems.empty())
-    throw Bug(cat(problems.size(), " problem(s) of order on the devices; the first: ", problems.begin()->first));
+    throw Bug(
+        cat(problems.size(), " problem(s) of order on the devices; the first: ", problems.begin()->first));
 }
 
 }  // namespace tessera::async_device

@@ -1,7 +1,7 @@
 #include <ATen/core/Tensor.h>
 
-#include "tessera/testing/async_device/refusals.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/testing/async_device/refusals.hpp"
 
 namespace tessera::async_device {
 namespace {

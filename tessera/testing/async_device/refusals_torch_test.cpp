@@ -36,7 +36,9 @@ class Refusals : public testing::Test {
 TEST_F(Refusals, EveryRowRefuses) {
   const std::map<std::string, std::function<void()>> calls = {
       {"native_layer_norm",
-       [] { at::native_layer_norm(made({2, 8}, at::kBFloat16), {8}, made({8}, at::kFloat), {}, 1e-5); }},
+       [] {
+         at::native_layer_norm(made({2, 8}, at::kBFloat16), {8}, made({8}, at::kFloat), {}, 1e-5);
+       }},
       {"_flash_attention_forward",
        [] {
          const Tensor t = made({1, 4, 2, 8}, at::kDouble);

@@ -192,6 +192,7 @@ void Witness::release(std::byte* memory) {
   Block& block = node.mapped();
   Clock known = clocks_[block.owner->number()];
   join(known, host_clock());
+  join(known, block.known);
   Freed freed{memory, block.bytes, {{block.owner, block.owner->given()}}};
   for (Stream* user : block.recorded) {
     freed.users.emplace_back(user, user->given());
@@ -228,6 +229,11 @@ void Witness::record(const std::byte* address, Stream& user) {
   const std::scoped_lock lock(mutex_);
   if (const auto found = block_of(address); found != blocks_.end() && &user != found->second.owner)
     found->second.recorded.insert(&user);
+}
+
+void Witness::let_go(const std::byte* address) {
+  const std::scoped_lock lock(mutex_);
+  if (const auto found = block_of(address); found != blocks_.end()) join(found->second.known, host_clock());
 }
 
 void Witness::count_pageable_copy(int device) {

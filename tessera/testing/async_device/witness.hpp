@@ -41,7 +41,8 @@ struct Counts {
 class Witness {
  public:
   // `prepare` is called by the thread of each stream before any task.
-  explicit Witness(const Pace& pace, std::function<void()> prepare = [] {});
+  explicit Witness(
+      const Pace& pace, std::function<void()> prepare = [] {});
   ~Witness();
 
   Stream& default_stream(int device);
@@ -69,6 +70,9 @@ class Witness {
   // The memory is not given back before this stream is past what it has been given by the time of its
   // release.
   void record(const std::byte* address, Stream& user);
+  // The calling thread lets go of memory that others hold too: who releases it knows what this thread has
+  // waited for.
+  void let_go(const std::byte* address);
   void count_pageable_copy(int device);
 
   Counts counts(int device) const;
@@ -96,6 +100,7 @@ class Witness {
     Stream* owner = nullptr;
     std::vector<Seen> seen;
     std::set<Stream*> recorded;
+    Clock known;          // to those who have let go of it
     std::string made_by;  // what wrote it first
   };
   struct Freed {

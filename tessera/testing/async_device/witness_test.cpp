@@ -54,7 +54,8 @@ TEST_F(WitnessTest, AWriteAndAReadOnTwoStreamsAreARace) {
   read(other_, "send");
   ASSERT_EQ(witness_.problems().size(), 1u);
   EXPECT_THAT(witness_.problems().begin()->first,
-              AllOf(HasSubstr("race: send reads the 256 bytes made by fill on stream 1"), HasSubstr("fill, which writes it")));
+              AllOf(HasSubstr("race: send reads the 256 bytes made by fill on stream 1"),
+                    HasSubstr("fill, which writes it")));
 }
 
 TEST_F(WitnessTest, AnEventOrdersAndSoDoesTheHost) {
@@ -135,14 +136,16 @@ TEST_F(WitnessTest, LabelsNameTheOpThatATaskIsAPartOf) {
   witness_.label(compute_, "F2.1");
   write(compute_, "mm");
   const Access access{memory_, kBytes, false};
-  witness_.issue(other_, "all_gather", std::span(&access, 1), [] {}, &compute_);
+  witness_.issue(
+      other_, "all_gather", std::span(&access, 1), [] {}, &compute_);
   ASSERT_EQ(witness_.problems().size(), 1u);
   EXPECT_THAT(witness_.problems().begin()->first,
               HasSubstr("all_gather of F2.1 reads the 256 bytes made by mm of F2.1"));
 }
 
 TEST_F(WitnessTest, AFailureEndsAllWaits) {
-  const Point failing = witness_.issue(other_, "fails", {}, [] { throw std::runtime_error("no such kernel"); });
+  const Point failing =
+      witness_.issue(other_, "fails", {}, [] { throw std::runtime_error("no such kernel"); });
   witness_.order(compute_, failing);
   EXPECT_THROW(witness_.host_wait(witness_.issue(compute_, "next", {}, [] {}), "test"), DeviceFailed);
   EXPECT_EQ(witness_.failure().text(), "no such kernel");
