@@ -14,5 +14,7 @@ using Clock = std::vector<std::uint64_t>;
 void join(Clock& into, const Clock& other);
 
 bool knows(const Clock& clock, std::size_t stream, std::uint64_t task);
+// All that the other knows.
+bool covers(const Clock& clock, const Clock& other);
 
 }  // namespace tessera::async_device

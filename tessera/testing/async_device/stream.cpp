@@ -32,7 +32,7 @@ Stream::~Stream() {
     const std::scoped_lock lock(mutex_);
     ends_ = true;
   }
-  changed_.notify_all();
+  has_task_.notify_one();
   thread_.join();
 }
 
@@ -42,19 +42,10 @@ std::uint64_t Stream::give(std::string what, std::function<void()> task) {
     const std::scoped_lock lock(mutex_);
     tasks_.push_back({std::move(what), std::move(task)});
     number = ++given_;
+    if (tasks_.size() > 1) return number;  // it is at work
   }
-  changed_.notify_all();
+  has_task_.notify_one();
   return number;
-}
-
-std::uint64_t Stream::given() const {
-  const std::scoped_lock lock(mutex_);
-  return given_;
-}
-
-std::uint64_t Stream::done() const {
-  const std::scoped_lock lock(mutex_);
-  return done_;
 }
 
 bool Stream::is_done(std::uint64_t task) const { return failure_.is_there() || done() >= task; }
@@ -62,8 +53,10 @@ bool Stream::is_done(std::uint64_t task) const { return failure_.is_there() || d
 void Stream::wait_for(std::uint64_t task) const {
   constexpr std::chrono::milliseconds kLook{20};  // at whether another stream has failed
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kLook, [&] { return done_ >= task || failure_.is_there(); })) {
+  ++num_waiting_;
+  while (!progressed_.wait_for(lock, kLook, [&] { return done_ >= task || failure_.is_there(); })) {
   }
+  --num_waiting_;
   if (failure_.is_there()) throw DeviceFailed(failure_.text());
 }
 
@@ -91,7 +84,7 @@ void Stream::work() {
     std::function<void()> task;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return ends_ || !tasks_.empty(); });
+      has_task_.wait(lock, [&] { return ends_ || !tasks_.empty(); });
       if (tasks_.empty()) return;
       task = std::move(tasks_.front().run);
     }
@@ -102,12 +95,14 @@ void Stream::work() {
     }
     do_task(task);
     task = nullptr;  // what it holds may be waited for
+    bool is_waited_for = false;
     {
       const std::scoped_lock lock(mutex_);
       tasks_.pop_front();
       ++done_;
+      is_waited_for = num_waiting_ > 0;
     }
-    changed_.notify_all();
+    if (is_waited_for) progressed_.notify_all();
   }
 }
 

@@ -54,8 +54,8 @@ class Stream {
 
   // `what` names the task to who asks what the stream is at. Returns the task's number, counted from 1.
   std::uint64_t give(std::string what, std::function<void()> task);
-  std::uint64_t given() const;
-  std::uint64_t done() const;
+  std::uint64_t given() const { return given_; }
+  std::uint64_t done() const { return done_; }
   // Also after a failure.
   bool is_done(std::uint64_t task) const;
   // Throws DeviceFailed after a failure.
@@ -78,9 +78,11 @@ class Stream {
   Failure& failure_;
   const std::function<void()> prepare_;
   mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
+  std::condition_variable has_task_;
+  mutable std::condition_variable progressed_;
+  mutable int num_waiting_ = 0;  // for progress
   std::deque<Task> tasks_;  // the first one is under way
-  std::uint64_t given_ = 0, done_ = 0;
+  std::atomic<std::uint64_t> given_ = 0, done_ = 0;
   bool ends_ = false;
   std::thread thread_;  // last: the others are there before it begins
 };

@@ -29,7 +29,8 @@ Witness::Witness(const Pace& pace, std::function<void()> prepare)
 
 Witness::~Witness() {
   streams_.clear();
-  for (const Freed& freed : freed_) std::free(freed.memory);
+  for (const auto* list : {&freed_, &held_})
+    for (const Freed& freed : *list) std::free(freed.memory);
 }
 
 Stream& Witness::make(int device, std::int64_t id) {
@@ -120,7 +121,6 @@ Point Witness::issue(Stream& stream, const std::string& op, std::span<const Acce
   clock.resize(std::max(clock.size(), stream.number() + 1));
   clock[stream.number()] = number;
   stream.give(what, std::move(task));
-  give_back_what_is_free();
   return {&stream, number, clock};
 }
 
@@ -139,7 +139,9 @@ Point Witness::now(Stream& stream) {
 void Witness::order(Stream& later, const Point& point) {
   if (!point.stream || point.stream == &later) return;
   const std::scoped_lock lock(mutex_);
+  if (covers(clocks_[later.number()], point.clock)) return;
   join(clocks_[later.number()], point.clock);
+  if (point.stream->is_done(point.task)) return;
   issue(later, "wait for an event", {}, [point] { point.stream->wait_for(point.task); });
 }
 
@@ -174,7 +176,10 @@ std::byte* Witness::allocate(std::size_t bytes, Stream& owner) {
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, room));
   TESSERA_CHECK(memory, "no memory for ", bytes, " bytes");
   std::memset(memory, kPoison, room);
+  constexpr std::size_t kMostFreed = 256;  // at a time: to look for those that can go costs time
   const std::scoped_lock lock(mutex_);
+  if (freed_.size() > kMostFreed) give_back(freed_);
+  for (const auto& [device, given_back] : give_back(held_)) counts_[device].bytes_held -= given_back;
   blocks_[memory] = {.bytes = bytes, .owner = &owner};
   Counts& counts = counts_[owner.device()];
   counts.bytes_held += static_cast<std::int64_t>(bytes);
@@ -206,23 +211,27 @@ void Witness::release(std::byte* memory) {
                     seen.doing, " may still use it on ", text_of_stream(*seen.stream)));
     freed.users.emplace_back(seen.stream, seen.task);
   }
-  freed.is_held = freed.users.size() > 1;  // the owner's own next tasks may have it at once
-  if (!freed.is_held) counts_[block.owner->device()].bytes_held -= static_cast<std::int64_t>(freed.bytes);
-  freed_.push_back(std::move(freed));
+  if (freed.users.size() > 1) {
+    held_.push_back(std::move(freed));
+  } else {  // the owner's own next tasks may have it at once
+    counts_[block.owner->device()].bytes_held -= static_cast<std::int64_t>(freed.bytes);
+    freed_.push_back(std::move(freed));
+  }
 }
 
-void Witness::give_back_what_is_free() {
-  if (failure_.is_there()) return;  // who is done, nobody knows
-  std::erase_if(freed_, [&](const Freed& freed) {
+std::map<int, std::int64_t> Witness::give_back(std::vector<Freed>& list) {
+  std::map<int, std::int64_t> bytes;
+  if (failure_.is_there()) return bytes;  // who is done, nobody knows
+  std::erase_if(list, [&](const Freed& freed) {
     const bool is_free =
         std::ranges::all_of(freed.users, [](const auto& user) { return user.first->is_done(user.second); });
     if (!is_free) return false;
     std::memset(freed.memory, kPoison, freed.bytes);
     std::free(freed.memory);
-    if (freed.is_held)
-      counts_[freed.users.front().first->device()].bytes_held -= static_cast<std::int64_t>(freed.bytes);
+    bytes[freed.users.front().first->device()] += static_cast<std::int64_t>(freed.bytes);
     return true;
   });
+  return bytes;
 }
 
 void Witness::record(const std::byte* address, Stream& user) {

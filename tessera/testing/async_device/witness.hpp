@@ -106,15 +106,15 @@ class Witness {
   struct Freed {
     std::byte* memory;
     std::size_t bytes;
-    std::vector<std::pair<Stream*, std::uint64_t>> users;  // what each must have done before
-    bool is_held = false;                                  // another stream than its own may still use it
+    std::vector<std::pair<Stream*, std::uint64_t>> users;  // what each must have done before; its owner first
   };
 
   static std::string text_of(const Block& block);
   Stream& make(int device, std::int64_t id);
   std::string doing(const Stream& stream, const std::string& op) const;
   void touch(Stream& stream, std::uint64_t task, const std::string& doing, const Access& access);
-  void give_back_what_is_free();
+  // Takes those off the list that nobody uses any more; returns their bytes by device.
+  std::map<int, std::int64_t> give_back(std::vector<Freed>& list);
   void add_problem(const std::string& text) { ++problems_[text]; }
   // The block that holds the address, or the end.
   std::map<std::byte*, Block>::iterator block_of(const std::byte* address);
@@ -127,7 +127,7 @@ class Witness {
   mutable std::recursive_mutex mutex_;
   Failure failure_;
   std::map<std::byte*, Block> blocks_;
-  std::vector<Freed> freed_;
+  std::vector<Freed> freed_, held_;  // by their owner's stream alone, and by others
   std::vector<Clock> clocks_;                      // by number of the stream: before its next task
   std::vector<std::string> labels_;                // by number of the stream
   std::map<int, std::vector<Stream*>> of_device_;  // by id
