@@ -45,7 +45,7 @@ Executor::Executor(const Parts& parts)
       bucket_store_(parts_),
       calls_(sequence_, tables_, parts.groups),
       lanes_(
-          sequence_, [this](std::uint32_t op) { run(op); }, parts.log, parts.device) {
+          sequence_, tables_, [this](std::uint32_t op) { run(op); }, parts.log, parts.device) {
   const auto micro = static_cast<std::size_t>(tables_.num_micro);
   values_.resize(tables_.values.size() * micro);
   gradients_.resize(tables_.values.size() * micro);

@@ -5,7 +5,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/program/check/advance.hpp"
+#include "tessera/program/ir/calls.hpp"
 #include "tessera/tensor/account.hpp"
 #include "tessera/tensor/tensor.hpp"
 #include "tessera/tensor/told.hpp"
@@ -25,8 +25,8 @@ bool ends_step(const program::Op& op) {
 
 }  // namespace
 
-Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run, ActivityLog* log,
-             c10::Device device)
+Lanes::Lanes(const program::Sequence& sequence, const program::Tables& tables,
+             std::function<void(std::uint32_t)> run, ActivityLog* log, c10::Device device)
     : sequence_(sequence),
       run_(std::move(run)),
       log_(log),
@@ -42,7 +42,7 @@ Lanes::Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t
   if (!device.is_cpu()) {
     step_begins_ = std::make_unique<tensor::Event>(device);
     make_events(device);
-    queue_communication();
+    queue_communication(tables);
   }
   for (std::size_t lane = 1; lane < ops_of_lane_.size(); ++lane)
     threads_.emplace_back([this, lane, device, account = tensor::Account::current()] {
@@ -79,13 +79,13 @@ void Lanes::make_events(c10::Device device) {
 // Note [One queue on a device]
 // NCCL wants all ranks to issue what they have in common in orders that fit each other, and one caller of a
 // communicator at a time. The checker proves a program for the order in which it stands, all communication of
-// a rank in one queue; lanes as free as on a CPU would issue it in another. So an op that communicates waits
-// until the one before it, on whichever lane, has been issued. That is cheap: issuing does not wait for the
-// kernels.
-void Lanes::queue_communication() {
+// a rank in one queue, that of ops that compute and call others meanwhile, too; lanes as free as on a CPU
+// would issue it in another. So an op that communicates waits until the one before it, on whichever lane, has
+// been issued. That is cheap: issuing does not wait for the kernels.
+void Lanes::queue_communication(const program::Tables& tables) {
   std::vector<std::uint32_t> queued;
   for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i)
-    if (program::is_queued(sequence_.ops[i])) queued.push_back(i);
+    if (program::is_queued(sequence_.ops[i], tables)) queued.push_back(i);
   queue_before_.assign(sequence_.ops.size(), kNobody);
   for (std::size_t i = 0; i < queued.size(); ++i)
     queue_before_[queued[i]] = i > 0 ? queued[i - 1] : queued.back() | program::kPreviousStep;

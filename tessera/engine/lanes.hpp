@@ -26,8 +26,8 @@ class Lanes {
  public:
   // `run(op)` executes the op with that index; it is called from the op's lane, after its waits. What each
   // lane is at is written to `log`, if there is one.
-  Lanes(const program::Sequence& sequence, std::function<void(std::uint32_t)> run, ActivityLog* log,
-        c10::Device device = c10::kCPU);
+  Lanes(const program::Sequence& sequence, const program::Tables& tables,
+        std::function<void(std::uint32_t)> run, ActivityLog* log, c10::Device device = c10::kCPU);
   ~Lanes();
 
   // Runs one step: returns when all its ops are through but for gathers and reductions that nothing waits
@@ -36,7 +36,7 @@ class Lanes {
 
  private:
   void make_events(c10::Device device);
-  void queue_communication();
+  void queue_communication(const program::Tables& tables);
   void run_lane(std::size_t lane, std::uint64_t step);
   std::uint32_t wait_for(std::uint32_t wait, std::uint64_t step);
   void stop(std::exception_ptr error);

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "tessera/engine/lanes.hpp"
-#include "tessera/program/check/advance.hpp"
+#include "tessera/program/ir/calls.hpp"
 #include "tessera/program/ir/waits.hpp"
 #include "tessera/program/passes/chain.hpp"
 #include "tessera/program/passes/generate.hpp"
@@ -61,7 +61,7 @@ TEST(Lanes, AStepIsNotOverBeforeTheUpdatesAndFreesOfOtherLanes) {
     if (sequence.ops[index].lane == program::kCopy) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ++num_done;
   };
-  Lanes lanes(sequence, run, nullptr);
+  Lanes lanes(sequence, program.tables, run, nullptr);
   lanes.step();
   EXPECT_EQ(num_done, sequence.ops.size());
 }
@@ -86,7 +86,7 @@ TEST(Lanes, AStreamWaitsForWhatItsOpWaitsForOnOtherLanes) {
     }
     past.insert({step, index});
   };
-  Lanes lanes(sequence, run, nullptr, StreamsOnly::device());
+  Lanes lanes(sequence, program.tables, run, nullptr, StreamsOnly::device());
   for (std::uint64_t step = 0; step < kSteps; ++step) lanes.step();
   EXPECT_GT(num_crossings, 4 * kSteps);
   EXPECT_GT(StreamsOnly::num_taken(), 0) << "no lane has a stream of its own";
@@ -95,13 +95,14 @@ TEST(Lanes, AStreamWaitsForWhatItsOpWaitsForOnOtherLanes) {
 
 // What a middle rank of a pipeline issues in two steps: its ops that communicate, those that go up an axis a
 // little late.
-std::vector<std::uint32_t> issued_order(const program::Sequence& sequence, c10::Device device) {
+std::vector<std::uint32_t> issued_order(const program::Program& program, c10::Device device) {
+  const program::Sequence& sequence = program.classes[1];
   std::mutex mutex;
   std::vector<std::uint32_t> issued;
   std::atomic<int> num_at_once = 0;
   const auto run = [&](std::uint32_t index) {
     const auto& op = sequence.ops[index];
-    if (!program::is_queued(op)) return;
+    if (!program::is_queued(op, program.tables)) return;
     const int before = num_at_once++;
     EXPECT_TRUE(before == 0 || device.is_cpu()) << "op " << index << " is issued beside another";
     if (op.lane.direction == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -109,7 +110,7 @@ std::vector<std::uint32_t> issued_order(const program::Sequence& sequence, c10::
     issued.push_back(index);
     --num_at_once;
   };
-  Lanes lanes(sequence, run, nullptr, device);
+  Lanes lanes(sequence, program.tables, run, nullptr, device);
   for (int step = 0; step < 2; ++step) lanes.step();
   return issued;
 }
@@ -122,13 +123,13 @@ TEST(Lanes, OnADeviceCommunicationIsIssuedInTheOrderOfTheProgramByOneLaneAtATime
   std::set<program::Lane> lanes;
   for (int step = 0; step < 2; ++step)
     for (std::uint32_t i = 0; i < sequence.ops.size(); ++i)
-      if (program::is_queued(sequence.ops[i])) {
+      if (program::is_queued(sequence.ops[i], program.tables)) {
         queued.push_back(i);
         lanes.insert(sequence.ops[i].lane);
       }
   ASSERT_GE(lanes.size(), 4u) << "values and gradients, sent and received";
-  EXPECT_EQ(issued_order(sequence, StreamsOnly::device()), queued);
-  EXPECT_NE(issued_order(sequence, c10::kCPU), queued) << "on a CPU lanes are free, so the test would see it";
+  EXPECT_EQ(issued_order(program, StreamsOnly::device()), queued);
+  EXPECT_NE(issued_order(program, c10::kCPU), queued) << "on a CPU lanes are free, so the test would see it";
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ Program program_of(std::vector<std::vector<Op>> classes, std::vector<program::Co
   program.tables.costs = std::move(costs);
   for (std::uint32_t c = 0; c < classes.size(); ++c) program.tables.class_of_rank.push_back(c);
   for (auto& ops : classes) program.classes.push_back({std::move(ops), {}});
+  program.tables.units = {{.name = "unit"}};
+  program.tables.segments.resize(1);
   return program;
 }
 

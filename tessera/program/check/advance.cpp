@@ -1,5 +1,6 @@
 #include "tessera/program/check/advance.hpp"
 
+#include "tessera/program/ir/calls.hpp"
 #include "tessera/program/ir/hazards.hpp"
 
 namespace tessera::program {
@@ -23,7 +24,7 @@ Advance::Advance(const Program& program, const Partners& partners) : partners_(p
       Entry& entry = entries_.emplace_back();
       entry.lane = first_lane + lane;
       entry.meeting = partners.meeting[number];
-      entry.is_queued = is_queued(op);
+      entry.is_queued = is_queued(op, program.tables);
       entry.is_send = op.what == OpKind::send;
       entry.is_transfer = entry.is_send || op.what == OpKind::receive;
       entry.first_wait = static_cast<std::uint32_t>(waits_.size());

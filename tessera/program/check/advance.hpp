@@ -10,9 +10,6 @@
 
 namespace tessera::program {
 
-// Whether it takes its turn in a rank's one queue: on whichever lane it is.
-constexpr bool is_queued(const Op& op) { return op.along >= 0 || op.lane.kind == LaneKind::communication; }
-
 struct Place {
   std::uint32_t rank_class = 0, op = 0;
 };

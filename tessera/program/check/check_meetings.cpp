@@ -4,6 +4,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/program/check/advance.hpp"
 #include "tessera/program/check/check_parts.hpp"
+#include "tessera/program/ir/calls.hpp"
 #include "tessera/program/ir/hazards.hpp"
 
 namespace tessera::program {
@@ -26,7 +27,8 @@ class Cycle {
       for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
         const std::uint32_t op = partners.first[c] + at;
         lane_before_[op] = std::exchange(last[lanes[at]], op);
-        if (mode.one_queue && is_queued(sequence.ops[at])) queue_before_[op] = std::exchange(last_queued, op);
+        if (mode.one_queue && is_queued(sequence.ops[at], program.tables))
+          queue_before_[op] = std::exchange(last_queued, op);
       }
     }
   }

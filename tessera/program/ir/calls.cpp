@@ -1,5 +1,6 @@
 #include "tessera/program/ir/calls.hpp"
 
+#include <algorithm>
 #include <span>
 
 #include "tessera/base/error.hpp"
@@ -35,11 +36,14 @@ Collective along_op(const Op& op, const Tables& tables) {
   }
 }
 
+std::span<const Piece> pieces_of(const Op& op, const Tables& tables) {
+  const Segment& segment = tables.segments[op.item];
+  return std::span(tables.units[segment.unit].pieces).subspan(segment.first_piece, segment.num_pieces);
+}
+
 // A backward goes through the pieces in reverse; each lists its calls in their order.
 std::vector<Collective> inside(const Op& op, const Tables& tables) {
-  const Segment& segment = tables.segments[op.item];
-  const auto pieces =
-      std::span(tables.units[segment.unit].pieces).subspan(segment.first_piece, segment.num_pieces);
+  const auto pieces = pieces_of(op, tables);
   std::vector<Collective> out;
   const auto add = [&](const std::vector<Collective>& calls) {
     out.insert(out.end(), calls.begin(), calls.end());
@@ -65,6 +69,22 @@ std::vector<Collective> calls_of(const Op& op, const Tables& tables) {
   if (is_compute(op.what)) return inside(op, tables);
   if (op.along < 0 || op.what == OpKind::receive || tables.size_of(op.along) == 1) return {};
   return {along_op(op, tables)};
+}
+
+bool is_queued(const Op& op, const Tables& tables) {
+  if (!is_compute(op.what)) return op.along >= 0 || op.lane.kind == LaneKind::communication;
+  return std::ranges::any_of(pieces_of(op, tables), [&](const Piece& piece) {
+    switch (op.what) {
+      case OpKind::forward:
+      case OpKind::recompute:
+        return !piece.collectives.empty();
+      case OpKind::backward:
+      case OpKind::backward_input:
+        return !piece.backward_collectives.empty();
+      default:
+        return false;
+    }
+  });
 }
 
 }  // namespace tessera::program
