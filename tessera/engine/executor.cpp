@@ -6,8 +6,6 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/collective/rows.hpp"
-#include "tessera/program/ir/text.hpp"
-#include "tessera/tensor/named_range.hpp"
 
 namespace tessera::engine {
 
@@ -111,7 +109,6 @@ double Executor::number(Role role) const {
 
 void Executor::run(std::uint32_t index) {
   const Op& op = sequence_.ops[index];
-  const tensor::NamedRange range([&] { return program::word(op, tables_); });
   const auto calls = calls_.before(op);
   times_[index] = {index, now_seconds(), 0};
   switch (op.what) {

@@ -6,7 +6,9 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/program/ir/calls.hpp"
+#include "tessera/program/ir/text.hpp"
 #include "tessera/tensor/account.hpp"
+#include "tessera/tensor/named_range.hpp"
 #include "tessera/tensor/tensor.hpp"
 #include "tessera/tensor/told.hpp"
 
@@ -28,6 +30,7 @@ bool ends_step(const program::Op& op) {
 Lanes::Lanes(const program::Sequence& sequence, const program::Tables& tables,
              std::function<void(std::uint32_t)> run, ActivityLog* log, c10::Device device)
     : sequence_(sequence),
+      tables_(tables),
       run_(std::move(run)),
       log_(log),
       done_(std::make_unique<std::atomic<std::uint64_t>[]>(sequence.ops.size())) {
@@ -42,7 +45,7 @@ Lanes::Lanes(const program::Sequence& sequence, const program::Tables& tables,
   if (!device.is_cpu()) {
     step_begins_ = std::make_unique<tensor::Event>(device);
     make_events(device);
-    queue_communication(tables);
+    queue_communication();
   }
   for (std::size_t lane = 1; lane < ops_of_lane_.size(); ++lane)
     threads_.emplace_back([this, lane, device, account = tensor::Account::current()] {
@@ -82,10 +85,10 @@ void Lanes::make_events(c10::Device device) {
 // a rank in one queue, that of ops that compute and call others meanwhile, too; lanes as free as on a CPU
 // would issue it in another. So an op that communicates waits until the one before it, on whichever lane, has
 // been issued. That is cheap: issuing does not wait for the kernels.
-void Lanes::queue_communication(const program::Tables& tables) {
+void Lanes::queue_communication() {
   std::vector<std::uint32_t> queued;
   for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i)
-    if (program::is_queued(sequence_.ops[i], tables)) queued.push_back(i);
+    if (program::is_queued(sequence_.ops[i], tables_)) queued.push_back(i);
   queue_before_.assign(sequence_.ops.size(), kNobody);
   for (std::size_t i = 0; i < queued.size(); ++i)
     queue_before_[queued[i]] = i > 0 ? queued[i - 1] : queued.back() | program::kPreviousStep;
@@ -116,6 +119,7 @@ void Lanes::step() {
 
 void Lanes::run_lane(std::size_t lane, std::uint64_t step) {
   for (const std::uint32_t i : ops_of_lane_[lane]) {
+    const tensor::NamedRange range([&] { return program::word(sequence_.ops[i], tables_); });
     if (log_) {
       const bool meets_others = sequence_.ops[i].along >= 0;
       log_->issue(lane, meets_others ? Doing::communicating : Doing::computing, static_cast<std::int32_t>(i),

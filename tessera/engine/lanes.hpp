@@ -36,12 +36,13 @@ class Lanes {
 
  private:
   void make_events(c10::Device device);
-  void queue_communication(const program::Tables& tables);
+  void queue_communication();
   void run_lane(std::size_t lane, std::uint64_t step);
   std::uint32_t wait_for(std::uint32_t wait, std::uint64_t step);
   void stop(std::exception_ptr error);
 
   const program::Sequence& sequence_;
+  const program::Tables& tables_;
   std::function<void(std::uint32_t)> run_;
   ActivityLog* log_;
   std::vector<std::vector<std::uint32_t>> ops_of_lane_;  // the compute lane first

@@ -10,12 +10,12 @@ void join(Clock& into, const Clock& other) {
 }
 
 bool knows(const Clock& clock, std::size_t stream, std::uint64_t task) {
-  return stream < clock.size() && clock[stream] >= task;
+  return task == 0 || (stream < clock.size() && clock[stream] >= task);
 }
 
 bool covers(const Clock& clock, const Clock& other) {
   for (std::size_t i = 0; i < other.size(); ++i)
-    if (!knows(clock, i, other[i]) && other[i] > 0) return false;
+    if (!knows(clock, i, other[i])) return false;
   return true;
 }
 

@@ -23,7 +23,7 @@ inline constexpr int kMostDevices = 16;
 // first of a process must be made before the first backward, when LibTorch starts a thread for each device.
 class Devices {
  public:
-  explicit Devices(const Pace& pace);
+  explicit Devices(const Pace& pace, const Omission& omission = {});
   ~Devices();
   Devices(const Devices&) = delete;
   Devices& operator=(const Devices&) = delete;

@@ -74,7 +74,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     *static_cast<Point*>(*event) = witness().now(found(stream));
   }
   void block(void* event, const c10::Stream& stream) const override {
-    if (event) witness().order(found(stream), *static_cast<Point*>(event));
+    Stream& waiting = found(stream);
+    if (event && !witness().omits(Omission::Kind::event_wait, waiting))
+      witness().order(waiting, *static_cast<Point*>(event));
   }
   bool queryEvent(void* event) const override {
     return !event || witness().has_passed(*static_cast<Point*>(event));
@@ -162,7 +164,7 @@ void prepare_stream() {
 
 }  // namespace
 
-Devices::Devices(const Pace& pace) : witness_(pace, prepare_stream) {
+Devices::Devices(const Pace& pace, const Omission& omission) : witness_(pace, prepare_stream, omission) {
   make_known();
   TESSERA_CHECK(!present, "there are asynchronous devices already");
   ++num_made;

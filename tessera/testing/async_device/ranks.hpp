@@ -13,14 +13,16 @@ namespace tessera::async_device {
 
 struct RankOptions {
   Pace pace;
-  bool one_queue = false;        // all communicators of a device share a stream, as NCCL's may at the worst
+  bool one_queue = false;  // all communicators of a device share a stream, as NCCL's may at the worst
+  Omission omission;
   double patience_seconds = 20;  // when no stream of any device has done anything for so long, they are stuck
 };
 
 // What the devices of one run were seen to do.
 struct Findings {
   std::map<std::string, std::int64_t> problems;
-  std::vector<Counts> counts;  // by rank
+  std::vector<Counts> counts;    // by rank
+  std::int64_t num_omitted = 0;  // of what RankOptions::omission names
 };
 
 // As collective::run_ranks. Throws Bug if the witness has seen a problem, DeviceFailed if the ranks were

@@ -27,11 +27,11 @@ std::string ranks_text(const std::vector<int>& ranks) {
 // As NCCL's: whoever waits goes on at once, its stream later. The tensors are kept until then.
 class IssuedWork final : public c10d::Work {
  public:
-  IssuedWork(Point done, c10::Device device, std::vector<Tensor> kept)
-      : done_(std::move(done)), device_(device), kept_(std::move(kept)) {}
+  IssuedWork(std::string what, Point done, c10::Device device, std::vector<Tensor> kept)
+      : what_(std::move(what)), done_(std::move(done)), device_(device), kept_(std::move(kept)) {}
   ~IssuedWork() override { let_go(); }
   bool wait(std::chrono::milliseconds) override {
-    witness().order(current_stream(device_), done_);
+    if (!witness().omits(Omission::Kind::work_wait, what_)) witness().order(current_stream(device_), done_);
     let_go();
     return true;
   }
@@ -48,6 +48,7 @@ class IssuedWork final : public c10d::Work {
     kept_.clear();
   }
 
+  const std::string what_;
   const Point done_;
   const c10::Device device_;
   std::vector<Tensor> kept_;
@@ -121,9 +122,10 @@ class IssuingBackend final : public c10d::Backend {
   WorkPtr issue(const char* what, std::initializer_list<Access> touched, std::vector<Tensor> tensors,
                 std::function<void()> task) {
     Stream& caller = current_stream(device_);
-    witness().order(stream_, witness().now(caller));
+    if (!witness().omits(Omission::Kind::issue_wait, what)) witness().order(stream_, witness().now(caller));
+    if (witness().omits(Omission::Kind::kept_tensors, what)) tensors.clear();
     Point done = witness().issue(stream_, what + name_, touched, std::move(task), &caller);
-    return c10::make_intrusive<IssuedWork>(std::move(done), device_, std::move(tensors));
+    return c10::make_intrusive<IssuedWork>(what, std::move(done), device_, std::move(tensors));
   }
 
   const Group group_;
@@ -202,7 +204,7 @@ class StuckAlarm {
 void run_ranks(const RankOptions& options, int num_ranks,
                const std::function<void(const collective::Communicator&)>& body, Findings* found) {
   TESSERA_CHECK(num_ranks <= kMostDevices, num_ranks, " ranks, and ", kMostDevices, " devices at most");
-  Devices devices(options.pace);
+  Devices devices(options.pace, options.omission);
   const StuckAlarm alarm(devices.witness(), options.patience_seconds);
   collective::run_ranks(num_ranks, [&](const collective::Communicator& threads) {
     const DeviceCommunicator communicator(threads, options.one_queue);
@@ -213,6 +215,7 @@ void run_ranks(const RankOptions& options, int num_ranks,
   const auto problems = devices.witness().problems();
   if (found) {
     found->problems = problems;
+    found->num_omitted = devices.witness().num_omitted();
     found->counts.clear();
     for (int rank = 0; rank < num_ranks; ++rank) found->counts.push_back(devices.witness().counts(rank));
   }

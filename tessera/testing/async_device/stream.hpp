@@ -81,7 +81,7 @@ class Stream {
   std::condition_variable has_task_;
   mutable std::condition_variable progressed_;
   mutable int num_waiting_ = 0;  // for progress
-  std::deque<Task> tasks_;  // the first one is under way
+  std::deque<Task> tasks_;       // the first one is under way
   std::atomic<std::uint64_t> given_ = 0, done_ = 0;
   bool ends_ = false;
   std::thread thread_;  // last: the others are there before it begins

@@ -24,8 +24,8 @@ std::uint64_t next_life() {
 
 }  // namespace
 
-Witness::Witness(const Pace& pace, std::function<void()> prepare)
-    : pace_(pace), prepare_(std::move(prepare)), life_(next_life()) {}
+Witness::Witness(const Pace& pace, std::function<void()> prepare, Omission omission)
+    : pace_(pace), prepare_(std::move(prepare)), omission_(std::move(omission)), life_(next_life()) {}
 
 Witness::~Witness() {
   streams_.clear();
@@ -136,6 +136,26 @@ Point Witness::now(Stream& stream) {
   return out;
 }
 
+bool Witness::omits(Omission::Kind kind, std::string_view where) {
+  if (kind != omission_.kind || where != omission_.where) return false;
+  const std::scoped_lock lock(mutex_);
+  ++num_omitted_;
+  return true;
+}
+
+bool Witness::omits(Omission::Kind kind, const Stream& stream) {
+  if (kind != omission_.kind) return false;
+  const std::scoped_lock lock(mutex_);
+  const std::string_view label = labels_[stream.number()];
+  const std::size_t letter = label.find_first_not_of("0123456789");
+  return letter != std::string_view::npos && omits(kind, label.substr(letter, 1));
+}
+
+std::int64_t Witness::num_omitted() const {
+  const std::scoped_lock lock(mutex_);
+  return num_omitted_;
+}
+
 void Witness::order(Stream& later, const Point& point) {
   if (!point.stream || point.stream == &later) return;
   const std::scoped_lock lock(mutex_);
@@ -180,7 +200,10 @@ std::byte* Witness::allocate(std::size_t bytes, Stream& owner) {
   const std::scoped_lock lock(mutex_);
   if (freed_.size() > kMostFreed) give_back(freed_);
   for (const auto& [device, given_back] : give_back(held_)) counts_[device].bytes_held -= given_back;
-  blocks_[memory] = {.bytes = bytes, .owner = &owner};
+  // The stream's earlier tasks may still use the same bytes, under another name: others come after them.
+  blocks_[memory] = {.bytes = bytes,
+                     .owner = &owner,
+                     .seen = {{&owner, owner.given(), 0, bytes, true, doing(owner, "allocation")}}};
   Counts& counts = counts_[owner.device()];
   counts.bytes_held += static_cast<std::int64_t>(bytes);
   counts.most_bytes_held = std::max(counts.most_bytes_held, counts.bytes_held);
@@ -235,6 +258,7 @@ std::map<int, std::int64_t> Witness::give_back(std::vector<Freed>& list) {
 }
 
 void Witness::record(const std::byte* address, Stream& user) {
+  if (omits(Omission::Kind::record_stream, user)) return;
   const std::scoped_lock lock(mutex_);
   if (const auto found = block_of(address); found != blocks_.end() && &user != found->second.owner)
     found->second.recorded.insert(&user);

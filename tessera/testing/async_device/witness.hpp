@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tessera/testing/async_device/clock.hpp"
+#include "tessera/testing/async_device/omission.hpp"
 #include "tessera/testing/async_device/stream.hpp"
 
 namespace tessera::async_device {
@@ -42,7 +43,7 @@ class Witness {
  public:
   // `prepare` is called by the thread of each stream before any task.
   explicit Witness(
-      const Pace& pace, std::function<void()> prepare = [] {});
+      const Pace& pace, std::function<void()> prepare = [] {}, Omission omission = {});
   ~Witness();
 
   Stream& default_stream(int device);
@@ -58,6 +59,10 @@ class Witness {
   Point now(Stream& stream);
   // What the stream is given from now on begins after the point.
   void order(Stream& later, const Point& point);
+  // Whether this is to be left out; `stream`: in the op that labels it.
+  bool omits(Omission::Kind kind, std::string_view where);
+  bool omits(Omission::Kind kind, const Stream& stream);
+  std::int64_t num_omitted() const;
   bool has_passed(const Point& point);
   // The calling thread waits; `why` is counted. Throws DeviceFailed after a failure.
   void host_wait(const Point& point, const std::string& why);
@@ -123,15 +128,17 @@ class Witness {
 
   const Pace pace_;
   const std::function<void()> prepare_;
+  const Omission omission_;
   const std::uint64_t life_;  // tells it from all others that a thread has seen
   mutable std::recursive_mutex mutex_;
   Failure failure_;
   std::map<std::byte*, Block> blocks_;
-  std::vector<Freed> freed_, held_;  // by their owner's stream alone, and by others
+  std::vector<Freed> freed_, held_;                // by their owner's stream alone, and by others
   std::vector<Clock> clocks_;                      // by number of the stream: before its next task
   std::vector<std::string> labels_;                // by number of the stream
   std::map<int, std::vector<Stream*>> of_device_;  // by id
   std::map<std::string, std::int64_t> problems_;
+  std::int64_t num_omitted_ = 0;
   std::map<int, Counts> counts_;                  // by device
   std::vector<std::unique_ptr<Stream>> streams_;  // last: their tasks end before the others go
 };

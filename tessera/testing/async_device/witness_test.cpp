@@ -58,6 +58,18 @@ TEST_F(WitnessTest, AWriteAndAReadOnTwoStreamsAreARace) {
                     HasSubstr("fill, which writes it")));
 }
 
+TEST_F(WitnessTest, NewMemoryMayHaveBeenTheStreamsBefore) {
+  write(compute_, "earlier");
+  std::byte* const next = witness_.allocate(kBytes, compute_);
+  const Access access{next, kBytes, true};
+  witness_.issue(other_, "receive", std::span(&access, 1), [] {});
+  ASSERT_EQ(witness_.problems().size(), 1u);
+  EXPECT_THAT(
+      witness_.problems().begin()->first,
+      HasSubstr("race: receive writes the 256 bytes made by nobody yet on stream 1, and nothing orders "
+                "it after allocation"));
+}
+
 TEST_F(WitnessTest, AnEventOrdersAndSoDoesTheHost) {
   witness_.order(other_, write(compute_, "fill"));
   const Point read_there = read(other_, "send");
@@ -83,6 +95,7 @@ TEST_F(WitnessTest, ReadsDoNotMeetAndNeitherDoOtherBytes) {
   Witness apart(Pace{});
   Stream &one = apart.default_stream(0), &two = apart.new_stream(0);
   std::byte* memory = apart.allocate(kBytes, one);
+  apart.order(two, apart.now(one));
   const Access low{memory, 128, true}, high{memory + 128, 128, true};
   apart.issue(one, "low", std::span(&low, 1), [] {});
   apart.issue(two, "high", std::span(&high, 1), [] {});
