@@ -178,7 +178,7 @@ CLI::App* add_verify(CLI::App& app, Options& options) {
   verify->add_option("--sample", own.sample, "so many of them, as different as possible")
       ->check(CLI::PositiveNumber)
       ->needs(all);
-  verify->add_option("--seed", own.seed, "of what is dealt and drawn");
+  auto* seed = verify->add_option("--seed", own.seed, "of what is dealt and drawn");
   verify->add_option("--axes", own.axes, "what varies (default: all): " + join(plan::variable_axes(), ", "))
       ->delimiter(',')
       ->type_name("LIST")
@@ -188,7 +188,10 @@ CLI::App* add_verify(CLI::App& app, Options& options) {
                    "fp64 (allowed 1e-10), or fp32 with production kernels (1e-4)")
       ->check(CLI::IsMember({"fp64", "fp32"}))
       ->needs(all);
-  if (options.device.known) {
+  if (!options.device.known) {
+    seed->needs(all);
+  } else {
+    seed->description("of what is dealt, drawn and delayed");
     auto* device = verify->add_option("--device", options.device.name, "instead of the CPU")
                        ->check(CLI::IsMember({options.device.known->name}))
                        ->excludes("--procs");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/collective/group.hpp"
 #include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/spec/spec.hpp"
 #include "tessera/train/session.hpp"
@@ -52,8 +53,7 @@ Verification verify_on_threads(const spec::Run& run, const StepGroups& step_grou
 
 // The same of a run that is small already and in the precision to verify, against a reference that may be
 // known.
-Verification verify_as_it_is(const spec::Run& run, References& references,
-                             const StepGroups& step_groups = {},
+Verification verify_as_it_is(const spec::Run& run, References& references, const StepGroups& step_groups = {},
                              const collective::RunRanks& run_ranks = collective::run_ranks);
 
 // The same of any program of that run, right or wrong.

@@ -9,7 +9,7 @@ namespace {
 
 using namespace tessera;
 
-// The most that any rank of any run was seen to do.
+// What the devices did.
 struct Seen {
   std::int64_t runs = 0;
   async_device::Findings last;

@@ -63,8 +63,9 @@ std::string verdict(const std::vector<std::string>& layout, const Mutant& mutant
   if (mutant.frees_compute)
     for (auto& unit : program.tables.units)
       for (auto& piece : unit.pieces) piece.collectives.clear(), piece.backward_collectives.clear();
-  const async_device::RankOptions options{
-      .one_queue = mutant.one_queue, .omission = mutant.omission, .patience_seconds = 3};
+  const async_device::RankOptions options{.one_queue = mutant.one_queue,
+                                          .omission = mutant.omission,
+                                          .patience_seconds = mutant.one_queue ? 3.0 : 60.0};
   try {
     const auto found =
         train::verify_varied(run, {.program = &program}, references, [&](int num_ranks, const auto& body) {

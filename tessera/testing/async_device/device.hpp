@@ -39,7 +39,8 @@ Witness& witness();
 // The calling thread's stream of the device.
 Stream& current_stream(c10::Device device);
 
-// The bytes of a tensor of such a device, and the same memory as a tensor of the CPU, for tasks.
+// Whether it is a tensor of such a device; its bytes; the same memory as a tensor of the CPU, for tasks.
+bool is_ours(const at::Tensor& t);
 Access access_of(const at::Tensor& t, bool writes);
 at::Tensor on_cpu(const at::Tensor& t);
 

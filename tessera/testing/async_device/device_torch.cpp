@@ -181,6 +181,8 @@ Witness& witness() {
 
 Stream& current_stream(c10::Device device) { return found(Guard().getStream(device)); }
 
+bool is_ours(const at::Tensor& t) { return t.defined() && t.device().type() == kType; }
+
 Access access_of(const at::Tensor& t, bool writes) {
   if (t.numel() == 0) return {};
   std::int64_t last = 0;
@@ -190,7 +192,7 @@ Access access_of(const at::Tensor& t, bool writes) {
 }
 
 at::Tensor on_cpu(const at::Tensor& t) {
-  if (!t.defined() || t.device().type() != kType) return t;
+  if (!is_ours(t)) return t;
   if (t.numel() == 0) return at::empty_strided(t.sizes(), t.strides(), t.options().device(c10::kCPU));
   return at::from_blob(t.data_ptr(), t.sizes(), t.strides(), at::TensorOptions(t.scalar_type()));
 }

@@ -15,7 +15,7 @@ struct RankOptions {
   Pace pace;
   bool one_queue = false;  // all communicators of a device share a stream, as NCCL's may at the worst
   Omission omission;
-  double patience_seconds = 20;  // when no stream of any device has done anything for so long, they are stuck
+  double patience_seconds = 60;  // when no stream of any device has done anything for so long, they are stuck
 };
 
 // What the devices of one run were seen to do.

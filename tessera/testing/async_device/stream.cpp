@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "tessera/base/text.hpp"
+
 namespace tessera::async_device {
 
 std::string Failure::text() const {
@@ -35,6 +37,8 @@ Stream::~Stream() {
   has_task_.notify_one();
   thread_.join();
 }
+
+std::string Stream::name() const { return id_ == 0 ? "the default stream" : cat("stream ", id_); }
 
 std::uint64_t Stream::give(std::string what, std::function<void()> task) {
   std::uint64_t number = 0;

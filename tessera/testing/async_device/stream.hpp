@@ -51,6 +51,7 @@ class Stream {
   std::size_t number() const { return number_; }
   int device() const { return device_; }
   std::int64_t id() const { return id_; }  // 0: the device's default stream
+  std::string name() const;
 
   // `what` names the task to who asks what the stream is at. Returns the task's number, counted from 1.
   std::uint64_t give(std::string what, std::function<void()> task);
