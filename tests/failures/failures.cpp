@@ -118,15 +118,17 @@ void spin_until(const Condition& condition) {
   while (!condition()) TESSERA_CHECK(now_seconds() < deadline, "the phase to strike in did not come");
 }
 
-// What a job may leave: files and sockets where temporary things lie.
+// What a job may leave: files and sockets in the folder of temporary things, which is this trial's own, and
+// shared memory.
 std::set<std::string> leftovers() {
   std::set<std::string> out;
-  for (const char* folder : {"/tmp", "/dev/shm"})
-    for (const auto& entry : fs::directory_iterator(folder))
-      if (const auto name = entry.path().filename().string(); name.find("tessera") != std::string::npos ||
-                                                              name.find("gloo") != std::string::npos ||
-                                                              name.find("torch") != std::string::npos)
-        out.insert(entry.path().string());
+  for (const auto& entry : fs::directory_iterator(fs::temp_directory_path()))
+    out.insert(entry.path().string());
+  for (const auto& entry : fs::directory_iterator("/dev/shm"))
+    if (const auto name = entry.path().filename().string(); name.find("tessera") != std::string::npos ||
+                                                            name.find("gloo") != std::string::npos ||
+                                                            name.find("torch") != std::string::npos)
+      out.insert(entry.path().string());
   return out;
 }
 
@@ -237,6 +239,9 @@ int main(int argc, char** argv) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   std::string folder = (fs::temp_directory_path() / "failing_XXXXXX").string();
   TESSERA_CHECK(mkdtemp(folder.data()), "no folder");
+  const fs::path temporary = fs::path(folder) / "temporary";
+  fs::create_directory(temporary);
+  setenv("TMPDIR", temporary.c_str(), 1);
   const std::vector<std::string> overrides{cat("layout.dp_replicate=", kRanks)};
   const auto program = plan::compile(spec::load(kConfig, overrides));
 
