@@ -79,7 +79,8 @@ void BucketStore::step(const Op& op, const Update& update) {
   read_here(stepped.shard());
   read_here(stepped.shard_gradient());
   for (const Tensor& state : optimizer.state()) read_here(state);
-  optimizer.step(update.learning_rate, update.count, update.gradient_scale);
+  optimizer.step(update.learning_rate, update.count, read_here(update.gradient_scale),
+                 read_here(update.skips));
 }
 
 void BucketStore::put(const shard::OffloadKey& key, const Tensor& t) {
@@ -150,8 +151,8 @@ bool BucketStore::is_first_of_equals(const program::Bucket& bucket) const {
   return program::replica_of(bucket, tables_, parts_.rank, norm_axes_).position == 0;
 }
 
-double BucketStore::squared_norm() const {
-  double total = 0;
+Tensor BucketStore::squared_norm() const {
+  Tensor total = tensor::number(0, parts_.device);
   for (const auto& bucket : parts_.buckets) {
     if (!bucket.table().trainable || !is_first_of_equals(bucket.table())) continue;
     Tensor mine = read_here(bucket.shard_gradient());
@@ -160,7 +161,7 @@ double BucketStore::squared_norm() const {
                          end = mine.numel() * (norm_slice_ + 1) / norm_slices_;
       mine = mine.narrow(0, first, end - first);
     }
-    total += optim::squared_norm(mine);
+    total.add_(optim::squared_norm(mine));
   }
   return total;
 }

@@ -16,7 +16,7 @@ namespace tessera::engine {
 struct Update {
   double learning_rate = 0;
   std::int64_t count = 1;
-  double gradient_scale = 1;
+  tensor::Tensor gradient_scale, skips;  // numbers on the device: a factor, and not 0 if nothing is updated
 };
 
 class BucketStore {
@@ -41,7 +41,7 @@ class BucketStore {
 
   // Sum of squares of the elements that this rank brings to the norm. See Note [Who brings an element to the
   // norm].
-  double squared_norm() const;
+  tensor::Tensor squared_norm() const;
 
   // Between steps: Full of every bucket, until free_all; Shard and State of one, wherever they lie.
   bool has_full(std::uint32_t item) { return bucket(item).full().defined(); }

@@ -66,7 +66,7 @@ StepReport Executor::step(const StepInput& input) {
   const at::NoGradGuard no_gradient;
   input_ = &input;
   account_.forget_peak();
-  std::fill(loss_sums_.begin(), loss_sums_.end(), 0.0);
+  for (Tensor& sum : loss_sums_) sum = tensor::number(0, parts_.device);
   summed_.assign(numbers_.size(), false);
   for (auto& sends : sends_along_) sends.clear();
   calls_.begin_step();
@@ -75,13 +75,15 @@ StepReport Executor::step(const StepInput& input) {
   finish_sends();
   input_ = nullptr;
   StepReport report;
-  report.tokens = number(Role::tokens);
+  const std::vector<double> numbers = read_numbers();
+  const auto of = [&](Role role) { return numbers[index_of(role)]; };
+  report.tokens = of(Role::tokens);
   for (const program::Loss& loss : losses_)
-    report.losses.push_back({tables_.numbers[loss.loss].name, numbers_[loss.loss] / numbers_[loss.tokens]});
+    report.losses.push_back({tables_.numbers[loss.loss].name, numbers[loss.loss] / numbers[loss.tokens]});
   report.loss = report.losses.front().mean;
-  report.gradient_norm = std::sqrt(number(Role::norm)) / input.loss_scale;
+  report.gradient_norm = std::sqrt(of(Role::norm)) / input.loss_scale;
   report.loss_scale = input.loss_scale;
-  report.taken = number(Role::finite) == 0;
+  report.taken = of(Role::finite) == 0;
   report.at_peak = account_.at_peak();
   report.times = times_;
   report.moved = bucket_store_.take_moved();
@@ -101,10 +103,20 @@ std::size_t Executor::at(std::uint32_t item, std::int32_t micro) const {
          static_cast<std::size_t>(micro);
 }
 
-double Executor::number(Role role) const {
-  for (std::size_t i = 0; i < numbers_.size(); ++i)
-    if (tables_.numbers[i].role == role) return numbers_[i];
+std::size_t Executor::index_of(Role role) const {
+  for (std::size_t i = 0; i < tables_.numbers.size(); ++i)
+    if (tables_.numbers[i].role == role) return i;
   throw Bug("the program lacks a number that every step has");
+}
+
+const Tensor& Executor::number(Role role) const { return tensor::read_here(numbers_[index_of(role)]); }
+
+// All at once: an accelerator's host waits here, and nowhere else in a step.
+std::vector<double> Executor::read_numbers() const {
+  std::vector<Tensor> read;
+  for (const Tensor& number : numbers_) read.push_back(tensor::read_here(number).view({1}));
+  const Tensor all = tensor::on_host(tensor::concatenate(read, 0));
+  return {all.const_data_ptr<double>(), all.const_data_ptr<double>() + all.numel()};
 }
 
 void Executor::run(std::uint32_t index) {
@@ -206,7 +218,7 @@ void Executor::forward(const Op& op) {
   for (std::size_t i = 0; i < segment.writes.size(); ++i)
     values_[at(segment.writes[i], op.micro)] = outcome.values[i].detach();
   for (std::size_t i = 0; i < segment.losses.size(); ++i)
-    loss_sums_[segment.losses[i].loss] += outcome.losses[i].item<double>();
+    loss_sums_[segment.losses[i].loss].add_(outcome.losses[i].detach());
 }
 
 // What the forward made is there already: only the tape is kept.
@@ -225,8 +237,9 @@ void Executor::backward(const Op& op, bool with_weights) {
     root_gradients.push_back(tensor::read_here(gradients_[at(value, op.micro)]));
   for (const auto& loss : segment.losses) {
     const auto dtype = tensor::wide(shard::to_torch(tables_.buckets.front().compute));
-    root_gradients.push_back(
-        tensor::empty({}, dtype, parts_.device).fill_(input_->loss_scale / numbers_[loss.tokens]));
+    root_gradients.push_back(tensor::number(input_->loss_scale, parts_.device)
+                                 .div_(tensor::read_here(numbers_[loss.tokens]))
+                                 .to(dtype));
   }
   std::vector<Tensor> leaves = recording.inputs;
   for (const auto& [leaf, weight] : recording.tape.leaves) leaves.push_back(leaf);
@@ -242,29 +255,29 @@ void Executor::backward(const Op& op, bool with_weights) {
   if (!with_weights) weight_work_[at(op.item, op.micro)] = std::move(recording.tape.work);
 }
 
-double Executor::partial(std::uint32_t number) const {
+Tensor Executor::partial(std::uint32_t number) {
   switch (tables_.numbers[number].role) {
     case Role::tokens:
-      return input_->valid_tokens;
+      return tensor::number(input_->valid_tokens, parts_.device);
     case Role::loss:
-      return loss_sums_[number];
+      return tensor::read_here(loss_sums_[number]).clone();
     case Role::norm:
       return bucket_store_.squared_norm();
-    case Role::finite:
-      return std::isfinite(this->number(Role::norm)) ? 0.0 : 1.0;
+    case Role::finite: {
+      const Tensor norm = this->number(Role::norm).sqrt().div_(input_->loss_scale);
+      gradient_scale_ = optim::clip_scale(norm, parts_.clip_norm).div_(input_->loss_scale);
+      return norm.isfinite().logical_not_().to(at::kDouble);
+    }
   }
   throw Bug("a number outside its roles");
 }
 
 void Executor::sum(const Op& op) {
   // Axis by axis: a later sum of the same number goes on from the one before.
-  double value = summed_[op.item] ? numbers_[op.item] : partial(op.item);
+  Tensor value = summed_[op.item] ? tensor::read_here(numbers_[op.item]).clone() : partial(op.item);
   summed_[op.item] = true;
-  if (op.along >= 0) {
-    Tensor cell = tensor::view_of(&value, {1}, at::kDouble).to(parts_.device);
-    parts_.groups[static_cast<std::size_t>(op.along)].all_reduce_sum(cell);
-    value = cell.item<double>();
-  }
+  Tensor cell = value.view({1});
+  if (op.along >= 0) parts_.groups[static_cast<std::size_t>(op.along)].all_reduce_sum(cell);
   numbers_[op.item] = value;
 }
 
@@ -367,10 +380,7 @@ void Executor::finish_sends() {
 }
 
 void Executor::update(const Op& op) {
-  if (number(Role::finite) != 0) return;
-  const double norm = std::sqrt(number(Role::norm)) / input_->loss_scale;
-  bucket_store_.step(op, {input_->learning_rate, input_->count,
-                          optim::clip_scale(norm, parts_.clip_norm) / input_->loss_scale});
+  bucket_store_.step(op, {input_->learning_rate, input_->count, gradient_scale_, number(Role::finite)});
 }
 
 // An empty micro-batch has no values.

@@ -73,13 +73,15 @@ class Executor {
   void receive(const program::Op& op);
   void finish_sends();
   tensor::Tensor& held(const program::Cell& cell);
-  double partial(std::uint32_t number) const;
+  tensor::Tensor partial(std::uint32_t number);
   void update(const program::Op& op);
   void offload(const program::Op& op);
   void fetch(const program::Op& op);
   void end(const program::Cell& cell);
   std::size_t at(std::uint32_t item, std::int32_t micro) const;
-  double number(program::Role role) const;
+  std::size_t index_of(program::Role role) const;
+  const tensor::Tensor& number(program::Role role) const;
+  std::vector<double> read_numbers() const;
 
   Parts parts_;
   const program::Tables& tables_;
@@ -90,8 +92,10 @@ class Executor {
   std::vector<std::unique_ptr<Recording>> tapes_;
   std::vector<shard::WeightWork> weight_work_;
   std::vector<program::Loss> losses_;  // by number, each once
-  std::vector<double> numbers_, loss_sums_;
-  std::vector<char> summed_;  // by number: a sum of this step was made
+  // fp64, on the device: the host reads them once, after the step. The sums of losses are those of this rank.
+  std::vector<tensor::Tensor> numbers_, loss_sums_;
+  tensor::Tensor gradient_scale_;  // of the updates: clipping, without the loss scale
+  std::vector<char> summed_;       // by number: a sum of this step was made
   const StepInput* input_ = nullptr;
   std::vector<OpTime> times_;
   CallCount calls_;

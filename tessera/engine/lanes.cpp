@@ -25,6 +25,11 @@ bool ends_step(const program::Op& op) {
   return op.what != program::OpKind::gather && op.what != program::OpKind::reduce;
 }
 
+// Whether what it makes is looked at between steps, from the compute lane's stream.
+bool is_looked_at(const program::Op& op) {
+  return op.what == program::OpKind::sum || op.what == program::OpKind::step;
+}
+
 }  // namespace
 
 Lanes::Lanes(const program::Sequence& sequence, const program::Tables& tables,
@@ -71,6 +76,8 @@ Lanes::Lanes(const program::Sequence& sequence, const program::Tables& tables,
 // can't wait in a circle: a wait is given to a stream only after the event it names was recorded.
 void Lanes::make_events(c10::Device device) {
   events_.resize(sequence_.ops.size());
+  for (std::size_t i = 0; i < sequence_.ops.size(); ++i)
+    if (is_looked_at(sequence_.ops[i])) events_[i] = std::make_unique<tensor::Event>(device);
   for (const auto& op : sequence_.ops)
     for (const std::uint32_t wait : sequence_.waits_of(op)) {
       const std::uint32_t other = wait & ~program::kPreviousStep;
@@ -106,8 +113,10 @@ void Lanes::step() {
   step_.notify_all();
   try {
     run_lane(0, step);
-    for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i)
+    for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i) {
       if (ends_step(sequence_.ops[i])) wait_for(i, step);
+      if (!events_.empty() && is_looked_at(sequence_.ops[i])) events_[i]->wait();
+    }
   } catch (const LaneStopped&) {
     const std::scoped_lock lock(error_mutex_);
     std::rethrow_exception(error_);

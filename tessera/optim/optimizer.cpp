@@ -74,10 +74,14 @@ void BucketOptimizer::set_state(std::vector<Tensor> state) {
 // The kernels below treat what is left beside whole vector registers by scalar code, which rounds
 // differently. A bucket in one piece, padded so that any slice of it fills whole registers, gets the same
 // bits from every slicing.
-void BucketOptimizer::step(double learning_rate, std::int64_t count, double gradient_scale) {
+void BucketOptimizer::step(double learning_rate, std::int64_t count, const Tensor& gradient_scale,
+                           const Tensor& skips) {
   TESSERA_CHECK(state_.size() == num_states(), "bucket ", bucket_->table().name,
                 " is stepped while its state lies outside");
-  if (gradient_scale != 1.0) bucket_->shard_gradient().mul_(gradient_scale);
+  const bool on_cpu = skips.is_cpu();  // where it costs nothing to ask
+  if (on_cpu && skips.item<double>() != 0) return;
+  if (!on_cpu || gradient_scale.item<double>() != 1.0) bucket_->shard_gradient().mul_(gradient_scale);
+  const std::optional<Tensor> found_inf = on_cpu ? std::nullopt : std::optional(skips.to(at::kFloat));
   const double decay = bucket_->table().weight_decay ? rule_.weight_decay : 0.0;
   const std::vector<Tensor> values = {bucket_->shard()}, gradients = {bucket_->shard_gradient()};
   const auto state = [&](std::size_t i) {
@@ -88,33 +92,37 @@ void BucketOptimizer::step(double learning_rate, std::int64_t count, double grad
       count_.fill_(count);
       at::_ops::_fused_adamw_::call(values, gradients, state(0), state(1), {}, {count_}, learning_rate,
                                     rule_.beta1, rule_.beta2, decay, rule_.epsilon, false, false,
-                                    std::nullopt, std::nullopt);
+                                    std::nullopt, found_inf);
       break;
     case spec::Optimizer::sgd:
       at::_ops::_fused_sgd_::call(values, gradients, state(0), decay, rule_.momentum, learning_rate, 0.0,
-                                  false, false, count == 1, std::nullopt, std::nullopt);
+                                  false, false, count == 1, std::nullopt, found_inf);
       break;
   }
 }
 
 // The same sum by the device's kernels, in pieces that bound the fp64 copy.
-double squares_on_device(const Tensor& flat) {
+Tensor squares_on_device(const Tensor& flat) {
   constexpr std::int64_t kPiece = 1 << 24;
   Tensor total = tensor::zeros({}, at::kDouble, flat.device());
   for (std::int64_t first = 0; first < flat.numel(); first += kPiece) {
     const Tensor piece = flat.narrow(0, first, std::min(kPiece, flat.numel() - first)).to(at::kDouble);
     total.add_(piece.dot(piece));
   }
-  return total.item<double>();
+  return total;
 }
 
-double squared_norm(const Tensor& flat) {
+Tensor squared_norm(const Tensor& flat) {
   if (!flat.is_cpu()) return squares_on_device(flat);
-  if (flat.scalar_type() == at::kDouble) return squares<double>(flat.const_data_ptr<double>(), flat.numel());
+  if (flat.scalar_type() == at::kDouble)
+    return tensor::number(squares<double>(flat.const_data_ptr<double>(), flat.numel()), flat.device());
   TESSERA_CHECK(flat.scalar_type() == at::kFloat, "gradients are kept in fp32 or fp64");
-  return squares<float>(flat.const_data_ptr<float>(), flat.numel());
+  return tensor::number(squares<float>(flat.const_data_ptr<float>(), flat.numel()), flat.device());
 }
 
-double clip_scale(double norm, double clip) { return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0; }
+Tensor clip_scale(const Tensor& norm, double clip) {
+  if (clip == 0) return tensor::number(1, norm.device());
+  return tensor::number(clip, norm.device()).div_(norm.add(1e-6)).clamp_max_(1);
+}
 
 }  // namespace tessera::optim

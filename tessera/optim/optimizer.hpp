@@ -11,9 +11,11 @@ class BucketOptimizer {
  public:
   // Without a state: make_state(), or set_state().
   BucketOptimizer(const spec::Training& rule, shard::FlatBucket& bucket);
-  // One update of the bucket's Shard from its ShardGrad times `gradient_scale`; `count` is 1 for the first
-  // step taken.
-  void step(double learning_rate, std::int64_t count, double gradient_scale);
+  // One update of the bucket's Shard from its ShardGrad times `gradient_scale`, unless `skips` is not 0: both
+  // fp64 numbers on the bucket's device, which an accelerator never tells the host. `count` is 1 for the
+  // first step taken.
+  void step(double learning_rate, std::int64_t count, const tensor::Tensor& gradient_scale,
+            const tensor::Tensor& skips);
   // adamw: first and second moment; sgd: the velocity, if any.
   std::size_t num_states() const;
   std::span<const tensor::Tensor> state() const { return state_; }
@@ -32,11 +34,12 @@ class BucketOptimizer {
 // Learning rate of the update number `step` (0 for the first): warm-up, then the curve of training.decay.
 double learning_rate(const spec::Training& training, std::int64_t step);
 
-// Sum of squares in fp64; squares_on_device by kernels of the tensor's device, whichever that is.
-double squared_norm(const tensor::Tensor& flat);
-double squares_on_device(const tensor::Tensor& flat);
+// Sum of squares in fp64, on the tensor's device; squares_on_device by that device's kernels, whichever it
+// is.
+tensor::Tensor squared_norm(const tensor::Tensor& flat);
+tensor::Tensor squares_on_device(const tensor::Tensor& flat);
 
 // What clipping multiplies gradients with: min(1, clip / (norm + 1e-6)); 1 when clip is 0.
-double clip_scale(double norm, double clip);
+tensor::Tensor clip_scale(const tensor::Tensor& norm, double clip);
 
 }  // namespace tessera::optim

@@ -38,7 +38,7 @@ TEST(AdamW, FollowsTheTextbookWithAndWithoutDecay) {
     for (int t = 1; t <= 5; ++t) {
       const double g = 0.3 * t - 1;
       set_gradient(bucket, g, g);
-      optimizer.step(0.1, t, 0.5);
+      optimizer.step(0.1, t, tensor::number(0.5), tensor::number(0));
       const double clipped = g * 0.5;
       w *= decays ? 1 - 0.1 * 0.5 : 1;
       m = 0.9 * m + 0.1 * clipped;
@@ -58,7 +58,7 @@ TEST(Sgd, FollowsTheTextbookWithMomentum) {
   double w = 1, momentum = 0;
   for (int t = 1; t <= 4; ++t) {
     set_gradient(bucket, 0.7 * t, 0);
-    optimizer.step(0.01, t, 1.0);
+    optimizer.step(0.01, t, tensor::number(1), tensor::number(0));
     momentum = 0.9 * momentum + 0.7 * t + 0.1 * w;
     w -= 0.01 * momentum;
   }
@@ -80,7 +80,7 @@ TEST(BucketOptimizer, GivesTheSameBitsInEverySlicing) {
       optimizer.make_state();
       for (int t = 1; t <= 3; ++t) {
         bucket.add_to_shard_gradient(bucket.shard().mul(0.1 * t));
-        optimizer.step(1e-2, t, 0.7);
+        optimizer.step(1e-2, t, tensor::number(0.7), tensor::number(0));
         bucket.end_shard_gradient(false);
       }
       return bucket.shard();
@@ -116,11 +116,15 @@ TEST(LearningRate, WarmsUpThenFollowsItsCurve) {
 
 TEST(Norm, IsSummedInDoublePrecisionAndClipsOnlyAbove) {
   Tensor t = tensor::empty({1'000'003}, at::kFloat).fill_(0.1);
-  EXPECT_NEAR(squared_norm(t), 1'000'003 * std::pow(static_cast<double>(0.1f), 2), 1e-6);
-  EXPECT_NEAR(squares_on_device(t), squared_norm(t), 1e-9 * squared_norm(t));
-  EXPECT_DOUBLE_EQ(clip_scale(0.5, 1.0), 1.0);
-  EXPECT_NEAR(clip_scale(4.0, 1.0), 0.25, 1e-6);
-  EXPECT_DOUBLE_EQ(clip_scale(4.0, 0.0), 1.0);
+  const double norm = squared_norm(t).item<double>();
+  EXPECT_NEAR(norm, 1'000'003 * std::pow(static_cast<double>(0.1f), 2), 1e-6);
+  EXPECT_NEAR(squares_on_device(t).item<double>(), norm, 1e-9 * norm);
+  const auto scale = [](double of, double clip) {
+    return clip_scale(tensor::number(of), clip).item<double>();
+  };
+  EXPECT_DOUBLE_EQ(scale(0.5, 1.0), 1.0);
+  EXPECT_NEAR(scale(4.0, 1.0), 0.25, 1e-6);
+  EXPECT_DOUBLE_EQ(scale(4.0, 0.0), 1.0);
 }
 
 }  // namespace

@@ -80,8 +80,8 @@ TEST(Bias, SumsSixteenBitGradientsInThirtyTwo) {
 TEST(Weight, AddsUpTermsAfterTheFirstOverwritesWhatWasLeft) {
   Weight weight = random_weight({2, 2}, 1);
   const Tensor term = random({2, 2}, 2);
-  weight.add(term, 2.0);
-  weight.add(term, 0.5);
+  weight.add(term, tensor::number(2.0));
+  weight.add(term, tensor::number(0.5));
   EXPECT_LT(distance(weight.gradient(), term.mul(2.5)), 1e-14);
   weight.restart_gradient();
   weight.end_gradient();

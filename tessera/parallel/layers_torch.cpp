@@ -78,22 +78,21 @@ struct AddBias : Function<AddBias> {
   }
 };
 
-// Of a part of the table that begins with row `first`; zero for tokens of other parts.
+// Of a part of the table that begins with row `first`; zero for tokens of other parts, which look up, and add
+// zeros to, some row of this one: to find the part's own would stop the host.
 struct PartEmbedding : Function<PartEmbedding> {
   static Tensor forward(AutogradContext* ctx, const Tensor&, const Tensor& tokens, Weight* weight,
                         WeightWork* work, std::int64_t first) {
     keep(ctx, *weight, *work);
     const Tensor& table = weight->value();
-    const Tensor row = tokens.sub(first);
-    const Tensor mine = row.ge(0).logical_and_(row.lt(table.size(0))).nonzero().squeeze(1);
-    const Tensor rows = row.index_select(0, mine);
-    ctx->save_for_backward({mine, rows});
-    Tensor out = tensor::zeros({tokens.size(0), table.size(1)}, table.scalar_type(), table.device());
-    return out.index_copy_(0, mine, table.index_select(0, rows));
+    const Tensor row = tokens.sub(first), rows = row.remainder(table.size(0));
+    const Tensor is_elsewhere = row.ne(rows).unsqueeze(1);
+    ctx->save_for_backward({rows, is_elsewhere});
+    return table.index_select(0, rows).masked_fill_(is_elsewhere, 0);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
-    kept_work(ctx).rows(kept_weight(ctx), saved[1], gradients[0].index_select(0, saved[0]));
+    kept_work(ctx).rows(kept_weight(ctx), saved[0], gradients[0].masked_fill(saved[1], 0));
     return {Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
@@ -310,7 +309,7 @@ struct VocabularyLoss : Function<VocabularyLoss> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
-    const double scale = gradients[0].item<double>() / ctx->saved_data["gradient_factor"].toDouble();
+    const Tensor scale = gradients[0].to(at::kDouble).div(ctx->saved_data["gradient_factor"].toDouble());
     kept_work(ctx).term(kept_weight(ctx), saved[1], scale);
     return {saved[0].mul(scale), Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }

@@ -6,6 +6,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/program/ir/context_parallel.hpp"
+#include "tessera/tensor/device.hpp"
 
 namespace tessera::parallel {
 
@@ -75,7 +76,8 @@ class Regions {
     own_BS_ = documents_at(ring.rank());
   }
 
-  // Nothing: no query sees a key of that place.
+  // Nothing: no query sees a key of that place. An accelerator's host does not ask, for it would have to
+  // wait.
   std::optional<Region> with_keys_of(int place) const {
     Region region{0, positions_, {place == ring_.rank(), {}}};
     if (place < ring_.rank()) region.num_keys = positions_ / 2;
@@ -85,9 +87,9 @@ class Regions {
     const Tensor queries_BQ1 =
         own_BS_.narrow(1, region.first_query, positions_ - region.first_query).unsqueeze(2);
     Tensor seen_BQC = queries_BQ1.eq(keys_B1C);
-    if (seen_BQC.all().item<bool>()) return region;
+    if (documents_BS_.is_cpu() && seen_BQC.all().item<bool>()) return region;
     if (region.sight.causal) seen_BQC = seen_BQC.tril();
-    if (!seen_BQC.any().item<bool>()) return std::nullopt;
+    if (documents_BS_.is_cpu() && !seen_BQC.any().item<bool>()) return std::nullopt;
     region.sight.causal = false;
     const Tensor unseen = seen_BQC.logical_not().unsqueeze(1);
     region.sight.added_B1QC = tensor::zeros(unseen.sizes(), dtype_, unseen.device())
@@ -101,7 +103,7 @@ class Regions {
     auto positions = program::context_positions(documents_BS_.size(1), {ring_.size(), 1}, {place, 0});
     const Tensor index =
         tensor::view_of(positions.data(), {static_cast<std::int64_t>(positions.size())}, at::kLong);
-    return documents_BS_.index_select(1, index.to(documents_BS_.device()));
+    return documents_BS_.index_select(1, tensor::on_device(index, documents_BS_.device()));
   }
 
   const Group& ring_;

@@ -122,8 +122,8 @@ TEST(FlatBucket, AGradientIsZeroWhereNothingWasAddedAndItsMemoryIsHandedOn) {
   EXPECT_FALSE(bucket.weight_gradient().defined()) << "nothing is allocated before it is needed";
   bucket.begin_weight_gradient();
   bucket.weight_gradient().fill_(1e30);
-  a.add(ones({3, 50}), 2.0);
-  a.add(ones({3, 50}), 1.0);
+  a.add(ones({3, 50}), tensor::number(2));
+  a.add(ones({3, 50}));
   bucket.begin_weight_gradient();  // goes on with what is there
   bucket.close_weight_gradient();
   EXPECT_EQ(bucket.weight_gradient().sum().item<double>(), 3 * 150);
@@ -135,7 +135,7 @@ TEST(FlatBucket, AGradientIsZeroWhereNothingWasAddedAndItsMemoryIsHandedOn) {
 
   bucket.begin_weight_gradient();
   bucket.weight_gradient().fill_(1e30);
-  a.add(ones({3, 50}), 0.5);
+  a.add(ones({3, 50}), tensor::number(0.5));
   bucket.close_weight_gradient();
   bucket.add_to_shard_gradient(bucket.weight_gradient());
   EXPECT_EQ(bucket.shard_gradient().sum().item<double>(), 3.5 * 150) << "parts add up";
@@ -149,7 +149,7 @@ TEST(FlatBucket, WhatATakenGradientHeldIsNotCountedAgain) {
   FlatBucket bucket(table, 3);
   Weight& a = bucket.weight("a");
   bucket.begin_weight_gradient();
-  a.add(ones({3, 50}), 1.0);
+  a.add(ones({3, 50}));
   bucket.restart_weight_gradient();
   bucket.close_weight_gradient();
   EXPECT_EQ(bucket.weight_gradient().abs().max().item<double>(), 0);

@@ -21,16 +21,21 @@ void Weight::add_product(const Tensor& dy_TO, const Tensor& x_TI) {
     gradient_.addmm_(dy_TO.t(), x_TI, written_ ? 1 : 0, 1);
     written_ = true;
   } else {
-    add(dy_TO.t().mm(x_TI), 1.0);
+    add(dy_TO.t().mm(x_TI));
   }
 }
 
-void Weight::add(const Tensor& term, double scale) {
+// On a CPU, where the number is at hand, the sum is rounded once.
+void Weight::add(const Tensor& term, const Tensor& scale) {
   if (!written_) {
     gradient_.copy_(term);
-    if (scale != 1.0) gradient_.mul_(scale);
+    if (scale.defined()) gradient_.mul_(scale);
+  } else if (!scale.defined()) {
+    gradient_.add_(term);
+  } else if (scale.is_cpu()) {
+    gradient_.add_(term, scale.item<double>());
   } else {
-    gradient_.add_(term, scale);
+    gradient_.addcmul_(term, scale.to(gradient_.scalar_type()));
   }
   written_ = true;
 }
@@ -41,9 +46,7 @@ void Weight::add_rows(const Tensor& rows_T, const Tensor& dy_TH) {
   gradient_.index_add_(0, rows_T, dy_TH.to(gradient_.scalar_type()));
 }
 
-void Weight::add_column_sums(const Tensor& dy_TO) {
-  add(dy_TO.sum({0}, false, gradient_.scalar_type()), 1.0);
-}
+void Weight::add_column_sums(const Tensor& dy_TO) { add(dy_TO.sum({0}, false, gradient_.scalar_type())); }
 
 void Weight::end_gradient() {
   if (!written_) gradient_.zero_();
@@ -51,19 +54,19 @@ void Weight::end_gradient() {
 }
 
 void WeightWork::product(Weight& weight, Tensor dy_TO, Tensor x_TI) {
-  take({Kind::product, &weight, std::move(dy_TO), std::move(x_TI), 1.0});
+  take({Kind::product, &weight, std::move(dy_TO), std::move(x_TI)});
 }
 
-void WeightWork::term(Weight& weight, Tensor term, double scale) {
-  take({Kind::term, &weight, std::move(term), Tensor(), scale});
+void WeightWork::term(Weight& weight, Tensor term, Tensor scale) {
+  take({Kind::term, &weight, std::move(term), std::move(scale)});
 }
 
 void WeightWork::rows(Weight& weight, Tensor rows_T, Tensor dy_TH) {
-  take({Kind::rows, &weight, std::move(rows_T), std::move(dy_TH), 1.0});
+  take({Kind::rows, &weight, std::move(rows_T), std::move(dy_TH)});
 }
 
 void WeightWork::column_sums(Weight& bias, Tensor dy_TO) {
-  take({Kind::column_sums, &bias, std::move(dy_TO), Tensor(), 1.0});
+  take({Kind::column_sums, &bias, std::move(dy_TO), Tensor()});
 }
 
 void WeightWork::take(Term term) {
@@ -86,7 +89,7 @@ void WeightWork::run(const Term& term) {
     case Kind::product:
       return term.weight->add_product(term.a, term.b);
     case Kind::term:
-      return term.weight->add(term.a, term.scale);
+      return term.weight->add(term.a, term.b);
     case Kind::rows:
       return term.weight->add_rows(term.a, term.b);
     case Kind::column_sums:

@@ -19,7 +19,7 @@ class Weight {
   // gradient += dy^T x, the weight half of y = x W^T.
   void add_product(const tensor::Tensor& dy_TO, const tensor::Tensor& x_TI);
   // gradient += scale * term.
-  void add(const tensor::Tensor& term, double scale);
+  void add(const tensor::Tensor& term, const tensor::Tensor& scale = {});
   // gradient[rows[i]] += dy[i], the weight half of an embedding.
   void add_rows(const tensor::Tensor& rows_T, const tensor::Tensor& dy_TH);
 
@@ -44,7 +44,8 @@ class Weight {
 class WeightWork {
  public:
   void product(Weight& weight, tensor::Tensor dy_TO, tensor::Tensor x_TI);
-  void term(Weight& weight, tensor::Tensor term, double scale = 1.0);
+  // Times `scale`, a number on the device, if there is one.
+  void term(Weight& weight, tensor::Tensor term, tensor::Tensor scale = {});
   void rows(Weight& weight, tensor::Tensor rows_T, tensor::Tensor dy_TH);
   void column_sums(Weight& bias, tensor::Tensor dy_TO);
   // From now on nothing is kept.
@@ -59,7 +60,6 @@ class WeightWork {
     Kind kind;
     Weight* weight;
     tensor::Tensor a, b;
-    double scale;
   };
   void take(Term term);
   static void run(const Term& term);

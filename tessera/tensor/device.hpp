@@ -40,6 +40,12 @@ void use_own_stream(c10::Device device);
 // of an undefined one, nothing is to be said.
 const at::Tensor& read_here(const at::Tensor& t);
 
+// The host's tensor on the device. To an accelerator it is copied from pinned memory, after what the calling
+// thread's stream has been given, while the host goes on.
+at::Tensor on_device(const at::Tensor& host, c10::Device device);
+// A tensor of any device as the host's. An accelerator's host waits for the calling thread's stream.
+at::Tensor on_host(const at::Tensor& t);
+
 // A point in a stream of an accelerator. Any thread may call either function.
 class Event {
  public:

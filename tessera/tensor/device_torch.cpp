@@ -2,6 +2,7 @@
 
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/Event.h>
 
 namespace tessera::tensor {
@@ -33,6 +34,19 @@ void use_own_stream(c10::Device device) {
 const at::Tensor& read_here(const at::Tensor& t) {
   if (t.defined() && !t.is_cpu()) t.record_stream(door(t.device()).getStream(t.device()));
   return t;
+}
+
+at::Tensor on_device(const at::Tensor& host, c10::Device device) {
+  return device.is_cpu() ? host : host.pin_memory().to(device, host.scalar_type(), /*non_blocking=*/true);
+}
+
+at::Tensor on_host(const at::Tensor& t) {
+  if (t.is_cpu()) return t;
+  const at::Tensor out =
+      at::empty(t.sizes(), at::TensorOptions(t.scalar_type()).device(c10::kCPU).pinned_memory(true));
+  out.copy_(t, /*non_blocking=*/true);
+  door(t.device()).synchronizeStream(door(t.device()).getStream(t.device()));
+  return out;
 }
 
 Event::Event(c10::Device device) : device_(device), event_(std::make_unique<c10::Event>(device.type())) {}

@@ -21,6 +21,8 @@ Tensor empty(at::IntArrayRef shape, at::ScalarType dtype, at::Device device = at
 Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype, at::Device device = at::kCPU);
 // A CPU tensor over memory of the caller, who keeps it alive.
 Tensor view_of(void* data, at::IntArrayRef shape, at::ScalarType dtype);
+// One number in fp64, without dimensions.
+Tensor number(double value, c10::Device device = c10::kCPU);
 
 // What sums and statistics of values are kept in: fp64 stays, all else is fp32.
 inline at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
@@ -30,7 +32,8 @@ Tensor concatenate(at::TensorList parts, std::int64_t dim);
 bool bit_equal(const Tensor& a, const Tensor& b);
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon);
-// Statistics are kept in the dtype of weight and bias, which may be wider than x.
+// Weight and bias may be wider than x. A CPU keeps the statistics in their dtype; kernels for CUDA want all
+// in one dtype, so there they are rounded to that of x, and the statistics are in fp32 anyway.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon);
 // The tanh approximation, as GPT-2 has it.
 Tensor gelu(const Tensor& x);

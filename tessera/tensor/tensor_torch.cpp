@@ -28,6 +28,8 @@ Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype, at::Device device) {
   return empty(shape, dtype, device).zero_();
 }
 
+Tensor number(double value, c10::Device device) { return empty({}, at::kDouble, device).fill_(value); }
+
 Tensor view_of(void* data, at::IntArrayRef shape, at::ScalarType dtype) {
   return at::from_blob(data, shape, dtype);
 }
@@ -45,7 +47,10 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
 }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
-  return at::_ops::layer_norm::call(x, c10::fromIntArrayRefSlow(weight.sizes()), weight, bias, epsilon,
+  const auto shape = c10::fromIntArrayRefSlow(weight.sizes());
+  if (x.is_cpu()) return at::_ops::layer_norm::call(x, shape, weight, bias, epsilon, /*cudnn_enable=*/true);
+  const auto dtype = x.scalar_type();
+  return at::_ops::layer_norm::call(x, shape, weight.to(dtype), bias.to(dtype), epsilon,
                                     /*cudnn_enable=*/true);
 }
 

@@ -130,7 +130,7 @@ double relative_error(const Tensor& found, const Tensor& expected, double floor 
 double rms_of_gradient(Session& session) {
   double squares = 0, elements = 0;
   for (auto& bucket : session.buckets()) {
-    squares += optim::squared_norm(bucket.kept_gradient());
+    squares += optim::squared_norm(bucket.kept_gradient()).item<double>();
     for (const auto& parameter : bucket.table().parameters)
       elements += static_cast<double>(parameter.elements());
   }

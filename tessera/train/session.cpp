@@ -14,6 +14,7 @@
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/ir/ranks.hpp"
 #include "tessera/spec/choice_names.hpp"
+#include "tessera/tensor/device.hpp"
 #include "tessera/train/tokens.hpp"
 #include "tessera/train/weights.hpp"
 
@@ -215,6 +216,7 @@ engine::StepInput Session::next_input() {
   engine::StepInput input;
   input.loss_scale = loss_scale_.value();
   const std::int64_t sequence = run_.model.sequence;
+  const auto on_device = [&](const Tensor& t) { return tensor::on_device(t, device_); };
   for (std::int64_t micro = 0; micro < program_.tables.num_micro; ++micro) {
     const auto samples = data::samples_of(cursor_, run_.training.global_batch, data_rank_, run_.layout.dp(),
                                           run_.layout.micro_batch, micro);
@@ -225,11 +227,11 @@ engine::StepInput Session::next_input() {
     const auto elements = static_cast<std::size_t>(batch.samples * sequence);
     std::vector<std::int64_t> tokens(elements), targets(elements);
     source_(samples, tokens, targets);
-    if (!run_.data.document_end.empty()) batch.documents_BS = end_documents(tokens, targets).to(device_);
-    batch.tokens_T = mine(tokens).to(device_);
+    if (!run_.data.document_end.empty()) batch.documents_BS = on_device(end_documents(tokens, targets));
+    batch.tokens_T = on_device(mine(tokens));
     batch.targets_T = mine(targets);
     input.valid_tokens += batch.targets_T.ge(0).sum().item<double>();
-    batch.targets_T = batch.targets_T.to(device_);
+    batch.targets_T = on_device(batch.targets_T);
     input.micro_batches.push_back(std::move(batch));
   }
   return input;

@@ -16,10 +16,10 @@ double largest(const Tensor& t) { return t.numel() ? t.abs().max().item<double>(
 
 // The multiple of `expected` that is nearest to `found`, if it is one up to a thousandth.
 std::optional<double> ratio_of(const Tensor& found, const Tensor& expected) {
-  const double square = optim::squared_norm(expected);
+  const double square = optim::squared_norm(expected).item<double>();
   if (square == 0) return std::nullopt;
   const double ratio = found.mul(expected).sum().item<double>() / square;
-  const double rest = std::sqrt(optim::squared_norm(found.sub(expected.mul(ratio))) / square);
+  const double rest = std::sqrt(optim::squared_norm(found.sub(expected.mul(ratio))).item<double>() / square);
   return rest < 1e-3 * std::max(std::abs(ratio), 1e-3) ? std::optional(ratio) : std::nullopt;
 }
 

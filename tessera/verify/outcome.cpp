@@ -74,7 +74,7 @@ Snapshot run_steps(Session& session, double clip_norm, Outcome& out) {
     out.losses.push_back(report.loss);
     out.norms.push_back(report.gradient_norm);
     if (i > 0) continue;
-    const double clipped = optim::clip_scale(report.gradient_norm, clip_norm);
+    const double clipped = optim::clip_scale(tensor::number(report.gradient_norm), clip_norm).item<double>();
     for (auto& bucket : session.buckets())
       snapshot.gradients[index_of(bucket, tables)] =
           all_parts(session, bucket, bucket.kept_gradient()).div(clipped);
@@ -165,7 +165,7 @@ bool numbers_equal(const Session& session, const Outcome& outcome) {
 double rms(const std::map<std::string, Tensor>& tensors) {
   double squares = 0, count = 0;
   for (const auto& [name, t] : tensors) {
-    squares += optim::squared_norm(t.nan_to_num(0, 0, 0));
+    squares += optim::squared_norm(t.nan_to_num(0, 0, 0)).item<double>();
     count += static_cast<double>(t.numel());
   }
   return std::sqrt(squares / count);

@@ -126,7 +126,7 @@ Errors errors_of(const Gradients& found, const Gradients& exact) {
   Errors out;
   double squares = 0, count = 0;
   for (const auto& [name, expected] : exact) {
-    const double own = optim::squared_norm(found.at(name).to(at::kDouble).sub(expected)),
+    const double own = optim::squared_norm(found.at(name).to(at::kDouble).sub(expected)).item<double>(),
                  elements = static_cast<double>(expected.numel());
     out.of_tensor[name] = rms(own, elements);
     squares += own;
@@ -139,7 +139,7 @@ Errors errors_of(const Gradients& found, const Gradients& exact) {
 double size_of(const Gradients& gradients) {
   double squares = 0, count = 0;
   for (const auto& [name, gradient] : gradients) {
-    squares += optim::squared_norm(gradient);
+    squares += optim::squared_norm(gradient).item<double>();
     count += static_cast<double>(gradient.numel());
   }
   return rms(squares, count);

@@ -3,12 +3,14 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <set>
 
 #include "tessera/base/error.hpp"
+#include "tessera/tensor/tensor.hpp"
 #include "tessera/testing/async_device/device.hpp"
 #include "tessera/testing/async_device/refusals.hpp"
 
@@ -48,6 +50,15 @@ bool writes(const c10::Argument& argument) {
 void run_kernel(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const at::AutoDispatchBelowADInplaceOrView below;
   op.callBoxed(&stack);
+}
+
+// CUDA keeps the statistics of a layer norm in fp32 whatever the weight is in, a CPU in the weight's dtype.
+void widen_weights(const std::string& name, torch::jit::Stack& stack) {
+  const std::size_t weight = name == "native_layer_norm" ? 2 : name == "native_layer_norm_backward" ? 5 : 0;
+  if (weight == 0) return;
+  for (std::size_t i = weight; i < weight + 2; ++i)
+    if (stack[i].isTensor())
+      stack[i] = stack[i].toTensor().to(tensor::wide(stack[i].toTensor().scalar_type()));
 }
 
 // One call of an operator, from the stack of its arguments to that of its results.
@@ -163,6 +174,19 @@ class Call {
       return std::vector{at::empty(sizes, tensor(tensor(1).dim() ? 1 : 2).options().device(*device_))};
     }
     if (name_ == "dot") return std::vector{at::empty({}, tensor(0).options())};
+    if (name_ == "native_layer_norm") {
+      auto rows = tensor(0).sizes().vec();
+      std::fill(rows.end() - std::ssize(arguments_[1].toIntVector()), rows.end(), 1);
+      const auto statistics = tensor(0).options().dtype(tensor::wide(tensor(0).scalar_type()));
+      return std::vector{at::empty_like(tensor(0)), at::empty(rows, statistics), at::empty(rows, statistics)};
+    }
+    if (name_ == "native_layer_norm_backward") {
+      const auto wanted = arguments_[7].toBoolList();
+      std::vector<Tensor> out;
+      for (const std::size_t like : {1, 5, 6})  // of the input, the weight and the bias
+        out.push_back(wanted[out.size()] ? at::empty_like(tensor(like)) : Tensor());
+      return out;
+    }
     return {};
   }
 
@@ -181,14 +205,16 @@ class Call {
   void give(const std::vector<Tensor>& results) {
     std::vector<Tensor> into;
     for (const Tensor& result : results) {
-      into.push_back(on_cpu(result));
-      touched_.push_back(access_of(result, true));
+      into.push_back(result.defined() ? on_cpu(result) : result);
+      if (result.defined()) touched_.push_back(access_of(result, true));
     }
     witness().issue(current_stream(*device_), name_, touched_,
-                    [op = op_, arguments = arguments_as(on_cpu), into] {
+                    [op = op_, name = name_, arguments = arguments_as(on_cpu), into] {
                       torch::jit::Stack stack = arguments;
+                      widen_weights(name, stack);
                       run_kernel(op, stack);
-                      for (std::size_t i = 0; i < into.size(); ++i) into[i].copy_(stack[i].toTensor());
+                      for (std::size_t i = 0; i < into.size(); ++i)
+                        if (into[i].defined()) into[i].copy_(stack[i].toTensor());
                     });
     for (const Tensor& result : results) stack_.push_back(result);
   }

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <map>
+#include <mutex>
 
 #include "tessera/base/error.hpp"
 
@@ -98,10 +99,46 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
 };
 
+// Of the host, and known to the device.
+class PinnedMemory final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    auto* memory = new char[bytes];
+    const std::scoped_lock lock(mutex_);
+    blocks_[memory] = bytes;
+    return {memory, memory, &give_back, c10::kCPU};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+  static bool holds(const void* address) {
+    const std::scoped_lock lock(mutex_);
+    const auto* at = static_cast<const char*>(address);
+    auto next = blocks_.upper_bound(const_cast<char*>(at));
+    return next != blocks_.begin() && at < std::prev(next)->first + std::prev(next)->second;
+  }
+
+ private:
+  static void give_back(void* memory) {
+    const std::scoped_lock lock(mutex_);
+    blocks_.erase(static_cast<char*>(memory));
+    delete[] static_cast<char*>(memory);
+  }
+
+  static inline std::mutex mutex_;
+  static inline std::map<char*, std::size_t> blocks_;
+};
+
 class Hooks final : public at::PrivateUse1HooksInterface {
  public:
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
+  bool isPinnedPtr(const void* data) const override { return PinnedMemory::holds(data); }
+  c10::Allocator* getPinnedMemoryAllocator() const override {
+    static PinnedMemory memory;
+    return &memory;
+  }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return present != nullptr; }
   c10::DeviceIndex deviceCount() const override { return kMostDevices; }
   c10::DeviceIndex getCurrentDevice() const override { return device_of_thread; }

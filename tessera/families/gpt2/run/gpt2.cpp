@@ -5,6 +5,7 @@
 #include "tessera/model/step_unit.hpp"
 #include "tessera/parallel/dropout.hpp"
 #include "tessera/parallel/layers.hpp"
+#include "tessera/tensor/device.hpp"
 
 namespace tessera::model {
 
@@ -77,7 +78,7 @@ class EmbeddingUnit final : public Unit {
     auto* out = places.mutable_data_ptr<std::int64_t>();
     for (std::int64_t i = 0; i < rows; ++i)
       out[i] = context_.positions[static_cast<std::size_t>(before + (first + i) % per_sample)];
-    return places.to(batch.tokens_T.device());
+    return tensor::on_device(places, batch.tokens_T.device());
   }
 
   const ParallelContext& context_;
