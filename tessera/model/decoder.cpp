@@ -8,6 +8,7 @@ namespace {
 
 using parallel::Dropout;
 using parallel::ParallelContext;
+using parallel::Projection;
 using parallel::Rotary;
 using shard::find_weight;
 using shard::Weight;
@@ -74,13 +75,12 @@ DecoderBlock::DecoderBlock(const program::Unit& described, const spec::Run& run,
       drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
       drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {
   add("qkv", [this](const StepCall& v) {
-    std::vector<Tensor> out;
-    for (const auto& [weight, bias] : qkv_)
-      out.push_back(parallel::linear(v["entering_1"], *weight, v.tape.work, bias));
-    return out.size() == 1 ? out.front() : tensor::concatenate(out, 1);
+    return parallel::entering_linear(v["entering_1"], qkv_, v.tape.work, context());
   });
   add("out", [this](const StepCall& v) { return parallel::linear(v["attended"], out_, v.tape.work); });
-  add("up", [this](const StepCall& v) { return parallel::linear(v["entering_2"], gate_up_, v.tape.work); });
+  add("up", [this](const StepCall& v) {
+    return parallel::entering_linear(v["entering_2"], {{{&gate_up_}}}, v.tape.work, context());
+  });
   add("gate", [](const StepCall& v) { return parallel::swiglu(v["gate_up"]); });
   add("down", [this](const StepCall& v) { return parallel::linear(v["gated"], down_, v.tape.work); });
 }
@@ -92,7 +92,7 @@ Weight& DecoderBlock::weight(const std::vector<const char*>& parts, const char* 
 }
 
 // One product, or two if keys and values lie apart from the queries because several ranks share them.
-std::vector<DecoderBlock::Projection> DecoderBlock::projections(const spec::Run& run) const {
+std::vector<Projection> DecoderBlock::projections(const spec::Run& run) const {
   const auto projection = [&](const std::vector<const char*>& parts) {
     return Projection{&weight(parts), run.model.qkv_bias ? &weight(parts, "bias") : nullptr};
   };

@@ -32,15 +32,11 @@ class DecoderBlock : public StepUnit {
   const std::int64_t heads_, kv_heads_;  // of this rank
 
  private:
-  struct Projection {
-    shard::Weight* weight;
-    shard::Weight* bias;  // null: none
-  };
-  std::vector<Projection> projections(const spec::Run& run) const;
+  std::vector<parallel::Projection> projections(const spec::Run& run) const;
 
   std::span<shard::FlatBucket> buckets_;
   parallel::Rotary rotary_;
-  std::vector<Projection> qkv_;
+  std::vector<parallel::Projection> qkv_;
   shard::Weight &out_, &gate_up_, &down_;
   parallel::Dropout drop_attention_, drop_mlp_;
 };

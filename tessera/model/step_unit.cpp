@@ -39,7 +39,8 @@ void StepUnit::check_complete() const {
 Tensor StepUnit::run(const program::Step& step, const StepCall& call) const {
   if (step.kind == Kind::work) return steps_.at(step.name)(call);
   const Tensor& value = call[step.reads.front()];
-  return step.kind == Kind::enter ? from_stream(value, context_) : to_stream(value, context_);
+  if (step.kind == Kind::leave) return to_stream(value, context_);
+  return context_.regathers ? value : from_stream(value, context_);  // or the product does
 }
 
 Outcome StepUnit::forward(std::size_t first, std::size_t count, std::vector<Tensor> values,

@@ -19,6 +19,15 @@ using tensor::Tensor;
 // y = x W^T, plus the bias if there is one.
 Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* bias_O = nullptr);
 
+// Products of what enters a branch from the stream, side by side. Where the context regathers, x is the
+// stream's part of the tokens: it is gathered here, and in the backward again.
+struct Projection {
+  Weight* weight_OI;
+  Weight* bias_O = nullptr;
+};
+Tensor entering_linear(const Tensor& x_TI, std::span<const Projection> projections, WeightWork& work,
+                       const ParallelContext& context);
+
 // The same where the ranks of tp hold columns of the weight, and of x: their sums go to the stream, then
 // comes the bias.
 Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work,

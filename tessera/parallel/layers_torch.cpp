@@ -53,6 +53,54 @@ struct Linear : Function<Linear> {
   }
 };
 
+std::int64_t kept_address(const void* address) { return reinterpret_cast<std::int64_t>(address); }
+
+Tensor gathered(const Tensor& x, const collective::Group& group) {
+  Tensor out = tensor::empty({x.size(0) * group.size(), x.size(1)}, x.scalar_type(), x.device());
+  group.all_gather(out, x.contiguous());
+  return out;
+}
+
+struct EnteringLinear : Function<EnteringLinear> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const std::vector<Projection>& projections,
+                        WeightWork* work, const collective::Group* tp) {
+    ctx->saved_data["work"] = kept_address(work);
+    ctx->saved_data["tp"] = kept_address(tp);
+    c10::List<std::int64_t> kept;
+    const Tensor all = gathered(x, *tp);
+    std::vector<Tensor> out;
+    for (const auto& [weight, bias] : projections) {
+      kept.push_back(kept_address(weight));
+      kept.push_back(kept_address(bias));
+      out.push_back(bias ? bias->value().addmm(all, weight->value().t()) : all.mm(weight->value().t()));
+    }
+    ctx->saved_data["projections"] = kept;
+    ctx->save_for_backward({x});
+    return out.size() == 1 ? out.front() : tensor::concatenate(out, 1);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const auto& tp = *reinterpret_cast<const collective::Group*>(ctx->saved_data["tp"].toInt());
+    const auto kept = ctx->saved_data["projections"].toIntVector();
+    Tensor dx;
+    {
+      const Tensor all = gathered(ctx->get_saved_variables()[0], tp).detach();
+      std::int64_t first = 0;
+      for (std::size_t i = 0; i < kept.size(); i += 2) {
+        Weight& weight = *reinterpret_cast<Weight*>(kept[i]);
+        const Tensor dy = gradients[0].narrow(1, first, weight.value().size(0)).contiguous();
+        first += dy.size(1);
+        const Tensor part = dy.mm(weight.value());
+        dx = dx.defined() ? dx.add_(part) : part;
+        kept_work(ctx).product(weight, dy, all);
+        if (auto* bias = reinterpret_cast<Weight*>(kept[i + 1])) kept_work(ctx).column_sums(*bias, dy);
+      }
+    }
+    Tensor own = tensor::empty({dx.size(0) / tp.size(), dx.size(1)}, dx.scalar_type(), dx.device());
+    tp.reduce_scatter_sum(own, dx);
+    return {own, Tensor(), Tensor(), Tensor()};
+  }
+};
+
 struct Embedding : Function<Embedding> {
   static Tensor forward(AutogradContext* ctx, const Tensor&, const Tensor& tokens, Weight* weight,
                         WeightWork* work) {
@@ -321,6 +369,16 @@ Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* b
   TESSERA_CHECK(x_TI.dim() == 2 && x_TI.size(1) == weight_OI.value().size(1), "linear: input [", x_TI.size(0),
                 ", ", x_TI.size(-1), "] does not fit a weight with ", weight_OI.value().size(1), " inputs");
   return Linear::apply(x_TI, &weight_OI, bias_O, &work);
+}
+
+Tensor entering_linear(const Tensor& x_TI, std::span<const Projection> projections, WeightWork& work,
+                       const ParallelContext& context) {
+  if (context.regathers)
+    return EnteringLinear::apply(x_TI, std::vector(projections.begin(), projections.end()), &work,
+                                 &context.tp.group);
+  std::vector<Tensor> out;
+  for (const auto& [weight, bias] : projections) out.push_back(linear(x_TI, *weight, work, bias));
+  return out.size() == 1 ? out.front() : tensor::concatenate(out, 1);
 }
 
 Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work,

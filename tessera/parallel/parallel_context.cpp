@@ -19,8 +19,10 @@ ParallelContext make_context(const program::Tables& tables, std::span<const coll
     const std::int16_t set = tables.set_called(name);
     return collective::Axis{name, set < 0 ? collective::Group() : groups[static_cast<std::size_t>(set)]};
   };
-  ParallelContext out{
-      .tp = axis("tp"), .cuts_stream = options.cuts_stream, .cp = {axis("cp_ring"), axis("cp_heads")}};
+  ParallelContext out{.tp = axis("tp"),
+                      .cuts_stream = options.cuts_stream,
+                      .regathers = options.regathers,
+                      .cp = {axis("cp_ring"), axis("cp_heads")}};
   const collective::Group &ring = out.cp.ring.group, &heads = out.cp.heads.group;
   out.positions =
       program::context_positions(options.sequence, {ring.size(), heads.size()}, {ring.rank(), heads.rank()});

@@ -18,6 +18,7 @@ struct ContextAxes {
 struct ParallelContext {
   collective::Axis tp{"tp", {}};
   bool cuts_stream = false;  // sequence parallelism
+  bool regathers = false;    // products gather what enters from the stream, again in the backward
   ContextAxes cp;
   // Those of a sample that this rank computes with, counted over the whole sample.
   std::vector<std::int64_t> positions;
@@ -26,6 +27,7 @@ struct ParallelContext {
 struct ContextOptions {
   std::int64_t sequence = 0;
   bool cuts_stream = false;
+  bool regathers = false;
 };
 // Of the rank whose groups along the tables' axis sets these are.
 ParallelContext make_context(const program::Tables& tables, std::span<const collective::Group> groups,

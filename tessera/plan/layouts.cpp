@@ -161,7 +161,10 @@ class Enumeration {
       run.training.global_batch -= draw(2);  // the last micro-batch is short somewhere
     }
     if (varies("schedule") && draw(3) == 0) layout.stages = uneven_stages(run, std::ref(draw));
-    if (varies("tp") && layout.tp > 1) layout.tp_overlap = draw(3) == 0;
+    if (varies("tp") && layout.tp > 1) {
+      layout.tp_overlap = draw(3) == 0;
+      layout.tp_regather = draw(3) != 0;
+    }
   }
 
   // Units dealt by chance, at least one to a stage.

@@ -366,5 +366,29 @@ TEST(Compile, EqualRanksOfManyAreOneClass) {
   EXPECT_EQ(program.tables.size_of(0), 16384);
 }
 
+// Llama 405B, the block of a pipeline's stage: with the gathered inputs of both branches it would be 1.26
+// GiB.
+TEST(Describe, TapeOfABlockOf405BUnderTensorParallelismHasNoGatheredInput) {
+  spec::Run run;
+  run.model = {.layers = 126,
+               .hidden = 16384,
+               .heads = 128,
+               .kv_heads = 8,
+               .ffn = 53248,
+               .vocab = 128256,
+               .sequence = 8192};
+  run.layout.tp = 8;
+  run.layout.pp = 16;
+  run.layout.precision = spec::Precision::bf16;
+  const auto tape_bytes = [&] {
+    return bytes_of(program::Cell{program::CellKind::tape, 1, 0}, describe(run));
+  };
+  EXPECT_LE(static_cast<double>(tape_bytes()), 0.85 * (1 << 30));
+  const std::int64_t regathered = tape_bytes();
+  run.layout.tp_regather = false;
+  constexpr std::int64_t kGathered = 8192 * 16384 * 2;  // of a branch; its eighth is kept in any case
+  EXPECT_EQ(tape_bytes() - regathered, 2 * (kGathered - kGathered / 8));
+}
+
 }  // namespace
 }  // namespace tessera::plan

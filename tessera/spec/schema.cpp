@@ -182,6 +182,10 @@ void declare_layout(std::vector<Key>& keys) {
               "with tp: blocks are cut at its collectives, which then run beside the computation of another "
               "micro-batch where there is no pipeline");
   keys.back().former_name = "opened";  // in run files and checkpoints of before
+  section.add(
+      "tp_regather", &Layout::tp_regather,
+      "with sequence_parallel: the gathered input of a branch is gathered again in the backward instead "
+      "of kept; blocks cut by tp_overlap keep it");
   section.add("tp_kind", &Layout::tp_kind, "how matrices are split over tp");
   section.add("ep", &Layout::ep, from_to(1, kMaxAxis), "ranks that share the experts; taken from dp and cp");
   section.add("zero", &Layout::zero, from_to(0, 3),

@@ -124,6 +124,7 @@ struct Layout {
   bool sequence_parallel = true;  // with tp, ranks hold a part of the tokens each between blocks
   bool tp_overlap =
       false;  // tp's collectives are ops of their own, under the computation of another micro-batch
+  bool tp_regather = true;  // a product's gathered input is gathered again in the backward instead of kept
   TensorKind tp_kind = TensorKind::d1;
   std::int64_t ep = 1;
   std::int64_t zero = 0;
@@ -150,6 +151,8 @@ struct Layout {
   std::int64_t dp() const { return dp_replicate * dp_shard; }
   std::int64_t cp_ring() const { return cp / cp_heads; }
   bool cuts_stream() const { return sequence_parallel && tp > 1; }
+  // With tp_overlap the gathered input is a value of the program, which keeps it.
+  bool regathers() const { return tp_regather && cuts_stream() && !tp_overlap; }
   std::int64_t ranks() const { return pp * dp() * cp * tp; }
   bool operator==(const Layout&) const = default;
 };

@@ -199,24 +199,29 @@ std::int64_t stream_bytes(const spec::Run& run) {
 }
 
 // Per layer two all-reduces of the stream forward and two back; the embedding one forward, the head one back.
-// Cut along its tokens a gather and a reduce-scatter stand for each of them: the same bytes.
+// Cut along its tokens a gather and a reduce-scatter stand for each of them: the same bytes. What a branch
+// begins with is gathered once more in the backward, if it is not kept.
 TEST(Counters, OfTensorParallelismAreThoseOfTheProgramAndOfTheTheory) {
   for (const std::int64_t tp : {2, 4})
-    for (const bool cut : {false, true}) {
+    for (const auto& [cut, again] : {std::pair{false, true}, {true, false}, {true, true}}) {
       spec::Run run = wide_run();
       run.layout.tp = tp;
       run.layout.sequence_parallel = cut;
-      const std::string what = cat("tp ", tp, cut ? ", cut stream" : "");
+      run.layout.tp_regather = again;
+      const std::string what = cat("tp ", tp, cut ? ", cut stream" : "", cut && again ? ", regathered" : "");
       const BytesMoved moved = expect_as_the_program(run, what);
       const std::int64_t times = (4 * run.model.layers + 2) * run.num_micro_batches();
       const std::int64_t round = times * stream_bytes(run) * (tp - 1) / tp;
-      const std::int64_t sums = 2 * 2 * 8 * (tp - 1) / tp;  // norm, finite
+      const std::int64_t more = 2 * run.model.layers * run.num_micro_batches();  // calls
+      const std::int64_t sums = 2 * 2 * 8 * (tp - 1) / tp;                       // norm, finite
       // What ranks tell each other of the logits of each token: the largest, the sum, the target's.
       const std::int64_t loss =
           run.num_micro_batches() * 3 * run.layout.micro_batch * run.model.sequence * 4 * (tp - 1);
       EXPECT_EQ(sent(moved, "tp", "all_reduce"), (cut ? 0 : 2 * round) + sums) << what;
       EXPECT_EQ(sent(moved, "tp", "reduce_scatter"), cut ? round : 0) << what;
-      EXPECT_EQ(sent(moved, "tp", "all_gather"), (cut ? round : 0) + loss) << what;
+      EXPECT_EQ(sent(moved, "tp", "all_gather"),
+                (cut ? round : 0) + (cut && again ? more * stream_bytes(run) * (tp - 1) / tp : 0) + loss)
+          << what;
     }
 }
 

@@ -138,15 +138,17 @@ TEST(Peak, IsPredictedOfSharedMatricesAndSequences) {
   for (const auto family : {spec::Family::llama, spec::Family::gpt2})
     for (const auto precision : {spec::Precision::fp32, spec::Precision::bf16})
       for (const auto& [tp, cp, cp_heads] : {std::tuple{2, 1, 1}, {1, 2, 1}, {1, 2, 2}, {2, 2, 1}})
-        for (const bool cuts : {true, false}) {
-          if (tp == 1 && !cuts) continue;
+        for (const auto& [cuts, again] : {std::pair{true, true}, {true, false}, {false, false}}) {
+          if (tp == 1 && !again) continue;
           spec::Run run = wide_run(family, precision);
           run.layout.tp = tp;
           run.layout.cp = cp;
           run.layout.cp_heads = cp_heads;
           run.layout.sequence_parallel = cuts;
-          EXPECT_NEAR(ratio(run), 1, 0.03) << int(family) << " " << int(precision) << ", tp " << tp << ", cp "
-                                           << cp << " by " << cp_heads << (cuts ? "" : ", stream whole");
+          run.layout.tp_regather = again;
+          EXPECT_NEAR(ratio(run), 1, 0.03)
+              << int(family) << " " << int(precision) << ", tp " << tp << ", cp " << cp << " by " << cp_heads
+              << (cuts ? "" : ", stream whole") << (again ? ", regathered" : "");
         }
 }
 

@@ -124,9 +124,10 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       groups_(make_groups(communicator, program_.tables, log, timer)),
       step_groups_(step_groups(groups_, communicator, program_.tables, variation)),
       offload_store_(run.layout.offload_folder),
-      context_(
-          parallel::make_context(program_.tables, step_groups_,
-                                 {.sequence = run.model.sequence, .cuts_stream = run.layout.cuts_stream()})),
+      context_(parallel::make_context(program_.tables, step_groups_,
+                                      {.sequence = run.model.sequence,
+                                       .cuts_stream = run.layout.cuts_stream(),
+                                       .regathers = run.layout.regathers()})),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       loss_scale_(run) {
   const auto& tables = program_.tables;

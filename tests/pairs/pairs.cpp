@@ -82,6 +82,7 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
     layout.tp = 1 + dice.below(4);
     layout.sequence_parallel = dice.below(2) == 0;
     layout.tp_overlap = layout.tp > 1 && dice.below(2) == 0;
+    layout.tp_regather = dice.below(2) == 0;
     layout.zero = dice.below(4);
     layout.schedule = dice.one_of({"gpipe"_schedule, "1f1b"_schedule, "interleaved"_schedule,
                                    "zb-h1"_schedule, "zb-v"_schedule, "dualpipe-v"_schedule, "bfs"_schedule,

@@ -17,7 +17,7 @@ Piece entering_product(const char* name, const Sizes& s, std::int64_t out) {
               .bytes_read = (s.n * s.h + s.h * out) * s.c,
               .bytes_written = s.n * out * s.c,
               .channels = out};
-  enter_stream(piece, s);
+  enter_product(piece, s);
   return piece;
 }
 
@@ -47,13 +47,16 @@ void entering_events(Piece& piece, const Sizes& s, const std::string& x, const s
   const std::string entered = gathers ? x + ".entered" : x, part = "d." + entered + ".part";
   AllocationEvents forward, backward;
   if (gathers) forward.make(entered, s.n * s.h * s.c);
-  forward_product(forward, s, {entered, out, ""}, {s.h, width, false});
+  if (s.regathers) forward.tape(x);
+  forward_product(forward, s, {entered, out, ""}, {s.h, width, false}, /*tapes=*/!s.regathers);
   if (gathers) forward.drop(entered);
+  if (s.regathers) backward.make(entered, s.n * s.h * s.c);
   backward.make(part, s.n * s.h * s.c)
       .defer("d." + out, s.n * width * s.c, entered, s.n * s.h * s.c,
              s.c < s.a ? s.h * width * (s.c + s.a) : 0)
-      .untape(entered)
-      .drop("d." + out);
+      .untape(entered);
+  if (s.regathers) backward.drop(entered).untape(x);
+  backward.drop("d." + out);
   if (gathers)
     backward.make("part", s.r * s.h * s.c).drop(part);
   else if (s.tp > 1)

@@ -65,8 +65,9 @@ std::int64_t weight_scratch(const Sizes& s, const ProductSizes& sizes) {
 }  // namespace
 
 void forward_product(AllocationEvents& events, const Sizes& s, const ProductNames& names,
-                     const ProductSizes& sizes) {
-  events.make(names.out, s.n * sizes.out * s.c).pass(packed_bytes(s, sizes)).tape(names.x);
+                     const ProductSizes& sizes, bool tapes) {
+  events.make(names.out, s.n * sizes.out * s.c).pass(packed_bytes(s, sizes));
+  if (tapes) events.tape(names.x);
 }
 
 void backward_product(AllocationEvents& events, const Sizes& s, const ProductNames& names,

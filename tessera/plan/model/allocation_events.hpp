@@ -36,8 +36,9 @@ struct ProductSizes {
   std::int64_t in, out;
   bool has_bias;
 };
+// `tapes`: the tape holds the input.
 void forward_product(AllocationEvents& events, const Sizes& s, const ProductNames& names,
-                     const ProductSizes& sizes);
+                     const ProductSizes& sizes, bool tapes = true);
 void backward_product(AllocationEvents& events, const Sizes& s, const ProductNames& names,
                       const ProductSizes& sizes);
 

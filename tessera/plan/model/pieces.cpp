@@ -48,6 +48,7 @@ Sizes::Sizes(const spec::Run& run)
       tp_rep(run.tp_rep()),
       samples(run.layout.micro_batch),
       has_documents(!run.data.document_end.empty()),
+      regathers(run.layout.regathers()),
       drops(run.model.dropout > 0) {
   const InnerSets sets(run.layout);
   over_tp = sets.tp;
@@ -87,6 +88,12 @@ void enter_stream(Piece& piece, const Sizes& s) {
   }
   piece.collectives.push_back({CollectiveKind::all_gather, s.over_tp, bytes});
   piece.backward_collectives.push_back({CollectiveKind::reduce_scatter, s.over_tp, bytes});
+}
+
+void enter_product(Piece& piece, const Sizes& s) {
+  if (s.regathers)
+    piece.backward_collectives.push_back({CollectiveKind::all_gather, s.over_tp, s.n * s.h * s.c});
+  enter_stream(piece, s);
 }
 
 void leave_stream(Piece& piece, const Sizes& s) {
@@ -138,7 +145,7 @@ Piece norm_and_product(const char* name, const Sizes& s, const NormSizes& norm, 
               .bytes_read = ((s.r + s.n) * s.h + norm.vectors * s.h + s.h * out + biases * out) * s.c,
               .bytes_written = (s.r * s.h + s.n * out) * s.c,
               .channels = out};
-  enter_stream(piece, s);
+  enter_product(piece, s);
   return piece;
 }
 

@@ -25,7 +25,8 @@ struct Sizes {
       over_tp_exchanges;  // axis sets, of those that have several ranks
   std::int64_t samples;
   bool has_documents;
-  bool drops;  // dropout reads and writes what is dropped once more; its mask is made again, never kept
+  bool regathers;  // what enters from the stream is gathered again in the backward
+  bool drops;      // dropout reads and writes what is dropped once more; its mask is made again, never kept
   explicit Sizes(const spec::Run& run);
 };
 
@@ -48,6 +49,8 @@ struct InnerSets {
 // The rank's tokens from the residual stream, whole on each rank of tp; and what each has summed of them,
 // back on it.
 void enter_stream(program::Piece& piece, const Sizes& s);
+// The same for a product, whose input the backward needs again.
+void enter_product(program::Piece& piece, const Sizes& s);
 void leave_stream(program::Piece& piece, const Sizes& s);
 
 // Collectives of attention over context parallelism.

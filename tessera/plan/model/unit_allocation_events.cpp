@@ -19,10 +19,13 @@ void norm_and_product(program::Piece& piece, const Sizes& s, bool has_mean, cons
   const ProductSizes sizes{s.h, b.width, b.has_bias};
   AllocationEvents forward, backward;
   forward_norm(forward, s, has_mean, b.x, b.normed);
+  if (s.regathers) forward.tape(b.normed);
   const ProductNames names{forward_enter(forward, s, b.normed), b.out, "d." + b.out};
-  forward_product(forward, s, names, sizes);
+  forward_product(forward, s, names, sizes, /*tapes=*/!s.regathers);
   forward.drop(names.x);
+  if (s.regathers) backward.make(names.x, s.n * s.h * s.c);
   backward_product(backward, s, names, sizes);
+  if (s.regathers) backward.drop(names.x).untape(b.normed);
   backward.drop("d." + b.out);
   backward_enter(backward, s, b.normed);
   backward_norm(backward, s, has_mean, b.x, b.normed, b.residual);

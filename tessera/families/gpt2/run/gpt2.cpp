@@ -34,8 +34,8 @@ struct Linear {
   Linear(std::span<FlatBucket> buckets, const std::string& block, const std::vector<const char*>& parts)
       : weight(find_weight(buckets, names(block, parts, ".weight"))),
         bias(find_weight(buckets, names(block, parts, ".bias"))) {}
-  Tensor operator()(const Tensor& x, Tape& tape) const {
-    return parallel::linear(x, weight, tape.work, &bias);
+  Tensor of_entering(const Tensor& x, Tape& tape, const ParallelContext& context) const {
+    return parallel::entering_linear(x, {{{&weight, &bias}}}, tape.work, context);
   }
   // What each rank adds to a sum on the stream, and what is left to do with the sum: its bias, unless one
   // rank has all of the product.
@@ -102,7 +102,7 @@ class BlockUnit final : public StepUnit {
         drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
         drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {
     add("norm_1", [this](const StepCall& v) { return norm_1_(v["hidden"], v.tape); });
-    add("qkv", [this](const StepCall& v) { return qkv_(v["entering_1"], v.tape); });
+    add("qkv", [this](const StepCall& v) { return qkv_.of_entering(v["entering_1"], v.tape, context()); });
     add("attention", [this](const StepCall& v) {
       return attend(parallel::split(v["qkv"], v.batch.samples, heads_), v.batch, layer_, context().cp);
     });
@@ -112,7 +112,7 @@ class BlockUnit final : public StepUnit {
                                              stream_rows(context(), v.batch.sample_indices)));
     });
     add("norm_2", [this](const StepCall& v) { return norm_2_(v["middle"], v.tape); });
-    add("up", [this](const StepCall& v) { return up_(v["entering_2"], v.tape); });
+    add("up", [this](const StepCall& v) { return up_.of_entering(v["entering_2"], v.tape, context()); });
     add("gelu", [](const StepCall& v) { return tensor::gelu(v["up"]); });
     add("down", [this](const StepCall& v) { return down_.part(v["activated"], v.tape, context()); });
     add("add_2", [this](const StepCall& v) {
