@@ -1,5 +1,8 @@
 #include "tessera/shard/weight.hpp"
 
+#include <ATen/core/List.h>
+#include <ATen/ops/addmm_ops.h>
+
 #include "tessera/base/error.hpp"
 
 namespace tessera::shard {
@@ -16,13 +19,17 @@ void Weight::set_gradient(Tensor gradient) {
   written_ = false;
 }
 
+// Accelerators multiply in 16 bits and add in 32 at once; CPUs have no kernel for that and round the product.
 void Weight::add_product(const Tensor& dy_TO, const Tensor& x_TI) {
-  if (dy_TO.scalar_type() == gradient_.scalar_type()) {
-    gradient_.addmm_(dy_TO.t(), x_TI, written_ ? 1 : 0, 1);
-    written_ = true;
-  } else {
-    add(dy_TO.t().mm(x_TI));
-  }
+  const auto dtype = gradient_.scalar_type();
+  const double kept = written_ ? 1 : 0;
+  if (dy_TO.scalar_type() == dtype)
+    gradient_.addmm_(dy_TO.t(), x_TI, kept, 1);
+  else if (gradient_.is_cpu())
+    return add(dy_TO.t().mm(x_TI));
+  else
+    at::_ops::addmm_dtype_out::call(gradient_, dy_TO.t(), x_TI, dtype, kept, 1, gradient_);
+  written_ = true;
 }
 
 // On a CPU, where the number is at hand, the sum is rounded once.
@@ -43,7 +50,11 @@ void Weight::add(const Tensor& term, const Tensor& scale) {
 void Weight::add_rows(const Tensor& rows_T, const Tensor& dy_TH) {
   if (!written_) gradient_.zero_();
   written_ = true;
-  gradient_.index_add_(0, rows_T, dy_TH.to(gradient_.scalar_type()));
+  const Tensor dy = dy_TH.to(gradient_.scalar_type());
+  if (gradient_.is_cpu())
+    gradient_.index_add_(0, rows_T, dy);
+  else  // CUDA sorts these; index_add_ would add in whatever order its threads come
+    gradient_.index_put_(c10::List<std::optional<Tensor>>({rows_T}), dy, /*accumulate=*/true);
 }
 
 void Weight::add_column_sums(const Tensor& dy_TO) { add(dy_TO.sum({0}, false, gradient_.scalar_type())); }

@@ -3,6 +3,7 @@
 #include <ATen/NativeFunctions.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/addmm.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -83,6 +84,18 @@ Tensor as_strided(const Tensor& t, c10::IntArrayRef size, c10::IntArrayRef strid
   return at::native::as_strided_tensorimpl(t, size, stride, offset);
 }
 
+// 16 bits multiplied and added in 32: CPUs have no kernel for it.
+Tensor& addmm_wide(const Tensor& self, const Tensor& a, const Tensor& b, at::ScalarType dtype,
+                   const at::Scalar& beta, const at::Scalar& alpha, Tensor& out) {
+  const c10::DeviceGuard on_device(out.device());
+  const Access touched[] = {access_of(self, false), access_of(a, false), access_of(b, false),
+                            access_of(out, true)};
+  witness().issue(current_stream(out.device()), "addmm.dtype_out", touched,
+                  [self = on_cpu(self), a = on_cpu(a), b = on_cpu(b), to = on_cpu(out), dtype, beta,
+                   alpha]() mutable { at::addmm_out(to, self, a.to(dtype), b.to(dtype), beta, alpha); });
+  return out;
+}
+
 // By plain products, as a GPU computes it in fp64.
 std::int64_t attention_choice(const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&,
                               double, bool, std::optional<double>, bool) {
@@ -103,6 +116,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_copy_from_and_resize", copy_from_and_resize);
   library.impl("_local_scalar_dense", item);
   library.impl("record_stream", record_stream);
+  library.impl("addmm.dtype_out", addmm_wide);
   library.impl("_fused_sdp_choice", attention_choice);
   library.impl("resize_", resize);
   library.impl("as_strided", as_strided);
