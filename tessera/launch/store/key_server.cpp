@@ -286,6 +286,7 @@ class KeyServer::Loop {
       client.stranger_until_seconds = 0;
       client.is_guest = true;
       if (awaited_.empty()) listener_.reset();
+      tell_news();  // before it is answered: whoever has the answer must not be told of an older state
     }
     client.rank = rank;
   }
