@@ -71,9 +71,10 @@ Lanes::Lanes(const program::Sequence& sequence, const program::Tables& tables,
     });
 }
 
-// Ops of one lane follow each other on its stream; only what another lane waits for needs an event, and what
-// the caller did before the step, such as to load parameters, which no op knows. Streams
-// can't wait in a circle: a wait is given to a stream only after the event it names was recorded.
+// Ops of one lane follow each other on its stream. Events are for what another lane waits for, for what is
+// looked at after the step, and for what the caller did before it, such as loading parameters, which no op
+// knows. Streams can't wait in a circle: a wait is given to a stream only after the event it names was
+// recorded.
 void Lanes::make_events(c10::Device device) {
   events_.resize(sequence_.ops.size());
   for (std::size_t i = 0; i < sequence_.ops.size(); ++i)

@@ -48,7 +48,8 @@ class Lanes {
   std::vector<std::vector<std::uint32_t>> ops_of_lane_;  // the compute lane first
   // Where an accelerator has got past all that was done between the steps; null on a CPU.
   std::unique_ptr<tensor::Event> step_begins_;
-  // Per op: where an accelerator has got past it, if another lane waits for that; empty on a CPU.
+  // Per op: where an accelerator has got past it, if another lane or the end of the step waits for that;
+  // empty on a CPU.
   std::vector<std::unique_ptr<tensor::Event>> events_;
   // Per op that communicates: the wait for the one before it; empty on a CPU. See Note [One queue on a
   // device].

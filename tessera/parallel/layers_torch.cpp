@@ -33,27 +33,39 @@ WeightWork& kept_work(AutogradContext* ctx) {
   return *reinterpret_cast<WeightWork*>(ctx->saved_data["work"].toInt());
 }
 
+Tensor product(const Tensor& x, const Projection& by) {
+  const Tensor w = by.weight_OI->value().t();
+  return by.bias_O ? by.bias_O->value().addmm(x, w) : x.mm(w);
+}
+// Returns dx; the weight half goes to `work`.
+Tensor backward_product(const Tensor& dy, const Tensor& x, const Projection& by, WeightWork& work) {
+  Tensor dx = dy.mm(by.weight_OI->value());
+  work.product(*by.weight_OI, dy, x);
+  if (by.bias_O) work.column_sums(*by.bias_O, dy);
+  return dx;
+}
+Tensor side_by_side(const std::vector<Tensor>& parts) {
+  return parts.size() == 1 ? parts.front() : tensor::concatenate(parts, 1);
+}
+
+std::int64_t kept_address(const void* address) { return reinterpret_cast<std::int64_t>(address); }
+Weight* weight_at(std::int64_t address) { return reinterpret_cast<Weight*>(address); }
+
 struct Linear : Function<Linear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, Weight* weight, Weight* bias,
                         WeightWork* work) {
     keep(ctx, *weight, *work);
-    ctx->saved_data["bias"] = reinterpret_cast<std::int64_t>(bias);
+    ctx->saved_data["bias"] = kept_address(bias);
     ctx->save_for_backward({x});
-    const Tensor w = weight->value().t();
-    return bias ? bias->value().addmm(x, w) : x.mm(w);
+    return product(x, {weight, bias});
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
-    const Tensor dy = gradients[0].contiguous();
-    Weight& weight = kept_weight(ctx);
-    Tensor dx = dy.mm(weight.value());
-    kept_work(ctx).product(weight, dy, ctx->get_saved_variables()[0].detach());
-    if (auto* bias = reinterpret_cast<Weight*>(ctx->saved_data["bias"].toInt()))
-      kept_work(ctx).column_sums(*bias, dy);
+    const Projection by{&kept_weight(ctx), weight_at(ctx->saved_data["bias"].toInt())};
+    const Tensor dx = backward_product(gradients[0].contiguous(), ctx->get_saved_variables()[0].detach(), by,
+                                       kept_work(ctx));
     return {dx, Tensor(), Tensor(), Tensor()};
   }
 };
-
-std::int64_t kept_address(const void* address) { return reinterpret_cast<std::int64_t>(address); }
 
 Tensor gathered(const Tensor& x, const collective::Group& group) {
   Tensor out = tensor::empty({x.size(0) * group.size(), x.size(1)}, x.scalar_type(), x.device());
@@ -69,14 +81,14 @@ struct EnteringLinear : Function<EnteringLinear> {
     c10::List<std::int64_t> kept;
     const Tensor all = gathered(x, *tp);
     std::vector<Tensor> out;
-    for (const auto& [weight, bias] : projections) {
-      kept.push_back(kept_address(weight));
-      kept.push_back(kept_address(bias));
-      out.push_back(bias ? bias->value().addmm(all, weight->value().t()) : all.mm(weight->value().t()));
+    for (const Projection& by : projections) {
+      kept.push_back(kept_address(by.weight_OI));
+      kept.push_back(kept_address(by.bias_O));
+      out.push_back(product(all, by));
     }
     ctx->saved_data["projections"] = kept;
     ctx->save_for_backward({x});
-    return out.size() == 1 ? out.front() : tensor::concatenate(out, 1);
+    return side_by_side(out);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto& tp = *reinterpret_cast<const collective::Group*>(ctx->saved_data["tp"].toInt());
@@ -86,13 +98,11 @@ struct EnteringLinear : Function<EnteringLinear> {
       const Tensor all = gathered(ctx->get_saved_variables()[0], tp).detach();
       std::int64_t first = 0;
       for (std::size_t i = 0; i < kept.size(); i += 2) {
-        Weight& weight = *reinterpret_cast<Weight*>(kept[i]);
-        const Tensor dy = gradients[0].narrow(1, first, weight.value().size(0)).contiguous();
+        const Projection by{weight_at(kept[i]), weight_at(kept[i + 1])};
+        const Tensor dy = gradients[0].narrow(1, first, by.weight_OI->value().size(0)).contiguous();
         first += dy.size(1);
-        const Tensor part = dy.mm(weight.value());
+        const Tensor part = backward_product(dy, all, by, kept_work(ctx));
         dx = dx.defined() ? dx.add_(part) : part;
-        kept_work(ctx).product(weight, dy, all);
-        if (auto* bias = reinterpret_cast<Weight*>(kept[i + 1])) kept_work(ctx).column_sums(*bias, dy);
       }
     }
     Tensor own = tensor::empty({dx.size(0) / tp.size(), dx.size(1)}, dx.scalar_type(), dx.device());
@@ -378,7 +388,7 @@ Tensor entering_linear(const Tensor& x_TI, std::span<const Projection> projectio
                                  &context.tp.group);
   std::vector<Tensor> out;
   for (const auto& [weight, bias] : projections) out.push_back(linear(x_TI, *weight, work, bias));
-  return out.size() == 1 ? out.front() : tensor::concatenate(out, 1);
+  return side_by_side(out);
 }
 
 Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work,

@@ -61,6 +61,8 @@ struct DeviceOptions {
   std::optional<TestDevice> known;
   // As the options say.
   collective::RunRanks run_ranks(std::uint64_t seed) const;
+  // What was seen on the device; nothing of the CPU.
+  std::string report() const;
 };
 
 struct Options : job::JobOptions {

@@ -34,10 +34,8 @@ metrics::Record to_record(const train::Verification& v) {
 }
 
 int tell(const train::Verification& verification, const Options& options) {
-  const std::string text = options.json
-                               ? metrics::json_object(to_record(verification)) + "\n"
-                               : train::to_text(verification) +
-                                     (options.device.name.empty() ? "" : options.device.known->report());
+  const std::string text = options.json ? metrics::json_object(to_record(verification)) + "\n"
+                                        : train::to_text(verification) + options.device.report();
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
   return verification.passed() ? 0 : kExitNo;
@@ -49,7 +47,8 @@ int verify_command(const Options& options) {
   spec::Run run = job::load_run(options);
   if (!options.device.name.empty())
     return tell(train::verify_on_threads(run, {}, options.device.run_ranks(options.layouts.seed)), options);
-  run.cluster.transport = options.procs == 0 ? spec::Transport::threads : spec::Transport::sockets;
+  if (!spec::traits(run.cluster.transport).uses_gpus)
+    run.cluster.transport = options.procs == 0 ? spec::Transport::threads : spec::Transport::sockets;
   int verdict = 0;
   const int code = job::on_ranks(run, options, [&](const job::Rank& rank) {
     const auto verification = train::verify(run, rank.communicator);

@@ -101,11 +101,9 @@ int verify_layouts_command(const Options& options) {
   if (own.sample > 0) runs = plan::spread(runs, own.sample, own.seed);
   const auto found =
       train::verify_layouts(given, runs, ProgressLine(runs.size()), options.device.run_ranks(own.seed));
-  const std::string text =
-      options.json
-          ? metrics::json_object(to_record(found, own.precision)) + "\n"
-          : cat(note.empty() ? "" : cat("made smaller to verify: ", note, "\n"), train::to_text(found),
-                options.device.name.empty() ? "" : options.device.known->report());
+  const std::string text = options.json ? metrics::json_object(to_record(found, own.precision)) + "\n"
+                                        : cat(note.empty() ? "" : cat("made smaller to verify: ", note, "\n"),
+                                              train::to_text(found), options.device.report());
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
   return found.passed() ? 0 : kExitNo;

@@ -152,12 +152,6 @@ Counts Witness::counts(int device) const {
   return found == counts_.end() ? Counts() : found->second;
 }
 
-void Witness::forget_counts() {
-  const std::scoped_lock lock(mutex_);
-  for (auto& [device, counts] : counts_)
-    counts = {.bytes_held = counts.bytes_held, .most_bytes_held = counts.bytes_held};
-}
-
 std::map<std::string, std::int64_t> Witness::problems() const {
   const std::scoped_lock lock(mutex_);
   return problems_;

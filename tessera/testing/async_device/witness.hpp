@@ -81,7 +81,6 @@ class Witness {
   void count_pageable_copy(int device);
 
   Counts counts(int device) const;
-  void forget_counts();
   // Each once, with how often it was seen.
   std::map<std::string, std::int64_t> problems() const;
 
