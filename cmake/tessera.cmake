@@ -213,6 +213,38 @@ function(tessera_module name)
   endif()
 endfunction()
 
+# tessera_kernels(module): the kernels tessera/<module>/*.cu become part of the module's library, in a build for GPUs. Compiled for
+# three generations, and as text that drivers of later ones compile; a kernel that spills registers is an error. Products and sums
+# are rounded one by one (-fmad=false), as on a CPU.
+function(tessera_kernels name)
+  if(NOT TESSERA_CUDA)
+    return()
+  endif()
+  file(GLOB nvidia_programs ${TESSERA_TORCH_DIR}/../nvidia/*/bin)
+  file(GLOB cudart ${TESSERA_TORCH_DIR}/../nvidia/*/lib/libcudart.so.*)
+  find_program(TESSERA_NVCC nvcc HINTS ${nvidia_programs})
+  if(NOT TESSERA_NVCC OR NOT cudart)
+    message(FATAL_ERROR "No nvcc or no libcudart beside '${TESSERA_TORCH_DIR}'. scripts/cuda-wheels.txt lists the packages.")
+  endif()
+  string(REPLACE "/" "_" target tessera_${name})
+  set(folder ${PROJECT_BINARY_DIR}/kernels/${name})
+  file(MAKE_DIRECTORY ${folder})
+  file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tessera/${name}/*.cu)
+  foreach(kernel IN LISTS kernels)
+    get_filename_component(stem ${kernel} NAME_WE)
+    add_custom_command(OUTPUT ${folder}/${stem}.o BYPRODUCTS ${folder}/${stem}.txt
+      COMMAND ${PROJECT_SOURCE_DIR}/scripts/nvcc-without-spills ${folder}/${stem}.txt ${TESSERA_NVCC}
+        -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 -fmad=false -Xcompiler -fPIC,-Wall,-Wextra,-Werror
+        -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
+        -gencode "arch=compute_100,code=[sm_100,compute_100]"
+        -I ${PROJECT_SOURCE_DIR} -MD -MF ${folder}/${stem}.d -c ${kernel} -o ${folder}/${stem}.o
+      DEPENDS ${kernel} ${PROJECT_SOURCE_DIR}/scripts/nvcc-without-spills DEPFILE ${folder}/${stem}.d VERBATIM)
+    set_source_files_properties(${folder}/${stem}.o PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+    target_sources(${target} PRIVATE ${folder}/${stem}.o)
+  endforeach()
+  target_link_libraries(${target} PUBLIC ${cudart})
+endfunction()
+
 # One test of the modules below `top`, with all of their libraries.
 function(tessera_test_of top name label)
   tessera_test(${name} ${label} ${ARGN})

@@ -1,15 +1,18 @@
 // What does a rank gain from holding a part of the sequence? Forward and backward of causal attention on one
 // rank, on ranks of a ring and on ranks that exchange heads, all as threads with one compute thread each,
-// beside the transfers alone.
-//   build/release/context_speed [positions = 2048] [query heads = 8] [key heads = 8] [ranks = 2]
+// beside the transfers alone; and the same for a sample that is packed with documents of equal length.
+//   build/release/context_speed [positions = 2048] [query heads = 8] [key heads = 8] [ranks = 2] [documents =
+//   16]
 #include <time.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/statistics.hpp"
+#include "tessera/base/text.hpp"
 #include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/parallel/context_attention.hpp"
 #include "tessera/program/ir/context_parallel.hpp"
@@ -55,9 +58,17 @@ struct Times {
   }
 };
 
-void attend(const Heads& heads, const parallel::ContextAxes& axes, const Tensor& d_out) {
+void attend(const Heads& heads, const parallel::ContextAxes& axes, const parallel::Documents& documents,
+            const Tensor& d_out) {
   const auto leaf = [](const Tensor& t) { return t.detach().set_requires_grad(true); };
-  context_attention({leaf(heads.q), leaf(heads.k), leaf(heads.v)}, axes, {}).backward(d_out);
+  context_attention({leaf(heads.q), leaf(heads.k), leaf(heads.v)}, axes, documents).backward(d_out);
+}
+
+// One sample of so many documents.
+parallel::Documents documents_of(std::int64_t positions, std::int64_t count) {
+  parallel::Documents documents{{{}}};
+  for (std::int64_t i = 1; i <= count; ++i) documents.ends[0].push_back(i * positions / count);
+  return documents;
 }
 
 // The same calls without attention.
@@ -66,9 +77,8 @@ void transfer(const std::vector<program::ContextCall>& calls, const Group& group
     const Tensor t = tensor::empty({call.bytes}, at::kByte);
     Tensor arrived = tensor::empty({call.bytes}, at::kByte);
     if (call.kind == program::CollectiveKind::shift) {
-      const auto wait = group.expect(arrived, (group.rank() + group.size() - 1) % group.size(), 0);
-      group.hand_over(t, (group.rank() + 1) % group.size(), 0);
-      wait();
+      group.shift(t, (group.rank() + 1) % group.size(), arrived,
+                  (group.rank() + group.size() - 1) % group.size(), 0)();
     } else {
       const std::vector<std::int64_t> rows(static_cast<std::size_t>(group.size()), call.bytes / group.size());
       group.all_to_all(arrived, t, rows, rows);
@@ -80,12 +90,20 @@ struct Sizes {
   std::int64_t positions, query_heads, kv_heads;
 };
 
+struct Row {
+  std::string name;
+  program::ContextSizes sizes;
+  std::int64_t documents = 1;
+};
+
 struct Measured {
   Times attention, transfers;
 };
 
 // One turn. Its first round takes memory from the system and doesn't count.
-void measure(Measured& measured, const Sizes& shape, const program::ContextSizes& sizes) {
+void measure(Measured& measured, const Sizes& shape, const Row& row) {
+  const program::ContextSizes& sizes = row.sizes;
+  const parallel::Documents documents = documents_of(shape.positions, row.documents);
   const std::int64_t ranks = sizes.ring * sizes.heads, positions = shape.positions / ranks;
   collective::run_ranks(static_cast<int>(ranks), [&](const collective::Communicator& me) {
     std::vector<int> everyone;
@@ -100,7 +118,7 @@ void measure(Measured& measured, const Sizes& shape, const program::ContextSizes
         program::context_calls({1, shape.query_heads, shape.kv_heads, positions, kHeadDim}, sizes);
     Measured own;
     for (int round = 0; round <= kRounds; ++round) {
-      own.attention.add_round(all, [&] { attend(heads, axes, d_out); });
+      own.attention.add_round(all, [&] { attend(heads, axes, documents, d_out); });
       own.transfers.add_round(all, [&] {
         transfer(calls.forward, all);
         transfer(calls.backward, all);
@@ -120,19 +138,18 @@ int main(int argc, char** argv) {
   const std::int64_t ranks = argument(4, 2);
   std::printf("causal attention, %ld positions, %ld query and %ld key heads of %ld channels, fp32\n",
               shape.positions, shape.query_heads, shape.kv_heads, kHeadDim);
-  struct Row {
-    const char* name;
-    program::ContextSizes sizes;
-    Measured measured;
-  };
-  std::vector<Row> rows{
-      {"one rank", {1, 1}, {}}, {"ring", {ranks, 1}, {}}, {"exchanged heads", {1, ranks}, {}}};
+  const std::int64_t documents = argument(5, 16);
+  std::vector<Row> rows{{"one rank", {1, 1}}, {"ring", {ranks, 1}}, {"exchanged heads", {1, ranks}}};
+  for (std::size_t i = 0; i < 3; ++i)
+    rows.push_back({cat(rows[i].name, ", ", documents, " documents"), rows[i].sizes, documents});
+  std::vector<Measured> measured(rows.size());
   for (int turn = 0; turn < kTurns; ++turn)
-    for (Row& row : rows) measure(row.measured, shape, row.sizes);
-  std::printf("%-16s %10s %12s %24s\n", "", "ms", "busy ms", "busy with transfers alone");
-  for (const Row& row : rows) {
-    const double busy = median(row.measured.attention.busy), transfers = median(row.measured.transfers.busy);
-    std::printf("%-16s %10.1f %12.1f %14.2f, %5.1f %%\n", row.name, median(row.measured.attention.elapsed),
-                busy, transfers, 100 * transfers / busy);
+    for (std::size_t i = 0; i < rows.size(); ++i) measure(measured[i], shape, rows[i]);
+  const double alone = median(measured[0].attention.busy);
+  std::printf("%-32s %10s %12s %12s %24s\n", "", "ms", "busy ms", "of one rank", "busy with transfers alone");
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double busy = median(measured[i].attention.busy), transfers = median(measured[i].transfers.busy);
+    std::printf("%-32s %10.1f %12.1f %12.3f %14.2f, %5.1f %%\n", rows[i].name.c_str(),
+                median(measured[i].attention.elapsed), busy, busy / alone, transfers, 100 * transfers / busy);
   }
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/instruction_set.hpp"
 
 namespace tessera {
 
@@ -117,11 +118,7 @@ void halves_plain(std::uint32_t first, const Counter& counter, std::uint64_t key
                                                              std::uint64_t key, std::uint16_t* out) {
   halves_of(first, counter, key, out);
 }
-// Chosen by hand: target_clones makes the loader choose, before the thread sanitizer is ready, and that
-// crashes.
-const auto many_halves = __builtin_cpu_supports("avx512f") ? halves_512
-                         : __builtin_cpu_supports("avx2")  ? halves_256
-                                                           : halves_plain;
+const auto many_halves = for_this_cpu(halves_512, halves_256, halves_plain);
 #else
 const auto many_halves = halves_plain;
 #endif

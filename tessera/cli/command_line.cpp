@@ -12,6 +12,8 @@
 #include "tessera/base/wrapped.hpp"
 #include "tessera/cli/commands/commands.hpp"
 #include "tessera/cli/completion.hpp"
+#include "tessera/cli/data/data_commands.hpp"
+#include "tessera/cli/tokenizer/tokenizer_commands.hpp"
 #include "tessera/plan/layouts.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/schema.hpp"
@@ -268,6 +270,9 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
       add_command(*bench, "step", "the executor against a plain loop over the same kernels", options);
   step->add_option("--rounds", options.rounds, "interleaved pairs of steps")->check(CLI::Range(3, 10000));
   add_checkpoints(app, options);
+  add_data_commands(app, options.data);
+  TokenizerOptions tokenizer;
+  add_tokenizer_commands(app, tokenizer);
   auto* save = app.add_subcommand("save", "ask a job that is under way for a checkpoint, and wait for it");
   save->add_option("run", options.checkpoint.folder, "the folder of the run (--out of train)")->required();
   save->add_flag("--json", options.json, "print one JSON object (docs/json.md)");
@@ -301,6 +306,8 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
     return 0;
   }
   if (options.checkpoint.command) return options.checkpoint.command(options);
+  if (options.data.command) return options.data.command(options.data, std::cout);
+  if (tokenizer.command) return tokenizer.command(tokenizer, std::cout);
   if (train->parsed() && !options.dry_run) return train_command(options);
   if (train->parsed() || memory->parsed()) return plan_memory_command(options);
   if (doctor->parsed()) return doctor_command(options);

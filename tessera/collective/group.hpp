@@ -26,6 +26,9 @@ namespace tessera::collective {
 
 struct Link;  // the connection; transports make it (link.hpp)
 
+// Who keeps the memory of a send. On a device the caller may: its stream then comes after the send.
+enum class Held { until_received, by_caller };
+
 class Group {
  public:
   Group() : Group(0) {}             // alone
@@ -53,12 +56,16 @@ class Group {
   void send(const at::Tensor& t, int to, int tag) const;
   // The same without a copy, unless t is not dense: nobody may change these values any more. They are held
   // until received.
-  void hand_over(const at::Tensor& t, int to, int tag) const;
+  void hand_over(const at::Tensor& t, int to, int tag, Held held = Held::until_received) const;
   void receive(at::Tensor& t, int from, int tag) const;
   // Begins to receive into t, which is dense, so that values travel while the caller computes; what it
   // returns waits for the end: once, and for equal tags in the order in which they were begun. With NCCL two
   // members that send to each other must not both begin with the send.
   [[nodiscard]] std::function<void()> expect(at::Tensor t, int from, int tag) const;
+  // Hands t over to one member while the like of it comes from another into `arriving`; on NCCL both are one
+  // operation, so that members of a ring need not agree who sends first. Returns as `expect` does.
+  [[nodiscard]] std::function<void()> shift(const at::Tensor& t, int to, at::Tensor arriving, int from,
+                                            int tag) const;
   // Waits until the sends are received or the patience is over; returns how many are not.
   std::size_t unfinished_sends(std::chrono::milliseconds patience) const;
   void barrier() const;

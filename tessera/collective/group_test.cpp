@@ -193,6 +193,21 @@ TEST(Group, ReceivesThatWereBegunEarlyArriveInTheirOrder) {
   });
 }
 
+TEST(Group, ShiftsGoRoundARingAndCountAsSends) {
+  for (const int size : {2, 3})
+    on_threads(size, [size](const Group& group) {
+      const int next = (group.rank() + 1) % size, previous = (group.rank() + size - 1) % size;
+      Tensor t = filled(group.rank(), 2, at::kDouble);
+      for (int hop = 1; hop < 4; ++hop) {
+        Tensor arriving = filled(9, 2, at::kDouble);
+        group.shift(t, next, arriving, previous, 0)();
+        t = arriving;
+        EXPECT_TRUE(tensor::bit_equal(t, filled((group.rank() + 3 * size - hop) % size, 2, at::kDouble)));
+      }
+      EXPECT_EQ(group.tally().volume(CallKind::send).calls, 3);
+    });
+}
+
 TEST(MakeGroups, NamesOfGroupsAreShortAndDiffer) {
   std::vector<int> many = all_ranks(16384);
   std::set<std::string> names{group_name(many)};

@@ -163,13 +163,14 @@ void Group::send(const Tensor& t, int to, int tag) const {
   hand_over(t.detach().clone(at::MemoryFormat::Contiguous), to, tag);
 }
 
-void Group::hand_over(const Tensor& t, int to, int tag) const {
+void Group::hand_over(const Tensor& t, int to, int tag, Held held) const {
   check_member(*link_, to);
   TESSERA_CHECK(to != rank(), "a rank sends to itself");
   count(CallKind::send, t);
   std::vector<Tensor> tensors{dense(t)};
-  link_->outbox.keep(guarded(*link_, "send", [&] { return link_->backend->send(tensors, to, tag); }),
-                     t.device());
+  auto work = guarded(*link_, "send", [&] { return link_->backend->send(tensors, to, tag); });
+  if (held == Held::by_caller && !t.is_cpu()) guarded(*link_, "send", [&] { work->wait(); });
+  link_->outbox.keep(std::move(work), t.device());
 }
 
 void Group::receive(Tensor& t, int from, int tag) const {
@@ -184,6 +185,30 @@ std::function<void()> Group::expect(Tensor t, int from, int tag) const {
   std::vector<Tensor> tensors{t};
   auto work = guarded(*link_, "receive", [&] { return link_->backend->recv(tensors, from, tag); });
   return [link = link_, work = std::move(work)] { finish(*link, "receive", [&] { return work; }); };
+}
+
+std::function<void()> Group::shift(const Tensor& t, int to, Tensor arriving, int from, int tag) const {
+  if (!link_->backend->supportsCoalescing()) {
+    // Not all begin with the send: it may last until the other side receives.
+    const bool sends_first = rank() % 2 == 1;
+    if (sends_first) hand_over(t, to, tag);
+    auto wait = expect(std::move(arriving), from, tag);
+    if (!sends_first) hand_over(t, to, tag);
+    return wait;
+  }
+  check_member(*link_, to);
+  check_member(*link_, from);
+  TESSERA_CHECK(to != rank() && from != rank(), "a rank sends to itself");
+  TESSERA_CHECK(arriving.is_contiguous(), "what is received must be dense");
+  count(CallKind::send, t);
+  std::vector<Tensor> sent{dense(t)}, received{std::move(arriving)};
+  auto work = guarded(*link_, "shift", [&] {
+    link_->backend->startCoalescing();
+    link_->backend->send(sent, to, tag);
+    link_->backend->recv(received, from, tag);
+    return link_->backend->endCoalescing();
+  });
+  return [link = link_, work = std::move(work)] { finish(*link, "shift", [&] { return work; }); };
 }
 
 std::size_t Group::unfinished_sends(std::chrono::milliseconds patience) const {

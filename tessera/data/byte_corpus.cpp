@@ -1,9 +1,10 @@
 #include "tessera/data/byte_corpus.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/random.hpp"
+#include "tessera/data/epoch_order.hpp"
 
 namespace tessera::data {
 
@@ -19,8 +20,7 @@ ByteCorpus::ByteCorpus(const std::string& path, std::int64_t sequence, std::uint
 }
 
 std::uint64_t ByteCorpus::offset_of(std::uint64_t index) const {
-  const std::uint64_t epoch = index / num_samples_;
-  return permuted(index % num_samples_, num_samples_, seed_, epoch) * static_cast<std::uint64_t>(sequence_);
+  return sample_in_epoch(index, num_samples_, seed_, 0) * static_cast<std::uint64_t>(sequence_);
 }
 
 void ByteCorpus::fill(std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,

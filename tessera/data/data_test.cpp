@@ -77,6 +77,15 @@ TEST(ByteCorpus, TheOrderDependsOnTheSeedAlone) {
   EXPECT_GT(differing, 80);
 }
 
+// What runs of earlier versions have read must be read again when they go on.
+TEST(ByteCorpus, TheOrderIsThatOfEarlierVersions) {
+  const TextFile file(801);
+  const ByteCorpus corpus(file.path(), 8, 3);
+  Samples offsets;
+  for (const std::uint64_t index : {0, 1, 2, 99, 100, 1000}) offsets.push_back(corpus.offset_of(index));
+  EXPECT_EQ(offsets, (Samples{64, 496, 264, 320, 248, 16}));
+}
+
 TEST(ByteCorpus, SaysInWordsWhatIsWrongWithTheFile) {
   const TextFile file(8), empty(0);
   const auto message = [](const std::string& path) -> std::string {

@@ -17,9 +17,10 @@ using program::Op;
 using tensor::read_here;
 using tensor::Tensor;
 
-BucketStore::BucketStore(const Parts& parts)
+BucketStore::BucketStore(const Parts& parts, const SlotMemory& slots)
     : parts_(parts),
-      tables_(parts.program.tables),
+      slots_(slots),
+      tables_(parts.tables),
       norm_axes_(tables_.axes_that([](const program::Axis& axis) { return axis.shards; })) {
   place_.assign(tables_.buckets.size(), parts.buckets.size());
   for (std::size_t i = 0; i < parts.buckets.size(); ++i) place_.at(item_of(parts.buckets[i])) = i;
@@ -40,15 +41,20 @@ std::uint32_t BucketStore::item_of(const shard::FlatBucket& bucket) const {
   return static_cast<std::uint32_t>(&bucket.table() - tables_.buckets.data());
 }
 
-void BucketStore::make_full(shard::FlatBucket& bucket, const collective::Group& members) {
+void BucketStore::make_full(shard::FlatBucket& bucket, const collective::Group& members, Tensor memory) {
   read_here(bucket.shard());
-  bucket.begin_full();
+  bucket.begin_full(std::move(memory));
   if (members.size() == 1) return;
   Tensor full = bucket.full();
   members.all_gather(full, bucket.slice_of(full));
 }
 
-void BucketStore::gather(const Op& op) { make_full(bucket(op.item), group(op.along)); }
+void BucketStore::gather(const Op& op) {
+  auto& gathered = bucket(op.item);
+  const auto& table = gathered.table();
+  make_full(gathered, group(op.along),
+            slots_.memory(op, {CellKind::full, op.item}, {table.elements}, shard::to_torch(table.compute)));
+}
 
 void BucketStore::reduce(const Op& op) {
   auto& reduced = bucket(op.item);
@@ -90,7 +96,7 @@ void BucketStore::put(const shard::OffloadKey& key, const Tensor& t) {
 
 Tensor BucketStore::get(const shard::OffloadKey& key) {
   const tensor::CategoryScope as(program::category_of(key.cell.kind));
-  Tensor out = parts_.offload_store.get(key, parts_.device);
+  Tensor out = parts_.offload_store.get(key);
   moved_.fetched += static_cast<std::int64_t>(out.nbytes());
   return out;
 }
@@ -138,9 +144,13 @@ void BucketStore::read_weights(const program::Segment& segment) {
   for (const std::uint32_t item : segment.buckets) read_here(bucket(item).full());
 }
 
-void BucketStore::begin_gradients(const program::Segment& segment) {
-  for (const std::uint32_t item : segment.buckets)
-    if (tables_.buckets[item].trainable) bucket(item).begin_weight_gradient();
+void BucketStore::begin_gradients(const Op& op) {
+  for (const std::uint32_t item : tables_.segments[op.item].buckets) {
+    const auto& table = tables_.buckets[item];
+    if (!table.trainable || bucket(item).weight_gradient().defined()) continue;
+    bucket(item).begin_weight_gradient(
+        slots_.memory(op, {CellKind::weight_grad, item}, {table.elements}, shard::to_torch(table.gradient)));
+  }
 }
 
 // Note [Who brings an element to the norm]
@@ -168,7 +178,7 @@ Tensor BucketStore::squared_norm() const {
 
 Tensor BucketStore::shard_between_steps(const shard::FlatBucket& bucket) {
   const Cell cell{CellKind::shard, item_of(bucket)};
-  return bucket.shard().defined() ? bucket.shard() : parts_.offload_store.get({cell}, parts_.device);
+  return bucket.shard().defined() ? bucket.shard() : parts_.offload_store.get({cell});
 }
 
 std::vector<Tensor> BucketStore::state_between_steps(const shard::FlatBucket& bucket) {
@@ -177,7 +187,7 @@ std::vector<Tensor> BucketStore::state_between_steps(const shard::FlatBucket& bu
   if (!optimizer.state().empty()) return {optimizer.state().begin(), optimizer.state().end()};
   std::vector<Tensor> out;
   for (std::size_t part = 0; part < optimizer.num_states(); ++part)
-    out.push_back(parts_.offload_store.get({{CellKind::state, item}, part}, parts_.device));
+    out.push_back(parts_.offload_store.get({{CellKind::state, item}, part}));
   return out;
 }
 

@@ -9,6 +9,7 @@
 
 #include "tessera/base/bytes_moved.hpp"
 #include "tessera/engine/parts.hpp"
+#include "tessera/engine/slot_memory.hpp"
 
 namespace tessera::engine {
 
@@ -21,7 +22,7 @@ struct Update {
 
 class BucketStore {
  public:
-  explicit BucketStore(const Parts& parts);
+  BucketStore(const Parts& parts, const SlotMemory& slots);
 
   // By lanes, in the order the program allows.
   void gather(const program::Op& op);
@@ -36,8 +37,8 @@ class BucketStore {
   void end(const program::Cell& cell);
   // The calling lane reads the weights of a segment's buckets.
   void read_weights(const program::Segment& segment);
-  // The calling lane adds to their gradients.
-  void begin_gradients(const program::Segment& segment);
+  // The op, of the calling lane, adds to the gradients of its segment's buckets.
+  void begin_gradients(const program::Op& op);
 
   // Sum of squares of the elements that this rank brings to the norm. See Note [Who brings an element to the
   // norm].
@@ -63,10 +64,11 @@ class BucketStore {
   shard::FlatBucket& bucket(std::uint32_t item) { return parts_.buckets[place_.at(item)]; }
   std::uint32_t item_of(const shard::FlatBucket& bucket) const;
   const collective::Group& group(std::int16_t axis_set) const;
-  void make_full(shard::FlatBucket& bucket, const collective::Group& members);
+  void make_full(shard::FlatBucket& bucket, const collective::Group& members, tensor::Tensor memory = {});
   bool is_first_of_equals(const program::Bucket& bucket) const;
 
   const Parts& parts_;
+  const SlotMemory& slots_;
   const program::Tables& tables_;
   std::vector<std::size_t> place_;       // by bucket of the tables: place among those held
   std::vector<std::int16_t> norm_axes_;  // along which ranks bring a slice each to the norm

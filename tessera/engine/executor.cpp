@@ -38,9 +38,10 @@ std::vector<program::Loss> losses_of(const program::Tables& tables) {
 
 Executor::Executor(const Parts& parts)
     : parts_(parts),
-      tables_(parts.program.tables),
-      sequence_(parts.program.classes.at(tables_.class_of_rank.at(static_cast<std::size_t>(parts.rank)))),
-      bucket_store_(parts_),
+      tables_(parts.tables),
+      sequence_(parts.sequence),
+      slots_(sequence_, parts.slots, parts.device),
+      bucket_store_(parts_, slots_),
       calls_(sequence_, tables_, parts.groups),
       lanes_(
           sequence_, tables_, [this](std::uint32_t op) { run(op); }, parts.log, parts.device) {
@@ -56,11 +57,21 @@ Executor::Executor(const Parts& parts)
   sends_along_.resize(tables_.axis_sets.size());
   TESSERA_CHECK(values_.size() < (std::size_t{1} << 30), "more values than tags: ", values_.size());
   for (const Op& op : sequence_.ops) ends_.push_back(program::effects(op, tables_).ends);
+  if (parts_.slots) end_late();
+}
+
+// Cells that another lane ends stay until the compute lane, whose memory they are in, comes after that.
+void Executor::end_late() {
+  late_ends_.resize(sequence_.ops.size());
+  for (const program::LateEnd& late : parts_.slots->late) {
+    std::erase(ends_[late.ended_by], late.cell);
+    late_ends_[late.op].push_back(late.cell);
+  }
 }
 
 Executor::~Executor() = default;
 
-StepReport Executor::step(const StepInput& input) {
+void Executor::carry_out(const StepInput& input) {
   TESSERA_CHECK(input.micro_batches.size() == static_cast<std::size_t>(tables_.num_micro), "the step has ",
                 input.micro_batches.size(), " micro-batches, the program ", tables_.num_micro);
   const at::NoGradGuard no_gradient;
@@ -70,10 +81,23 @@ StepReport Executor::step(const StepInput& input) {
   summed_.assign(numbers_.size(), false);
   for (auto& sends : sends_along_) sends.clear();
   calls_.begin_step();
-  if (num_steps_ == 0) gather_delayed();
   lanes_.step();
   finish_sends();
   input_ = nullptr;
+}
+
+std::vector<LossSum> Executor::evaluate(const StepInput& input) {
+  carry_out(input);
+  const std::vector<double> numbers = read_numbers();
+  std::vector<LossSum> out;
+  for (const program::Loss& loss : losses_)
+    out.push_back({tables_.numbers[loss.loss].name, numbers[loss.loss], numbers[loss.tokens]});
+  return out;
+}
+
+StepReport Executor::step(const StepInput& input) {
+  if (num_steps_ == 0) gather_delayed();
+  carry_out(input);
   StepReport report;
   const std::vector<double> numbers = read_numbers();
   const auto of = [&](Role role) { return numbers[index_of(role)]; };
@@ -111,17 +135,25 @@ std::size_t Executor::index_of(Role role) const {
 
 const Tensor& Executor::number(Role role) const { return tensor::read_here(numbers_[index_of(role)]); }
 
-// All at once: an accelerator's host waits here, and nowhere else in a step.
+// All at once: an accelerator's host waits here, and nowhere else in a step. Numbers that were not summed are
+// 0.
 std::vector<double> Executor::read_numbers() const {
   std::vector<Tensor> read;
-  for (const Tensor& number : numbers_) read.push_back(tensor::read_here(number).view({1}));
+  for (std::size_t number = 0; number < numbers_.size(); ++number)
+    if (summed_[number]) read.push_back(tensor::read_here(numbers_[number]).view({1}));
   const Tensor all = tensor::on_host(tensor::concatenate(read, 0));
-  return {all.const_data_ptr<double>(), all.const_data_ptr<double>() + all.numel()};
+  const double* next = all.const_data_ptr<double>();
+  std::vector<double> out(numbers_.size(), 0);
+  for (std::size_t number = 0; number < numbers_.size(); ++number)
+    if (summed_[number]) out[number] = *next++;
+  return out;
 }
 
 void Executor::run(std::uint32_t index) {
   const Op& op = sequence_.ops[index];
   const auto calls = calls_.before(op);
+  if (!late_ends_.empty())
+    for (const Cell& cell : late_ends_[index]) end(cell);
   times_[index] = {index, now_seconds(), 0};
   switch (op.what) {
     case OpKind::forward:
@@ -137,7 +169,7 @@ void Executor::run(std::uint32_t index) {
       backward(op, false);
       break;
     case OpKind::backward_weight:
-      bucket_store_.begin_gradients(tables_.segments[op.item]);
+      bucket_store_.begin_gradients(op);
       weight_work_[at(op.item, op.micro)].run();
       break;
     case OpKind::gather:
@@ -228,7 +260,7 @@ void Executor::recompute(const Op& op) {
 
 void Executor::backward(const Op& op, bool with_weights) {
   const auto& segment = tables_.segments[op.item];
-  if (with_weights) bucket_store_.begin_gradients(segment);
+  if (with_weights) bucket_store_.begin_gradients(op);
   if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
   bucket_store_.read_weights(segment);
   Recording& recording = *tapes_[at(op.item, op.micro)];
@@ -309,10 +341,13 @@ void Executor::send(std::uint32_t index) {
   const Cell cell = program::named_cell(op);
   const auto& group = parts_.groups[static_cast<std::size_t>(op.along)];
   sends_along_[static_cast<std::size_t>(op.along)].push_back(index);
-  const Tensor& source = tensor::read_here(held(cell));
+  const Tensor& source = held(cell);
   const int to = other_end(group, op.hop), tag = tag_of(cell, tables_.num_micro);
+  const bool ends_here = !ends_[index].empty();  // not late: nobody waits for the memory
+  if (ends_here) tensor::read_here(source);
   if (op.flags & program::kEndsSource)
-    group.hand_over(source, to, tag);
+    group.hand_over(source, to, tag,
+                    ends_here ? collective::Held::until_received : collective::Held::by_caller);
   else
     group.send(source, to, tag);
 }
@@ -350,8 +385,9 @@ void Executor::receive(const Op& op) {
   const Cell cell = program::named_cell(op);
   const auto& value = tables_.values[cell.item];
   const auto& group = parts_.groups[static_cast<std::size_t>(op.along)];
-  Tensor arrived = tensor::empty({batch.tokens_T.numel() / value.token_parts, value.channels},
-                                 shard::to_torch(value.dtype), parts_.device);
+  const tensor::Shape shape = {batch.tokens_T.numel() / value.token_parts, value.channels};
+  Tensor arrived = slots_.memory(op, cell, shape, shard::to_torch(value.dtype));
+  if (!arrived.defined()) arrived = tensor::empty(shape, shard::to_torch(value.dtype), parts_.device);
   group.receive(arrived, other_end(group, op.hop), tag_of(cell, tables_.num_micro));
   Tensor& there = held(cell);
   const bool adds = cell.kind == CellKind::gradient && there.defined();

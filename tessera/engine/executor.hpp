@@ -37,6 +37,11 @@ struct NamedLoss {
   double mean = 0;
 };
 
+struct LossSum {
+  std::string name;
+  double sum = 0, tokens = 0;  // of all ranks; valid ones
+};
+
 struct StepReport {
   double loss = 0;                // the first one's mean over the valid tokens of all ranks
   double tokens = 0;              // valid, of all ranks
@@ -53,12 +58,15 @@ class Executor {
  public:
   explicit Executor(const Parts& parts);
   StepReport step(const StepInput& input);
+  // Of a program without backwards.
+  std::vector<LossSum> evaluate(const StepInput& input);
   // For what is done with buckets between steps.
   BucketStore& bucket_store() { return bucket_store_; }
 
  private:
   struct Recording;  // a tape with its graph
 
+  void carry_out(const StepInput& input);
   void run(std::uint32_t index);
   void gather_delayed();
   model::Outcome compute(const program::Op& op, const std::vector<tensor::Tensor>& inputs, model::Tape& tape);
@@ -70,6 +78,7 @@ class Executor {
   void sum(const program::Op& op);
   void exchange(const program::Op& op);
   void send(std::uint32_t index);
+  void end_late();
   void receive(const program::Op& op);
   void finish_sends();
   tensor::Tensor& held(const program::Cell& cell);
@@ -86,8 +95,9 @@ class Executor {
   Parts parts_;
   const program::Tables& tables_;
   const program::Sequence& sequence_;
+  SlotMemory slots_;
   BucketStore bucket_store_;
-  std::vector<std::vector<program::Cell>> ends_;  // by op
+  std::vector<std::vector<program::Cell>> ends_, late_ends_;  // by op: after it, and before it
   std::vector<tensor::Tensor> values_, gradients_;
   std::vector<std::unique_ptr<Recording>> tapes_;
   std::vector<shard::WeightWork> weight_work_;

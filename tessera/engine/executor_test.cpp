@@ -49,7 +49,7 @@ TEST(Executor, CountsEveryLossAsItsOwn) {
     optimizers.emplace_back(spec::Training(), buckets.emplace_back(bucket, 1)).make_state();
   const std::vector<collective::Group> groups(program.tables.axis_sets.size());
   shard::OffloadStore outside;
-  const Parts parts{program, 0, groups, model, buckets, optimizers, outside};
+  const Parts parts{program.tables, program.classes[0], 0, groups, model, buckets, optimizers, outside};
   Executor executor(parts);
 
   for (int step = 0; step < 2; ++step) {  // sums begin anew

@@ -25,8 +25,10 @@ bool ends_step(const program::Op& op) {
   return op.what != program::OpKind::gather && op.what != program::OpKind::reduce;
 }
 
-// Whether what it makes is looked at between steps, from the compute lane's stream.
+// Whether what it makes or puts away is looked at between steps, from the compute lane's stream.
 bool is_looked_at(const program::Op& op) {
+  if (op.what == program::OpKind::offload)
+    return !(op.flags & program::kUnchanged) && program::named_cell(op).kind != program::CellKind::value;
   return op.what == program::OpKind::sum || op.what == program::OpKind::step;
 }
 

@@ -174,9 +174,10 @@ std::string advice_for(const spec::Layout& layout, int given) {
 
 bool started_by_launcher() { return environment("TESSERA_STORE").starts_with("fd:"); }
 
-spec::Run load_run(const JobOptions& options) {
+spec::Run load_run(const JobOptions& options) { return load_run(options, collective::this_build()); }
+
+spec::Run load_run(const JobOptions& options, const spec::Build& build) {
   spec::Run run = spec::load(options.file, options.overrides, checkpoint::described);
-  const spec::Build build = collective::this_build();
   spec::validate(run, build);  // before its sizes are multiplied
   const std::int64_t ranks = run.layout.ranks();
   const auto joined = joined_membership();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/spec/problems.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera {
@@ -36,9 +37,10 @@ inline constexpr char kStartedAt[] = "TESSERA_STARTED_AT";
 // Whether this process is a rank of `tessera train --procs` and the like.
 bool started_by_launcher();
 
-// The run of the options, validated. --procs widens a layout of one rank to that many data-parallel ones; any
-// other disagreement is an error.
+// The run of the options, validated: for this build, or for one that may train it elsewhere. --procs widens a
+// layout of one rank to that many data-parallel ones; any other disagreement is an error.
 spec::Run load_run(const JobOptions& options);
+spec::Run load_run(const JobOptions& options, const spec::Build& build);
 
 // What each rank is given.
 struct Rank {

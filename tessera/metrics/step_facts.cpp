@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tessera/base/statistics.hpp"
+#include "tessera/base/text.hpp"
 
 namespace tessera::metrics {
 
@@ -20,6 +21,20 @@ std::optional<double> StepFacts::utilisation(double flops) const {
   return flops / step_seconds / peak_flops_per_second;
 }
 
+std::string to_text(const EvaluationFacts& facts) {
+  return cat("loss ", fixed(facts.loss, 4), ", perplexity ", fixed(facts.perplexity(), 2),
+             facts.bits_per_byte() ? cat(", ", fixed(*facts.bits_per_byte(), 3), " bits a byte") : "", " (",
+             facts.samples, facts.samples == 1 ? " sample, " : " samples, ", fixed(facts.seconds, 1), " s)");
+}
+
+namespace {
+
+std::optional<double> evaluated(const StepFacts& facts, std::optional<double> (*of)(const EvaluationFacts&)) {
+  return facts.evaluation ? of(*facts.evaluation) : std::nullopt;
+}
+
+}  // namespace
+
 const std::vector<Measure>& measures() {
   using Facts = StepFacts;
   static const std::vector<Measure> list = {
@@ -31,6 +46,23 @@ const std::vector<Measure>& measures() {
        [](const Facts& f) -> std::optional<double> { return f.learning_rate; }},
       {"loss_scale", "learning", "factor of the loss in the backward; 1 unless the precision is fp16",
        [](const Facts& f) -> std::optional<double> { return f.loss_scale; }},
+      {"evaluation_loss", "learning", "nats per token of held-out samples, after this step",
+       [](const Facts& f) {
+         return evaluated(f, [](const EvaluationFacts& e) -> std::optional<double> { return e.loss; });
+       },
+       true},
+      {"evaluation_perplexity", "learning", "the exponential of that",
+       [](const Facts& f) {
+         return evaluated(f,
+                          [](const EvaluationFacts& e) -> std::optional<double> { return e.perplexity(); });
+       },
+       true},
+      {"evaluation_bits_per_byte", "learning", "the same loss in bits, by byte of the text",
+       [](const Facts& f) {
+         return evaluated(
+             f, [](const EvaluationFacts& e) -> std::optional<double> { return e.bits_per_byte(); });
+       },
+       true},
       {"tokens_per_second", "running", "valid tokens of all ranks",
        [](const Facts& f) -> std::optional<double> { return f.tokens_per_second(); }},
       {"step_seconds", "running", "seconds of the step",
@@ -74,8 +106,11 @@ std::vector<Record> records_of(const std::vector<MovedAlong>& along) {
 
 Record record_of(const StepFacts& facts) {
   Record record = {{"step", facts.step}, {"tokens", facts.tokens}, {"taken", facts.taken}};
-  for (const Measure& measure : measures())
-    record.push_back({measure.name, measure.of(facts).value_or(std::numeric_limits<double>::quiet_NaN())});
+  for (const Measure& measure : measures()) {
+    const std::optional<double> value = measure.of(facts);
+    if (value || !measure.is_rare)
+      record.push_back({measure.name, value.value_or(std::numeric_limits<double>::quiet_NaN())});
+  }
   record.push_back({"moved", records_of(facts.moved.along)});
   return record;
 }

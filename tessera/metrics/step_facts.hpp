@@ -2,7 +2,9 @@
 // the endpoint show.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +13,22 @@
 #include "tessera/metrics/field.hpp"
 
 namespace tessera::metrics {
+
+// Of held-out samples.
+struct EvaluationFacts {
+  double loss = 0;                        // nats per valid token
+  std::optional<double> bytes_per_token;  // of the text that the tokens stand for, if that is known
+  std::int64_t samples = 0;
+  double seconds = 0;
+
+  double perplexity() const { return std::exp(loss); }
+  std::optional<double> bits_per_byte() const {
+    return bytes_per_token ? std::optional(loss / std::numbers::ln2 / *bytes_per_token) : std::nullopt;
+  }
+};
+
+// "loss 2.3412, perplexity 10.39, 3.378 bits a byte (64 samples, 1.2 s)"
+std::string to_text(const EvaluationFacts& facts);
 
 struct StepFacts {
   std::int64_t step = 0;  // counted from 1
@@ -22,15 +40,16 @@ struct StepFacts {
   double loss_scale = 1;  // fp16: factor of the loss in the backward
   double step_seconds = 0;
   double left_seconds = 0;
-  double exposed_seconds = 0;                // communication was under way, and no compute
-  double model_flops = 0;                    // what the model needs, all ranks
-  double hardware_flops = 0;                 // what was done: recomputation too
-  double peak_flops_per_second = 0;          // of all ranks together; 0: not known yet
-  std::vector<std::int64_t> resident_bytes;  // by rank
-  std::vector<std::int64_t> peak_bytes;      // by rank: the most that its tensors held during its last step
-  BytesMoved moved;                          // by rank 0
-  std::int64_t steps_not_taken = 0;          // so far
-  bool taken = true;                         // false: the norm was not finite, so the parameters stayed
+  double exposed_seconds = 0;                 // communication was under way, and no compute
+  double model_flops = 0;                     // what the model needs, all ranks
+  double hardware_flops = 0;                  // what was done: recomputation too
+  double peak_flops_per_second = 0;           // of all ranks together; 0: not known yet
+  std::vector<std::int64_t> resident_bytes;   // by rank
+  std::vector<std::int64_t> peak_bytes;       // by rank: the most that its tensors held during its last step
+  BytesMoved moved;                           // by rank 0
+  std::int64_t steps_not_taken = 0;           // so far
+  bool taken = true;                          // false: the norm was not finite, so the parameters stayed
+  std::optional<EvaluationFacts> evaluation;  // after this step, if there was one
 
   double tokens_per_second() const { return tokens / step_seconds; }
   double exposed_share() const { return exposed_seconds / step_seconds; }
@@ -50,6 +69,7 @@ struct Measure {
   std::string group;  // learning or running: which part of a page it belongs to
   std::string about;  // one line, with the unit
   std::optional<double> (*of)(const StepFacts&);
+  bool is_rare = false;  // left out of lines of steps that don't have it
 };
 const std::vector<Measure>& measures();
 

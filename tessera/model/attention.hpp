@@ -6,11 +6,12 @@
 
 namespace tessera::model {
 
-// Positions that the batch's cache holds for a layer already.
-std::int64_t num_cached(const Batch& batch, std::size_t layer);
-
-// Attention of the heads over all positions so far as [T, N*D]; extends the cache by theirs.
-Tensor attend(parallel::Heads heads, const Batch& batch, std::size_t layer,
+// Attention of the heads over all positions so far as [T, N*D]; extends the cache, if there is one, by
+// theirs.
+Tensor attend(const parallel::Heads& heads, const Batch& batch, std::size_t layer,
               const parallel::ContextAxes& context);
+
+// Of each sample the one position that the batch has of it; undefined unless it goes on from a cache.
+Tensor positions_after_cache(const Batch& batch);
 
 }  // namespace tessera::model

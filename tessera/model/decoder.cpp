@@ -22,7 +22,7 @@ class EmbeddingUnit final : public Unit {
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor>, const Batch& batch, Tape& tape) override {
     const Tensor x =
         parallel::embedding_to_stream(batch.tokens_T, table_, tape.anchor(), tape.work, context_);
-    return {{drop_(x, stream_rows(context_, batch.sample_indices))}, {}};
+    return {{drop_(x, stream_rows(context_, batch.sample_indices_B))}, {}};
   }
 
  private:
@@ -48,7 +48,8 @@ class HeadUnit final : public Head {
                                        batch.head_gradient_factor)}};
   }
   Tensor logits(const Tensor& x) const override {
-    return parallel::logits(tensor::rms_norm(x, norm_.value(), spec_.norm_epsilon), table_);
+    return parallel::logits(tensor::rms_norm(x, norm_.value(), spec_.norm_epsilon), table_,
+                            context_.tp.group);
   }
 
  private:
@@ -110,20 +111,26 @@ void DecoderBlock::add_sums(const std::string& attended, const std::string& fed)
   const auto add_sum = [this](const char* name, const char* stream, const std::string& branch,
                               const Dropout& drop) {
     add(name, [this, stream, branch, &drop](const StepCall& v) {
-      return v[stream].add(drop(v[branch], stream_rows(context(), v.batch.sample_indices)));
+      return v[stream].add(drop(v[branch], stream_rows(context(), v.batch.sample_indices_B)));
     });
   };
   add_sum("add_1", "hidden", attended, drop_attention_);
   add_sum("add_2", "middle", fed, drop_mlp_);
 }
 
-Tensor DecoderBlock::attend(parallel::Heads heads, const Batch& batch) const {
-  return model::attend(std::move(heads), batch, layer_, context().cp);
+Tensor DecoderBlock::attend(const parallel::Heads& heads, const Batch& batch) const {
+  return model::attend(heads, batch, layer_, context().cp);
 }
 
 Rotary DecoderBlock::turn(const Tensor& qkv, const Batch& batch) const {
-  const std::int64_t positions = qkv.size(0) / batch.samples, before = num_cached(batch, layer_);
-  return {rotary_.cos_S1D.narrow(0, before, positions), rotary_.sin_S1H.narrow(0, before, positions)};
+  if (const Tensor after_B = positions_after_cache(batch); after_B.defined()) {
+    const auto of_samples = [&](const Tensor& by_position) {
+      return by_position.index_select(0, after_B).unsqueeze(1);
+    };
+    return {of_samples(rotary_.cos_S1D), of_samples(rotary_.sin_S1H)};
+  }
+  const std::int64_t positions = qkv.size(0) / batch.samples;
+  return {rotary_.cos_S1D.narrow(0, 0, positions), rotary_.sin_S1H.narrow(0, 0, positions)};
 }
 
 Model make_decoder(const spec::Run& run, const program::Tables& tables, const RankModel& held,

@@ -23,7 +23,7 @@ class DecoderBlock : public StepUnit {
   // The steps add_1 and add_2: these values to the stream, after dropout.
   void add_sums(const std::string& attended, const std::string& fed);
   // Attention of the heads of q, k and v, as they are turned.
-  Tensor attend(parallel::Heads heads, const Batch& batch) const;
+  Tensor attend(const parallel::Heads& heads, const Batch& batch) const;
   // The rotary tables of the batch's positions.
   parallel::Rotary turn(const Tensor& qkv, const Batch& batch) const;
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/parallel/document_blocks.hpp"
 #include "tessera/shard/weight.hpp"
 #include "tessera/tensor/tensor.hpp"
 
@@ -14,19 +15,16 @@ namespace tessera::model {
 
 using tensor::Tensor;
 
-// Keys and values [B,K,S,D] of the positions before, per layer: what generation carries from token to token.
-struct Cache {
-  std::vector<Tensor> keys, values;
-};
+class Cache;
 
 // One micro-batch of one rank: constants of its forward. T = samples * positions.
 struct Batch {
   std::int64_t samples = 0;
   Tensor tokens_T, targets_T;  // targets below 0 don't count
-  Tensor documents_BS;         // of all positions of the samples; undefined: each is one document
-  std::vector<std::uint64_t> sample_indices;  // global: dropout counts with them; none: no dropout
-  double head_gradient_factor = 1;            // of the gradient that a loss head makes in its forward
-  Cache* cache = nullptr;  // generation: read and extended; after the first call one position at a time
+  parallel::Documents documents;
+  Tensor sample_indices_B;          // global: dropout counts with them; undefined: no dropout
+  double head_gradient_factor = 1;  // of the gradient that a loss head makes in its forward
+  Cache* cache = nullptr;           // generation: read and extended (cache.hpp)
 };
 
 // What one forward of a segment leaves behind for its backward, besides the graph.

@@ -10,28 +10,21 @@ namespace tessera::parallel {
 
 struct Block {
   Tensor out_BNQD;
-  Tensor lse_BNQ;  // in fp32 or fp64; -inf where a query sees no key of the block, and its out is 0
+  Tensor lse_BNQ;  // in fp32 or fp64
 };
 
-// Which keys a query sees: all, those before it and itself (Q = C), or where `added` is 0 and not -inf.
-struct Sight {
-  bool causal = false;
-  Tensor added_B1QC;  // in the dtype of q; undefined: nothing is added. Not with `causal`.
-};
-
-Block attend_block(const Heads& heads, const Sight& sight);
+// A query sees all keys or, if causal, those before it and itself (Q = C).
+Block attend_block(const Heads& heads, bool causal);
 // Gradients of q, k and v by this block alone, given d_out, and out and lse of the whole row.
-Heads attend_block_backward(const Tensor& d_out_BNQD, const Heads& heads, const Block& row,
-                            const Sight& sight);
+Heads attend_block_backward(const Tensor& d_out_BNQD, const Heads& heads, const Block& row, bool causal);
 
-// The same in plain products, with all scores at once: what runs where the CPU's kernel doesn't exist (on
-// GPUs; compiled and compared here on the CPU, never run there).
-Block attend_block_by_products(const Heads& heads, const Sight& sight);
+// The same in plain products, with all scores at once: what runs where there is no kernel for it, on
+// accelerators in fp32 and fp64.
+Block attend_block_by_products(const Heads& heads, bool causal);
 Heads attend_block_by_products_backward(const Tensor& d_out_BNQD, const Heads& heads, const Block& row,
-                                        const Sight& sight);
+                                        bool causal);
 
-// Puts a block of the same keys' row into `row`, from query `first` on. `row` is wide and sees a key
-// everywhere.
-void merge_block(Block& row, const Block& block, std::int64_t first);
+// Puts another block of the same queries into `row`, which is wide.
+void merge_block(const Block& row, const Block& block);
 
 }  // namespace tessera::parallel

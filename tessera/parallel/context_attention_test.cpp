@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <mutex>
+#include <numeric>
 
 #include "tessera/base/error.hpp"
 #include "tessera/collective/testing/damage.hpp"
@@ -38,17 +39,22 @@ WholeHeads random_whole(std::int64_t query_heads, std::int64_t kv_heads, std::in
 }
 
 // A list of lengths per sample.
-Documents documents_of(const std::vector<std::vector<std::int64_t>>& lengths, std::int64_t sequence) {
-  Tensor of_BS = tensor::zeros({kSamples, sequence}, at::kLong);
-  for (std::size_t b = 0; b < lengths.size(); ++b) {
-    std::int64_t first = 0, number = 0;
-    for (const std::int64_t length : lengths[b]) {
-      of_BS[static_cast<std::int64_t>(b)].narrow(0, first, length).fill_(number++);
-      first += length;
-    }
-    TESSERA_CHECK(first == sequence, "documents of ", first, " positions in a sequence of ", sequence);
+Documents documents_of(const std::vector<std::vector<std::int64_t>>& lengths) {
+  Documents documents;
+  for (const auto& of_sample : lengths) {
+    auto& ends = documents.ends.emplace_back(of_sample.size());
+    std::partial_sum(of_sample.begin(), of_sample.end(), ends.begin());
   }
-  return {of_BS};
+  return documents;
+}
+
+// 1 where a query sees a key.
+Tensor seen_in(const Documents& documents, std::int64_t sequence) {
+  Tensor seen = tensor::zeros({kSamples, 1, sequence, sequence}, at::kDouble).add(1).tril();
+  for (std::int64_t b = 0; b < std::ssize(documents.ends); ++b)
+    for (const std::int64_t end : documents.ends[static_cast<std::size_t>(b)])
+      seen[b][0].narrow(0, end, sequence - end).narrow(1, 0, end).zero_();
+  return seen;
 }
 
 using Results = std::vector<Tensor>;
@@ -66,9 +72,7 @@ Results differentiated(const Heads& heads, const Tensor& d_out,
 Tensor plain_attention(const Heads& heads, const Documents& documents) {
   const std::int64_t sequence = heads.q.size(2), repeats = heads.q.size(1) / heads.k.size(1);
   const Tensor k = heads.k.repeat_interleave(repeats, 1), v = heads.v.repeat_interleave(repeats, 1);
-  Tensor seen = heads.q.detach().new_ones({kSamples, 1, sequence, sequence}).tril();
-  if (documents.of_BS.defined())
-    seen.mul_(documents.of_BS.unsqueeze(2).eq(documents.of_BS.unsqueeze(1)).unsqueeze(1));
+  const Tensor seen = seen_in(documents, sequence);
   return heads.q.matmul(k.transpose(2, 3))
       .div(std::sqrt(static_cast<double>(kHeadDim)))
       .masked_fill(seen.eq(0), -std::numeric_limits<double>::infinity())
@@ -95,7 +99,7 @@ ContextAxes axes_of(const Communicator& me, const ContextSizes& sizes) {
 Tensor own_positions(const Communicator& me, const ContextSizes& sizes, std::int64_t sequence) {
   auto positions =
       program::context_positions(sequence, sizes, {me.rank() / sizes.heads, me.rank() % sizes.heads});
-  return tensor::view_of(positions.data(), {static_cast<std::int64_t>(positions.size())}, at::kLong).clone();
+  return tensor::indices(positions);
 }
 WholeHeads own_part(const WholeHeads& whole, const Tensor& positions) {
   const auto part = [&](const Tensor& t) { return t.index_select(2, positions); };
@@ -179,11 +183,14 @@ TEST(ContextAttention, StaysWithinDocumentsWhereverTheyBeginAndEnd) {
       {{7, 1, 1, 15}, {3, 2, 11, 8}},                  // uneven; some span chunks
       {{24}, std::vector<std::int64_t>(24, 1)},        // of one token each
       {std::vector<std::int64_t>(12, 2), {1, 22, 1}},  // within chunks, and over nearly all of them
+      {{3, 3, 6, 12}, {6, 6, 6, 6}},                   // end where chunks of 4, 3 and 2 places do
+      {{4, 4, 4, 12}, {4, 4, 4, 12}},                  // and those of 3; equal samples
+      {{23, 1}, {1, 23}},                              // all but one
   };
   for (const Case& c : cases())
     for (std::size_t i = 0; i < layouts.size(); ++i) {
       WholeHeads whole = random_whole(c.query_heads, c.kv_heads, 24);
-      whole.documents = documents_of(layouts[i], 24);
+      whole.documents = documents_of(layouts[i]);
       EXPECT_LT(error(found_by(c.sizes, whole, with_context_attention), expected_of(whole)), 1e-12)
           << text(c) << ", documents " << i;
     }
@@ -345,10 +352,10 @@ TEST(KnownBugs, RingBackwardCorrectsEachBlockByTheLogSumExpOfTheWholeRow) {
   EXPECT_LT(error(with_row([](const Block& row, const Heads&) { return row; }), expected), 1e-12);
   // The bug itself: the log-sum-exp, then the output, of the rank's own block alone.
   const auto own_lse = [](const Block& row, const Heads& heads) {
-    return Block{row.out_BNQD, attend_block(heads, {true, {}}).lse_BNQ};
+    return Block{row.out_BNQD, attend_block(heads, /*causal=*/true).lse_BNQ};
   };
   const auto own_out = [](const Block& row, const Heads& heads) {
-    return Block{attend_block(heads, {true, {}}).out_BNQD, row.lse_BNQ};
+    return Block{attend_block(heads, /*causal=*/true).out_BNQD, row.lse_BNQ};
   };
   EXPECT_GT(error(with_row(own_lse), expected), 1e-2);
   EXPECT_GT(error(with_row(own_out), expected), 1e-2);

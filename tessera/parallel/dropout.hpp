@@ -19,7 +19,7 @@ class Dropout {
   Dropout(double rate, std::uint64_t seed, std::int64_t unit, Place place);
 
   // What is kept is scaled so that the expectation stays. x itself when the rate is 0 or there are no samples
-  // (evaluation, generation). The positions must outlive the backward.
+  // (evaluation, generation). Computed on the device of x.
   tensor::Tensor operator()(const tensor::Tensor& x_TH, const Rows& rows) const;
 
  private:

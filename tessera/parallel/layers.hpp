@@ -85,7 +85,8 @@ Tensor swiglu(const Tensor& gate_up_T2F);
 Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work,
                        const ParallelContext& context, double gradient_factor = 1.0);
 
-// The same in a form that keeps logits, for generation and for comparing with other implementations.
-Tensor logits(const Tensor& x_TH, const Weight& weight_VH);
+// The same in a form that keeps logits, all of them on each rank of tp: for generation and for comparing with
+// other implementations. x is whole on each rank.
+Tensor logits(const Tensor& x_TH, const Weight& weight_VH, const collective::Group& tp);
 
 }  // namespace tessera::parallel

@@ -243,7 +243,7 @@ TEST(VocabularyLoss, IsTheSameInOneChunkAndInMany) {
   for (std::int64_t i = 0; i < tokens; ++i) targets.mutable_data_ptr<std::int64_t>()[i] = i % 5;
   WeightWork work;
   const Tensor loss = vocabulary_loss(x, weight, targets, work, {});
-  const Tensor scores = logits(x.detach(), weight);
+  const Tensor scores = logits(x.detach(), weight, {});
   const Tensor expected = scores.logsumexp(1).sum().sub(scores.gather(1, targets.unsqueeze(1)).sum());
   EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-9);
   gradient(loss, x);

@@ -470,6 +470,10 @@ Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targ
                                gradient_factor, differentiate);
 }
 
-Tensor logits(const Tensor& x_TH, const Weight& weight_VH) { return x_TH.mm(weight_VH.value().t()); }
+Tensor logits(const Tensor& x_TH, const Weight& weight_VH, const collective::Group& tp) {
+  const Tensor part = x_TH.mm(weight_VH.value().t());
+  if (tp.size() == 1) return part;
+  return gathered(part, tp).view({tp.size(), part.size(0), part.size(1)}).transpose(0, 1).flatten(1);
+}
 
 }  // namespace tessera::parallel

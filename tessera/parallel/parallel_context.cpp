@@ -2,6 +2,7 @@
 
 #include "tessera/collective/autograd_collectives.hpp"
 #include "tessera/program/ir/context_parallel.hpp"
+#include "tessera/tensor/device.hpp"
 
 namespace tessera::parallel {
 
@@ -26,6 +27,7 @@ ParallelContext make_context(const program::Tables& tables, std::span<const coll
   const collective::Group &ring = out.cp.ring.group, &heads = out.cp.heads.group;
   out.positions =
       program::context_positions(options.sequence, {ring.size(), heads.size()}, {ring.rank(), heads.rank()});
+  out.positions_there = tensor::on_device(tensor::indices(out.positions), options.device);
   return out;
 }
 
@@ -33,9 +35,10 @@ std::int64_t first_of_stream(const ParallelContext& context, std::int64_t tokens
   return context.cuts_stream ? tokens / context.tp.group.size() * context.tp.group.rank() : 0;
 }
 
-Rows stream_rows(const ParallelContext& context, std::span<const std::uint64_t> samples) {
-  const auto tokens = static_cast<std::int64_t>(samples.size() * context.positions.size());
-  return {samples, context.positions, first_of_stream(context, tokens)};
+Rows stream_rows(const ParallelContext& context, const tensor::Tensor& samples) {
+  if (!samples.defined()) return {};
+  return {samples, context.positions_there,
+          first_of_stream(context, samples.numel() * std::ssize(context.positions))};
 }
 
 tensor::Tensor from_stream(const tensor::Tensor& x_TH, const ParallelContext& context) {

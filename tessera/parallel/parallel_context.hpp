@@ -20,31 +20,32 @@ struct ParallelContext {
   bool cuts_stream = false;  // sequence parallelism
   bool regathers = false;    // products gather what enters from the stream, again in the backward
   ContextAxes cp;
-  // Those of a sample that this rank computes with, counted over the whole sample.
+  // Those of a sample that this rank computes with, counted over the whole sample; the same on its device.
   std::vector<std::int64_t> positions;
+  tensor::Tensor positions_there;
 };
 
 struct ContextOptions {
   std::int64_t sequence = 0;
   bool cuts_stream = false;
   bool regathers = false;
+  c10::Device device = c10::kCPU;
 };
 // Of the rank whose groups along the tables' axis sets these are.
 ParallelContext make_context(const program::Tables& tables, std::span<const collective::Group> groups,
                              const ContextOptions& options);
 
-// Rows of a tensor: `first` and those after it of samples * positions.
+// Rows of a tensor: `first` and those after it of samples * positions, both int64 on the tensor's device.
 struct Rows {
-  std::span<const std::uint64_t> samples;
-  std::span<const std::int64_t> positions;
+  tensor::Tensor samples, positions;
   std::int64_t first = 0;
 };
 
 // The first of so many tokens that the stream has here.
 std::int64_t first_of_stream(const ParallelContext& context, std::int64_t tokens);
 
-// The tokens of these samples that the stream has here.
-Rows stream_rows(const ParallelContext& context, std::span<const std::uint64_t> samples);
+// The tokens of these samples that the stream has here; no rows of an undefined tensor.
+Rows stream_rows(const ParallelContext& context, const tensor::Tensor& samples);
 
 // The rank's tokens from the stream, whole on each rank of tp: S(0) or I -> R.
 tensor::Tensor from_stream(const tensor::Tensor& x_TH, const ParallelContext& context);

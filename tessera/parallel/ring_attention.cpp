@@ -1,12 +1,7 @@
 #include "tessera/parallel/ring_attention.hpp"
 
 #include <functional>
-#include <limits>
 #include <optional>
-
-#include "tessera/base/error.hpp"
-#include "tessera/program/ir/context_parallel.hpp"
-#include "tessera/tensor/device.hpp"
 
 namespace tessera::parallel {
 
@@ -26,15 +21,9 @@ Tensor joined(const Tensor& k, const Tensor& v) {
 class Shift {
  public:
   Shift(const Tensor& t, const Group& ring)
-      : arriving_(tensor::empty(t.sizes(), t.scalar_type(), t.device())) {
-    const int next = (ring.rank() + 1) % ring.size(),
-              previous = (ring.rank() + ring.size() - 1) % ring.size();
-    // Not all begin with the send: on a device it may last until the other side receives.
-    const bool sends_first = ring.rank() % 2 == 1;
-    if (sends_first) ring.hand_over(t, next, kTag);
-    wait_ = ring.expect(arriving_, previous, kTag);
-    if (!sends_first) ring.hand_over(t, next, kTag);
-  }
+      : arriving_(tensor::empty(t.sizes(), t.scalar_type(), t.device())),
+        wait_(ring.shift(t, (ring.rank() + 1) % ring.size(), arriving_,
+                         (ring.rank() + ring.size() - 1) % ring.size(), kTag)) {}
   Tensor arrived() {
     wait_();
     return arriving_;
@@ -45,101 +34,91 @@ class Shift {
   std::function<void()> wait_;
 };
 
-// The part of (my queries) x (their keys) in which a query may see a key: without documents no mask is
-// needed, because each place holds an early and a late chunk.
-struct Region {
-  std::int64_t first_query = 0, num_keys = 0;
-  Sight sight;
+// The part of [B,N,S,...] at some samples and positions.
+Tensor part(const Tensor& t_BNSx, const Range& samples, const Range& positions) {
+  return t_BNSx.narrow(0, samples.first, samples.count).narrow(2, positions.first, positions.count);
+}
 
-  Tensor queries(const Tensor& t_BNSx) const {
-    return t_BNSx.narrow(2, first_query, t_BNSx.size(2) - first_query);
-  }
-  Heads of(const Tensor& q, const Tensor& kv) const {
-    return {queries(q), kv[0].narrow(2, 0, num_keys), kv[1].narrow(2, 0, num_keys)};
-  }
-};
+Heads part(const Heads& heads, const DocumentBlock& block) {
+  return {part(heads.q, block.samples, block.queries), part(heads.k, block.samples, block.keys),
+          part(heads.v, block.samples, block.keys)};
+}
 
-class Regions {
- public:
-  Regions(const Heads& heads, const Group& ring, const Documents& documents)
-      : ring_(ring),
-        positions_(heads.q.size(2)),
-        dtype_(heads.q.scalar_type()),
-        documents_BS_(documents.of_BS) {
-    TESSERA_CHECK(ring.size() == 1 || positions_ % 2 == 0, "a ring place holds two chunks, not ", positions_,
-                  " positions");
-    if (!documents_BS_.defined()) return;
-    TESSERA_CHECK(
-        documents_BS_.size(0) == heads.q.size(0) && documents_BS_.size(1) == positions_ * ring.size(),
-        "documents of ", documents_BS_.size(0), " x ", documents_BS_.size(1), " positions for ",
-        heads.q.size(0), " x ", positions_ * ring.size());
-    own_BS_ = documents_at(ring.rank());
-  }
+Block part(const Block& row, const DocumentBlock& block) {
+  return {part(row.out_BNQD, block.samples, block.queries), part(row.lse_BNQ, block.samples, block.queries)};
+}
 
-  // Nothing: no query sees a key of that place. An accelerator's host does not ask, for it would have to
-  // wait.
-  std::optional<Region> with_keys_of(int place) const {
-    Region region{0, positions_, {place == ring_.rank(), {}}};
-    if (place < ring_.rank()) region.num_keys = positions_ / 2;
-    if (place > ring_.rank()) region.first_query = positions_ / 2;
-    if (!documents_BS_.defined()) return region;
-    const Tensor keys_B1C = documents_at(place).narrow(1, 0, region.num_keys).unsqueeze(1);
-    const Tensor queries_BQ1 =
-        own_BS_.narrow(1, region.first_query, positions_ - region.first_query).unsqueeze(2);
-    Tensor seen_BQC = queries_BQ1.eq(keys_B1C);
-    if (documents_BS_.is_cpu() && seen_BQC.all().item<bool>()) return region;
-    if (region.sight.causal) seen_BQC = seen_BQC.tril();
-    if (documents_BS_.is_cpu() && !seen_BQC.any().item<bool>()) return std::nullopt;
-    region.sight.causal = false;
-    const Tensor unseen = seen_BQC.logical_not().unsqueeze(1);
-    region.sight.added_B1QC = tensor::zeros(unseen.sizes(), dtype_, unseen.device())
-                                  .masked_fill_(unseen, -std::numeric_limits<double>::infinity());
-    return region;
-  }
+// As the kernels lay out what they return.
+Tensor empty_heads(const Tensor& like_BNSD, at::ScalarType dtype) {
+  const auto s = like_BNSD.sizes();
+  return tensor::empty({s[0], s[2], s[1], s[3]}, dtype, like_BNSD.device()).transpose(1, 2);
+}
 
- private:
-  // Documents of what a place holds.
-  Tensor documents_at(int place) const {
-    auto positions = program::context_positions(documents_BS_.size(1), {ring_.size(), 1}, {place, 0});
-    const Tensor index =
-        tensor::view_of(positions.data(), {static_cast<std::int64_t>(positions.size())}, at::kLong);
-    return documents_BS_.index_select(1, tensor::on_device(index, documents_BS_.device()));
-  }
+DocumentBlocks blocks_of(const Heads& heads, const Group& ring, const Documents& documents) {
+  return {documents, heads.q.size(0), heads.q.size(2), ring.size(), ring.rank()};
+}
 
-  const Group& ring_;
-  std::int64_t positions_;
-  at::ScalarType dtype_;
-  Tensor documents_BS_, own_BS_;
-};
+// Attention to the place's own keys. A query sees itself: afterwards each row has a key.
+Block attend_own(const Heads& heads, const std::vector<DocumentBlock>& blocks, at::ScalarType dtype) {
+  if (blocks.size() == 1) {  // of all samples and queries
+    const Block row = attend_block(heads, blocks[0].causal);
+    return {row.out_BNQD.to(dtype), row.lse_BNQ};
+  }
+  const auto s = heads.q.sizes();
+  const Block row{empty_heads(heads.q, dtype),
+                  tensor::empty({s[0], s[1], s[2]}, tensor::wide(heads.q.scalar_type()), heads.q.device())};
+  for (const DocumentBlock& block : blocks) {
+    const Block found = attend_block(part(heads, block), block.causal), place = part(row, block);
+    place.out_BNQD.copy_(found.out_BNQD);
+    place.lse_BNQ.copy_(found.lse_BNQ);
+  }
+  return row;
+}
+
+// The same backward, where there are no other keys.
+Heads attend_own_backward(const Tensor& d_out_BNQD, const Heads& heads, const Block& row,
+                          const std::vector<DocumentBlock>& blocks) {
+  if (blocks.size() == 1) return attend_block_backward(d_out_BNQD, heads, row, blocks[0].causal);
+  const auto dtype = heads.q.scalar_type();
+  const Heads d{empty_heads(heads.q, dtype), empty_heads(heads.k, dtype), empty_heads(heads.v, dtype)};
+  for (const DocumentBlock& block : blocks) {
+    const Heads found = attend_block_backward(part(d_out_BNQD, block.samples, block.queries),
+                                              part(heads, block), part(row, block), block.causal);
+    const Heads place = part(d, block);
+    place.q.copy_(found.q);
+    place.k.copy_(found.k);
+    place.v.copy_(found.v);
+  }
+  return d;
+}
+
+// The place whose keys are here after so many steps.
+int place_after(int steps, const Group& ring) { return (ring.rank() + ring.size() - steps) % ring.size(); }
 
 }  // namespace
 
 Block ring_attention(const Heads& heads, const Group& ring, const Documents& documents) {
-  const Regions regions(heads, ring, documents);
-  if (ring.size() == 1) return attend_block(heads, regions.with_keys_of(0)->sight);
+  const DocumentBlocks blocks = blocks_of(heads, ring, documents);
   const auto dtype = heads.q.scalar_type();
+  if (ring.size() == 1) return attend_own(heads, blocks.with_keys_of(0), dtype);
   Tensor kv = joined(heads.k, heads.v);
-  std::optional<Shift> keys;
-  Block row;
-  for (int step = 0; step < ring.size(); ++step) {
-    if (step > 0) kv = keys->arrived();
+  std::optional<Shift> keys(std::in_place, kv, ring);
+  const Block row =
+      attend_own({heads.q, kv[0], kv[1]}, blocks.with_keys_of(ring.rank()), tensor::wide(dtype));
+  for (int step = 1; step < ring.size(); ++step) {
+    kv = keys->arrived();
     if (step + 1 < ring.size()) keys.emplace(kv, ring);
-    const auto region = regions.with_keys_of((ring.rank() + ring.size() - step) % ring.size());
-    if (!region) continue;
-    const Block block = attend_block(region->of(heads.q, kv), region->sight);
-    if (step == 0)  // a query sees itself: from here on each row has a key
-      row = {block.out_BNQD.to(tensor::wide(dtype)), block.lse_BNQ};
-    else
-      merge_block(row, block, region->first_query);
+    for (const DocumentBlock& block : blocks.with_keys_of(place_after(step, ring)))
+      merge_block(part(row, block), attend_block(part({heads.q, kv[0], kv[1]}, block), block.causal));
   }
   return {row.out_BNQD.to(dtype), row.lse_BNQ};
 }
 
 Heads ring_attention_backward(const Tensor& d_out_BNQD, const Heads& heads, const Block& row,
                               const Group& ring, const Documents& documents) {
-  const Regions regions(heads, ring, documents);
-  const auto dtype = heads.q.scalar_type(), wide = tensor::wide(dtype);
-  if (ring.size() == 1) return attend_block_backward(d_out_BNQD, heads, row, regions.with_keys_of(0)->sight);
+  const DocumentBlocks blocks = blocks_of(heads, ring, documents);
+  if (ring.size() == 1) return attend_own_backward(d_out_BNQD, heads, row, blocks.with_keys_of(0));
+  const auto wide = tensor::wide(heads.q.scalar_type());
   Tensor kv = joined(heads.k, heads.v);
   Tensor d_q = tensor::zeros(heads.q.sizes(), wide, kv.device());
   Tensor own = tensor::zeros(kv.sizes(), wide, kv.device());
@@ -147,21 +126,22 @@ Heads ring_attention_backward(const Tensor& d_out_BNQD, const Heads& heads, cons
   for (int step = 0; step < ring.size(); ++step) {
     if (step > 0) kv = keys->arrived();
     if (step + 1 < ring.size()) keys.emplace(kv, ring);
-    const auto region = regions.with_keys_of((ring.rank() + ring.size() - step) % ring.size());
-    Heads part;
-    if (region)
-      part =
-          attend_block_backward(region->queries(d_out_BNQD), region->of(heads.q, kv),
-                                {region->queries(row.out_BNQD), region->queries(row.lse_BNQ)}, region->sight);
+    const auto here = blocks.with_keys_of(place_after(step, ring));
+    std::vector<Heads> found;
+    for (const DocumentBlock& block : here)
+      found.push_back(attend_block_backward(part(d_out_BNQD, block.samples, block.queries),
+                                            part({heads.q, kv[0], kv[1]}, block), part(row, block),
+                                            block.causal));
     // The gradients of what came from another place follow it, one place behind; the next place is the first
     // to add.
     Tensor d_kv = step == 0   ? own
                   : step == 1 ? tensor::zeros(kv.sizes(), wide, kv.device())
                               : gradients->arrived();
-    if (region) {
-      region->queries(d_q).add_(part.q);
-      d_kv[0].narrow(2, 0, region->num_keys).add_(part.k);
-      d_kv[1].narrow(2, 0, region->num_keys).add_(part.v);
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      const Heads d = part({d_q, d_kv[0], d_kv[1]}, here[i]);
+      d.q.add_(found[i].q);
+      d.k.add_(found[i].k);
+      d.v.add_(found[i].v);
     }
     if (step > 0) gradients.emplace(d_kv, ring);
   }

@@ -5,16 +5,11 @@
 
 #include "tessera/collective/group.hpp"
 #include "tessera/parallel/block_attention.hpp"
+#include "tessera/parallel/document_blocks.hpp"
 
 namespace tessera::parallel {
 
-// Which document each position of the *whole* sequence belongs to: attention stays within documents. Equal on
-// all ranks that share the samples.
-struct Documents {
-  Tensor of_BS;  // int64; undefined: each sample is one document
-};
-
-// Causal attention of this place's queries to the whole sequence.
+// Causal attention of this place's queries to the whole sequence, within documents.
 Block ring_attention(const Heads& heads, const collective::Group& ring, const Documents& documents);
 // Gradients of this place's q, k and v, wide if there are several places. `row` is what the forward gave, out
 // in the dtype of q.

@@ -43,21 +43,34 @@ program::Staging timed(program::Staging staging, const spec::Run& run, std::span
 
 }  // namespace
 
+namespace {
+
+program::GenerateOptions generate_options(const spec::Layout& layout, const program::Tables& tables) {
+  const std::int64_t ahead_bytes = layout.receive_ahead_mib << 20;
+  const std::int64_t value_bytes = std::max<std::int64_t>(tables.values.front().bytes, 1);
+  const auto ahead = static_cast<std::uint32_t>(
+      std::clamp<std::int64_t>(ahead_bytes / value_bytes, 1, std::numeric_limits<std::uint32_t>::max()));
+  return {.residency = residency(layout),
+          .offload = offload(layout),
+          .take_turns = layout.tp_overlap,
+          .receives_ahead = ahead};
+}
+
+void expect_right(const program::Program& program, const char* what) {
+  const auto problems = program::check(program);
+  TESSERA_CHECK(problems.empty(), what, ":\n", program::to_text(problems));
+}
+
+}  // namespace
+
 program::Program compile_cut(const spec::Run& run, const Blueprint& model, const Staged& staged,
                              const Cuts& cuts) {
   const bool is_pipeline = run.layout.pp > 1;
   const auto tables = describe(
       run, model, is_pipeline ? std::span(staged.rank_of_unit) : std::span<const std::uint32_t>(), cuts);
-  const std::int64_t ahead_bytes = run.layout.receive_ahead_mib << 20;
-  const std::int64_t value_bytes = std::max<std::int64_t>(tables.values.front().bytes, 1);
-  const auto ahead = static_cast<std::uint32_t>(
-      std::clamp<std::int64_t>(ahead_bytes / value_bytes, 1, std::numeric_limits<std::uint32_t>::max()));
   return program::generate(tables, staged.order,
                            in_segments(timed(staged.staging, run, model.blocks, cuts), tables),
-                           {.residency = residency(run.layout),
-                            .offload = offload(run.layout),
-                            .take_turns = run.layout.tp_overlap,
-                            .receives_ahead = ahead});
+                           generate_options(run.layout, tables));
 }
 
 namespace {
@@ -83,8 +96,25 @@ program::Program compile(const spec::Run& run, std::string* note) {
   const Staged staged = stage(run, model);
   program::Program out = compile_cut(run, model, staged, chosen_cuts(run, model, staged));
   if (note) *note = staged.note;
-  const auto problems = program::check(out);
-  TESSERA_CHECK(problems.empty(), "the compiled program is wrong:\n", program::to_text(problems));
+  expect_right(out, "the compiled program is wrong");
+  return out;
+}
+
+std::vector<program::Sequence> compile_evaluation(const spec::Run& run, const program::Tables& tables) {
+  const Staged staged = stage(run);
+  program::Tables newest = tables;
+  for (program::Bucket& bucket : newest.buckets) bucket.delayed = false;
+  program::GenerateOptions options = generate_options(run.layout, tables);
+  options.offload = {.parameters = options.offload.parameters};
+  program::Program out = program::generate(newest, program::forwards_of(staged.order),
+                                           in_segments(staged.staging, tables), options);
+  expect_right(out, "the program that evaluates is wrong");
+  return std::move(out.classes);
+}
+
+std::vector<program::Slots> place_in_slots(program::Program& program) {
+  std::vector<program::Slots> out = program::place_in_slots(program);
+  expect_right(program, "the program is wrong with its slots");
   return out;
 }
 

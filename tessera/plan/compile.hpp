@@ -6,6 +6,7 @@
 #include "tessera/plan/stages/cuts.hpp"
 #include "tessera/plan/stages/staging.hpp"
 #include "tessera/program/ir/types.hpp"
+#include "tessera/program/memory/slots.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::plan {
@@ -13,6 +14,14 @@ namespace tessera::plan {
 // Describes, deals, orders, generates and checks; throws Bug if the checker finds anything. `note` is told
 // what the schedule had to do otherwise than asked for, if anything.
 program::Program compile(const spec::Run& run, std::string* note = nullptr);
+
+// What evaluates instead of training, by class of ranks, for the tables of the compiled program: forwards
+// alone, with the newest weights whatever a step computes with. Checked as that one is.
+std::vector<program::Sequence> compile_evaluation(const spec::Run& run, const program::Tables& tables);
+
+// Places the program's cells in memory, for an accelerator, and checks the program again with the waits that
+// this takes.
+std::vector<program::Slots> place_in_slots(program::Program& program);
 
 // The program of these stages with blocks cut so, not checked.
 program::Program compile_cut(const spec::Run& run, const Blueprint& model, const Staged& staged,

@@ -93,9 +93,9 @@ std::vector<Fix> fixes(const spec::Run& run, const program::Program& program, st
       apply(run.layout, *change, changed.layout);
       fix.changes.insert(fix.changes.end(), change->words.begin(), change->words.end());
     }
-    if (!spec::problems(changed).empty()) return;
+    if (!spec::problems(changed, spec::any_build()).empty()) return;
     const program::Program compiled = compile(changed);
-    fix.peak_bytes = peak_bytes(compiled);
+    fix.peak_bytes = peak_bytes(compiled, device_plan(changed, compiled));
     if (fix.peak_bytes > limit_bytes) return;
     fix.slowdown = step_seconds(changed, compiled) / now;
     out.push_back(std::move(fix));

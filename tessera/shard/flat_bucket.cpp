@@ -163,13 +163,20 @@ void FlatBucket::set_shard(Tensor shard) {
   point_values();
 }
 
-void FlatBucket::begin_full() {
+void FlatBucket::begin_full(Tensor memory) {
   TESSERA_CHECK(!table_->full_resident && !full_.defined(), "Full of bucket ", table_->name,
                 " is made twice");
   TESSERA_CHECK(shard_.defined(), "bucket ", table_->name, " is gathered while its shard lies outside");
   const tensor::CategoryScope as(Category::parameters);
-  full_ = tensor::empty({table_->elements}, to_torch(table_->compute), device_);
+  full_ = memory.defined() ? std::move(memory)
+                           : tensor::empty({table_->elements}, to_torch(table_->compute), device_);
   slice_of(full_).copy_(shard_);
+  point_values();
+}
+
+void FlatBucket::set_full(Tensor full) {
+  TESSERA_CHECK(!table_->full_resident, "Full of bucket ", table_->name, " is its shard");
+  full_ = std::move(full);
   point_values();
 }
 
@@ -183,10 +190,12 @@ Tensor FlatBucket::slice_of(const Tensor& whole) const {
   return whole.narrow(0, slice_.position * shard_elements(), shard_elements());
 }
 
-void FlatBucket::begin_weight_gradient() {
+void FlatBucket::begin_weight_gradient(Tensor memory) {
   if (weight_gradient_.defined()) return;
   const tensor::CategoryScope as(Category::gradients);
-  weight_gradient_ = tensor::empty({table_->elements}, to_torch(table_->gradient), device_);
+  weight_gradient_ = memory.defined()
+                         ? std::move(memory)
+                         : tensor::empty({table_->elements}, to_torch(table_->gradient), device_);
   point_gradients();
 }
 

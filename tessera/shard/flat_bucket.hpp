@@ -53,14 +53,17 @@ class FlatBucket {
   // Shard leaves memory (an undefined tensor) and comes back.
   void set_shard(tensor::Tensor shard);
 
-  // Makes Full, with this rank's slice in its place; the rest is the caller's to gather.
-  void begin_full();
+  // Makes Full, with this rank's slice in its place; the rest is the caller's to gather. It lies in `memory`,
+  // a flat of its size and dtype, if that is defined.
+  void begin_full(tensor::Tensor memory = {});
+  // Takes over a whole that was set aside.
+  void set_full(tensor::Tensor full);
   void end_full();
   // This rank's slice of a whole flat.
   tensor::Tensor slice_of(const tensor::Tensor& whole) const;
 
-  // Makes WeightGrad if it is not there.
-  void begin_weight_gradient();
+  // Makes WeightGrad, in the same way, if it is not there.
+  void begin_weight_gradient(tensor::Tensor memory = {});
   // Zero where no micro-batch has added, so that it can be reduced.
   void close_weight_gradient();
   // What was added is taken: the next add overwrites.

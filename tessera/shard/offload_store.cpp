@@ -11,6 +11,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/tensor/account.hpp"
+#include "tessera/tensor/device.hpp"
 
 namespace tessera::shard {
 
@@ -53,9 +54,34 @@ class OffloadStore::Memory final : public OffloadStore::Place {
   tensor::Account account_ = tensor::Account::current();
 };
 
+// What an accelerator reaches by itself: neither a put nor a get makes the host wait. A get comes after the
+// put on the device, for the program orders the ops.
+class OffloadStore::Pinned final : public OffloadStore::Place {
+ public:
+  explicit Pinned(std::size_t bytes) : bytes_(tensor::pinned({static_cast<std::int64_t>(bytes)}, at::kByte)) {
+    bytes_.zero_();
+    account_.add(Category::host, bytes_.numel());
+  }
+  ~Pinned() override { account_.add(Category::host, -bytes_.numel()); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  std::size_t capacity() const override { return bytes_.nbytes(); }
+  void write(const Tensor& t) override { view(t).copy_(t, /*non_blocking=*/true); }
+  void read(Tensor& t) override { t.copy_(view(t), /*non_blocking=*/true); }
+
+ private:
+  Tensor view(const Tensor& t) const {
+    return bytes_.narrow(0, 0, static_cast<std::int64_t>(t.nbytes())).view(t.scalar_type()).view(t.sizes());
+  }
+
+  Tensor bytes_;
+  tensor::Account account_ = tensor::Account::current();
+};
+
 namespace {
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kChunk = std::size_t{4} << 20;
+constexpr std::size_t kChunk = tensor::PinnedRing::kChunk;
+static_assert(kChunk % kPage == 0);
 }  // namespace
 
 // A file without a name. Its bytes go past the page cache, in chunks through an aligned buffer: what was put
@@ -63,8 +89,8 @@ constexpr std::size_t kChunk = std::size_t{4} << 20;
 class OffloadStore::File final : public OffloadStore::Place {
  public:
   // `buffer` is aligned and has room for a chunk.
-  File(const std::string& folder, std::size_t bytes, char* buffer)
-      : folder_(folder), bytes_(bytes), buffer_(buffer) {
+  File(const std::string& folder, std::size_t bytes, char* buffer, tensor::PinnedRing& ring)
+      : folder_(folder), bytes_(bytes), buffer_(buffer), ring_(ring) {
     std::string path = cat(folder, "/tessera-offload-XXXXXX");
     file_ = ::mkostemp(path.data(), O_CLOEXEC);
     if (file_ < 0) fail("make a file", errno);
@@ -83,33 +109,34 @@ class OffloadStore::File final : public OffloadStore::Place {
   std::size_t capacity() const override { return bytes_; }
 
   void write(const Tensor& t) override {
-    const Tensor here = t.cpu();
-    const auto* data = static_cast<const char*>(here.const_data_ptr());
-    for (std::size_t at = 0; at < here.nbytes(); at += kChunk) {
-      const std::size_t size = std::min(kChunk, here.nbytes() - at);
-      std::memcpy(buffer_, data + at, size);
+    ring_.read(t, [this](std::span<const std::byte> bytes, std::size_t offset) { put(bytes, offset); });
+  }
+  void read(Tensor& t) override {
+    ring_.write(t, [this](std::span<std::byte> bytes, std::size_t offset) { get(bytes, offset); });
+  }
+
+ private:
+  void put(std::span<const std::byte> bytes, std::size_t offset) {
+    for (std::size_t at = 0; at < bytes.size(); at += kChunk) {
+      const std::size_t size = std::min(kChunk, bytes.size() - at);
+      std::memcpy(buffer_, bytes.data() + at, size);
       move(
-          at, padded(size),
+          offset + at, padded(size),
           [this](char* from, std::size_t count, off_t place) { return ::pwrite(file_, from, count, place); },
           "write");
     }
   }
-
-  void read(Tensor& t) override {
-    Tensor here = t.is_cpu() ? t : tensor::empty(t.sizes(), t.scalar_type());
-    auto* data = static_cast<char*>(here.mutable_data_ptr());
-    for (std::size_t at = 0; at < here.nbytes(); at += kChunk) {
-      const std::size_t size = std::min(kChunk, here.nbytes() - at);
+  void get(std::span<std::byte> bytes, std::size_t offset) {
+    for (std::size_t at = 0; at < bytes.size(); at += kChunk) {
+      const std::size_t size = std::min(kChunk, bytes.size() - at);
       move(
-          at, padded(size),
+          offset + at, padded(size),
           [this](char* into, std::size_t count, off_t place) { return ::pread(file_, into, count, place); },
           "read");
-      std::memcpy(data + at, buffer_, size);
+      std::memcpy(bytes.data() + at, buffer_, size);
     }
-    if (!t.is_cpu()) t.copy_(here);
   }
 
- private:
   static std::size_t padded(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
   // Between the buffer and the file's bytes from `at` on.
@@ -132,14 +159,16 @@ class OffloadStore::File final : public OffloadStore::Place {
   std::string folder_;
   std::size_t bytes_;
   char* buffer_;
+  tensor::PinnedRing& ring_;
   int file_ = -1;
 };
 
-OffloadStore::OffloadStore(std::string folder) : folder_(std::move(folder)) {
+OffloadStore::OffloadStore(std::string folder, at::Device device)
+    : folder_(std::move(folder)), device_(device) {
   if (folder_.empty()) return;
   buffer_.reset(static_cast<char*>(std::aligned_alloc(kPage, kChunk)));
   TESSERA_CHECK(buffer_, "no memory for a buffer of ", kChunk, " bytes");
-  File(folder_, 0, buffer_.get());  // one that can't be written to is told at once
+  File(folder_, 0, buffer_.get(), ring_);  // one that can't be written to is told at once
 }
 OffloadStore::~OffloadStore() = default;
 
@@ -152,10 +181,12 @@ OffloadStore::Stored& OffloadStore::stored(const OffloadKey& key, at::IntArrayRe
   for (const auto size : shape) bytes *= static_cast<std::size_t>(size);
   if (out.place && out.place->capacity() >= bytes) return out;
   out.place.reset();
-  if (folder_.empty())
+  if (!folder_.empty())
+    out.place = std::make_unique<File>(folder_, bytes, buffer_.get(), ring_);
+  else if (device_.is_cpu())
     out.place = std::make_unique<Memory>(bytes);
   else
-    out.place = std::make_unique<File>(folder_, bytes, buffer_.get());
+    out.place = std::make_unique<Pinned>(bytes);
   return out;
 }
 
@@ -169,10 +200,10 @@ void OffloadStore::put_zeros(const OffloadKey& key, at::IntArrayRef shape, at::S
   stored(key, shape, dtype);
 }
 
-Tensor OffloadStore::get(const OffloadKey& key, at::Device device) {
+Tensor OffloadStore::get(const OffloadKey& key) {
   const auto found = places_.find(key);
   TESSERA_CHECK(found != places_.end(), "what is fetched was never offloaded");
-  Tensor out = tensor::empty(found->second.shape, found->second.dtype, device);
+  Tensor out = tensor::empty(found->second.shape, found->second.dtype, device_);
   found->second.place->read(out);
   return out;
 }

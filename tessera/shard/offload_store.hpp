@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tessera/program/ir/types.hpp"
+#include "tessera/tensor/pinned_ring.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera::shard {
@@ -24,9 +25,10 @@ struct OffloadKey {
 // again.
 class OffloadStore {
  public:
-  // Into files of that folder, which have no names and end with the process; empty: into host memory. Throws
-  // UserError when a file can't be made there; later, when there is no room for what is put.
-  explicit OffloadStore(std::string folder = "");
+  // Of tensors of `device`. Into files of that folder, which have no names and end with the process; empty:
+  // into host memory, which is pinned if the device is an accelerator. Throws UserError when a file can't be
+  // made there; later, when there is no room for what is put.
+  explicit OffloadStore(std::string folder = "", at::Device device = at::kCPU);
   ~OffloadStore();
 
   // Copies the tensor out, over what lay there.
@@ -34,12 +36,13 @@ class OffloadStore {
   // Zeros without writing them.
   void put_zeros(const OffloadKey& key, at::IntArrayRef shape, at::ScalarType dtype);
   // A copy, on the device, of what was put last.
-  tensor::Tensor get(const OffloadKey& key, at::Device device);
+  tensor::Tensor get(const OffloadKey& key);
   bool has(const OffloadKey& key) const { return places_.contains(key); }
 
  private:
   class Place;
   class Memory;
+  class Pinned;
   class File;
   struct Stored {
     std::unique_ptr<Place> place;
@@ -49,6 +52,8 @@ class OffloadStore {
   Stored& stored(const OffloadKey& key, at::IntArrayRef shape, at::ScalarType dtype);
 
   std::string folder_;
+  at::Device device_;
+  tensor::PinnedRing ring_;  // what goes to a file from an accelerator and back passes it
   std::unique_ptr<char, void (*)(void*)> buffer_{nullptr,
                                                  std::free};  // what goes to a file and back passes it
   std::map<OffloadKey, Stored> places_;

@@ -40,25 +40,25 @@ TEST_P(Depots, GiveBackWhatWasPutLast) {
   store.put(key(1), big);
   store.put(key(1, 1), small);
   store.put(key(2), small.to(at::kBFloat16).view({2, 5}));
-  EXPECT_TRUE(tensor::bit_equal(store.get(key(1), at::kCPU), big));
-  EXPECT_TRUE(tensor::bit_equal(store.get(key(1, 1), at::kCPU), small));
-  EXPECT_TRUE(tensor::bit_equal(store.get(key(2), at::kCPU), small.to(at::kBFloat16).view({2, 5})));
+  EXPECT_TRUE(tensor::bit_equal(store.get(key(1)), big));
+  EXPECT_TRUE(tensor::bit_equal(store.get(key(1, 1)), small));
+  EXPECT_TRUE(tensor::bit_equal(store.get(key(2)), small.to(at::kBFloat16).view({2, 5})));
   store.put(key(1), small);  // a short micro-batch
-  EXPECT_TRUE(tensor::bit_equal(store.get(key(1), at::kCPU), small));
+  EXPECT_TRUE(tensor::bit_equal(store.get(key(1)), small));
   store.put(key(1, 1), big);
-  EXPECT_TRUE(tensor::bit_equal(store.get(key(1, 1), at::kCPU), big));
+  EXPECT_TRUE(tensor::bit_equal(store.get(key(1, 1)), big));
 }
 
 TEST_P(Depots, KnowZerosThatWereNeverWritten) {
   OffloadStore store(folder_);
   store.put_zeros(key(1), {1'000'000}, at::kDouble);
   EXPECT_TRUE(store.has(key(1)));
-  const Tensor zeros = store.get(key(1), at::kCPU);
+  const Tensor zeros = store.get(key(1));
   EXPECT_EQ(zeros.scalar_type(), at::kDouble);
   EXPECT_EQ(zeros.numel(), 1'000'000);
   EXPECT_EQ(zeros.abs().max().item<double>(), 0);
   EXPECT_FALSE(store.has(key(2)));
-  EXPECT_THROW(store.get(key(2), at::kCPU), Bug);
+  EXPECT_THROW(store.get(key(2)), Bug);
 }
 
 INSTANTIATE_TEST_SUITE_P(, Depots, testing::Bool(),

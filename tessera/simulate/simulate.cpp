@@ -34,8 +34,8 @@ class Simulation {
     for (const auto& sequence : program.classes) out_.classes.emplace_back(sequence.ops.size());
   }
 
-  Timeline run() {
-    walk_.restart({.rendezvous = true, .one_queue = false});
+  Timeline run(Queues queues) {
+    walk_.restart({.rendezvous = true, .one_queue = queues == Queues::one_per_device});
     for (;;) {
       for (std::uint32_t op = walk_.next(); op != Advance::kNone; op = walk_.next()) start(op);
       if (events_.empty()) break;
@@ -185,8 +185,8 @@ class Simulation {
 
 }  // namespace
 
-Timeline simulate(const program::Program& program, const OpCosts& costs) {
-  return Simulation(program, costs).run();
+Timeline simulate(const program::Program& program, const OpCosts& costs, Queues queues) {
+  return Simulation(program, costs).run(queues);
 }
 
 }  // namespace tessera::simulate

@@ -23,10 +23,19 @@ namespace tessera::simulate {
 // - Users of a link share it evenly; who holds several links goes as fast as the most crowded one allows.
 // What it leaves
 //   unused on its other links is given to nobody.
+// - With one queue an op that communicates starts when the one before it in its rank's order of issue has
+// ended, and an
+//   op that computes and calls others meanwhile keeps its turn until its end: no device is slower than that.
 // - Not modelled: other jobs, switches beyond a rank's own links, the host's time to issue, Cost::host_waits,
 // memory.
 
+enum class Queues {
+  one_per_lane,   // lanes communicate beside each other
+  one_per_device  // what NCCL may come to at the worst: a rank's communication keeps its order of issue
+};
+
 // The program must have passed program::check; throws Bug if it gets stuck.
-Timeline simulate(const program::Program& program, const OpCosts& costs);
+Timeline simulate(const program::Program& program, const OpCosts& costs,
+                  Queues queues = Queues::one_per_lane);
 
 }  // namespace tessera::simulate

@@ -154,6 +154,18 @@ TEST(Simulate, APhaseOfNoSecondsIsPassed) {
   EXPECT_EQ(simulated(program_of({{compute(0)}}, {closed}, 1)).classes[0], (Spans{{0, 2}}));
 }
 
+TEST(Simulate, InOneQueueCommunicationKeepsItsOrderOfIssue) {
+  // Beside each other 3 s; one after the other 2 + 3.
+  Program program = program_of({{sum(kDp, 0), sum(kPp, 1)}}, {seconds(2), seconds(3)}, 1);
+  program.classes[0].ops[0].lane = communication(kDp);
+  program.classes[0].ops[1].lane = communication(kPp);
+  const auto end = [&](Queues queues) {
+    return simulate(program, table_costs(program), queues).classes[0][1].end;
+  };
+  EXPECT_EQ(end(Queues::one_per_lane), 3);
+  EXPECT_EQ(end(Queues::one_per_device), 5);
+}
+
 TEST(Simulate, AProgramWithoutCostsTakesNoTime) {
   const Program program = program::data_parallel(program::example_tables({}), {});
   const Timeline timeline = simulated(program);

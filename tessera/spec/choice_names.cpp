@@ -46,6 +46,11 @@ const Words& words<Optimizer>() {
   return list;
 }
 template <>
+const Words& words<Packing>() {
+  static const Words list = {"cut", "best-fit"};
+  return list;
+}
+template <>
 const Words& words<Decay>() {
   static const Words list = {"constant", "cosine", "linear", "wsd"};
   return list;

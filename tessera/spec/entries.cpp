@@ -20,18 +20,31 @@ fs::path identity(const fs::path& path) {
 }
 
 // Keys of files that are read.
-constexpr std::array<std::string_view, 4> kPaths = {"data.path", "model.weights", "layout.schedule_file",
-                                                    "cluster.key_file"};
+constexpr std::array<std::string_view, 6> kPaths = {
+    "data.path",     "evaluation.path",      "data.tokenizer",
+    "model.weights", "layout.schedule_file", "cluster.key_file"};
+constexpr std::string_view kPairs = "data.sources";
 
 // A path is looked for beside the file that names it; where there is none it stays as it is, from the working
 // folder.
 void look_beside(Entry& entry, const std::string& file) {
-  if (std::ranges::count(kPaths, cat(entry.section, ".", entry.name)) == 0) return;
+  const std::string key = cat(entry.section, ".", entry.name);
+  const bool is_list = key == kPairs;
   const auto* path = entry.value ? std::get_if<std::string>(&*entry.value) : nullptr;
-  if (!path || path->empty() || fs::path(*path).is_absolute()) return;
-  std::error_code ignored;
-  const fs::path beside = (fs::path(file).parent_path() / *path).lexically_normal();
-  if (fs::exists(beside, ignored)) entry.value = beside.string();
+  if (!path || path->empty() || (!is_list && std::ranges::count(kPaths, key) == 0)) return;
+  const auto found = [&](const std::string& named) {
+    std::error_code ignored;
+    const fs::path beside = (fs::path(file).parent_path() / named).lexically_normal();
+    const bool is_there = fs::exists(is_list ? beside.string() + ".idx" : beside.string(), ignored);
+    return is_there && !fs::path(named).is_absolute() ? beside.string() : named;
+  };
+  if (!is_list) {
+    entry.value = found(*path);
+    return;
+  }
+  std::vector<std::string> names = split_list(*path);
+  for (std::string& name : names) name = found(name);
+  entry.value = join(names, ",");
 }
 
 // Reads a run file and what it includes, within bounds: files that include others twice each would double

@@ -5,10 +5,10 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
+#include "tessera/base/testing/test_folder.hpp"
 #include "tessera/spec/schema.hpp"
 
 namespace tessera::spec {
@@ -23,28 +23,6 @@ using testing::ThrowsMessage;
 spec::Run parsed(std::string_view text, const std::vector<std::string>& overrides = {}) {
   return parse(text, "run.toml", overrides);
 }
-
-// A folder of its own for the files of one test.
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "tessera_spec_XXXXXX").string();
-    TESSERA_CHECK(mkdtemp(name.data()), "no temporary folder");
-    path_ = name;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  fs::path write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
-    return path_ / name;
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 TEST(Load, AnEmptyFileIsAllDefaults) {
   EXPECT_EQ(parsed(""), spec::Run{});
@@ -81,9 +59,10 @@ TEST(Load, MistakesNameFileLineKeyAndWhatIsAllowed) {
       {"[model]\nlayers = 2\nhiden = 3\n", "run.toml:3: unknown key model.hiden; did you mean model.hidden?"},
       {"[modle]\nlayers = 2\nheads = 2\n",
        "run.toml:1: unknown section modle; did you mean model? The sections are model, data, training, "
-       "checkpoint, layout, cluster."},
+       "evaluation, checkpoint, layout, cluster."},
       {"[qqqqqqqq]\n",
-       "run.toml:1: unknown section qqqqqqqq. The sections are model, data, training, checkpoint, layout, "
+       "run.toml:1: unknown section qqqqqqqq. The sections are model, data, training, evaluation, "
+       "checkpoint, layout, "
        "cluster."},
       {"[model]\nlearning_rate = 1\n",
        "run.toml:2: unknown key model.learning_rate; did you mean training.learning_rate?"},
@@ -161,7 +140,7 @@ TEST(Load, AWrongOverrideIsNamed) {
       {"data.path=\xff", "override 'data.path=\xff': data.path = \xff: wants text"},
       {"modle.layers=2",
        "override 'modle.layers=2': unknown section modle; did you mean model? The sections are model, data, "
-       "training, checkpoint, layout, cluster."},
+       "training, evaluation, checkpoint, layout, cluster."},
       {"include=x.toml", "override 'include=x.toml': unknown key include."},
   };
   for (const auto& [text, message] : cases) {
@@ -171,7 +150,7 @@ TEST(Load, AWrongOverrideIsNamed) {
 }
 
 TEST(Load, IncludedFilesAreReadFirstAndRelativeToTheirIncluder) {
-  const Folder folder;
+  const TestFolder folder;
   folder.write("shared/sizes.toml", "include = \"deeper.toml\"\n[model]\nlayers = 8\nhidden = 512\n");
   folder.write("shared/deeper.toml", "[model]\nlayers = 7\nffn = 99\n");
   folder.write("second.toml", "[model]\nhidden = 768\nheads = 12\n");
@@ -186,7 +165,7 @@ TEST(Load, IncludedFilesAreReadFirstAndRelativeToTheirIncluder) {
 }
 
 TEST(Load, FilesAreLookedForBesideTheRunFileFirst) {
-  const Folder folder;
+  const TestFolder folder;
   folder.write("texts/a.txt", "a");
   const auto path =
       folder.write("run.toml", "[data]\npath = \"texts/a.txt\"\n[layout]\nschedule_file = \"gone.csv\"\n");
@@ -198,7 +177,7 @@ TEST(Load, FilesAreLookedForBesideTheRunFileFirst) {
 }
 
 TEST(Load, AFileMayBeIncludedTwiceButNotByItself) {
-  const Folder folder;
+  const TestFolder folder;
   folder.write("base.toml", "[model]\nlayers = 3\n");
   folder.write("left.toml", "include = \"base.toml\"\n");
   EXPECT_EQ(load(folder.write("run.toml", "include = [\"base.toml\", \"left.toml\"]\n")).model.layers, 3);
@@ -249,7 +228,7 @@ TEST(Load, DotsAndBracketsWithinTextsAndCommentsAreNotNesting) {
 
 // Each file includes the next one twice: 2^30 files without a bound.
 TEST(Load, IncludesThatDoubleEndInASentence) {
-  const Folder folder;
+  const TestFolder folder;
   for (int i = 0; i < 30; ++i)
     folder.write(cat(i, ".toml"), cat("include = [\"", i + 1, ".toml\", \"", i + 1, ".toml\"]\n"));
   folder.write("30.toml", "");
@@ -258,7 +237,7 @@ TEST(Load, IncludesThatDoubleEndInASentence) {
 }
 
 TEST(Load, AFileOfAnotherKindIsRefusedByItsSize) {
-  const Folder folder;
+  const TestFolder folder;
   const std::string comment = cat("# ", std::string(600'000, 'x'), "\n");
   const auto path = folder.write("run.toml", cat("include = \"more.toml\"\n", comment));
   folder.write("more.toml", "");
@@ -285,7 +264,7 @@ TEST(Load, ATextIncludesNothing) {
 }
 
 TEST(Load, FilesThatCannotBeReadAreNamedWithTheirIncluder) {
-  const Folder folder;
+  const TestFolder folder;
   EXPECT_THAT([&] { load(folder.path() / "none.toml"); }, ThrowsMessage<UserError>(HasSubstr("none.toml")));
   EXPECT_THAT([&] { load(folder.path()); }, ThrowsMessage<UserError>(HasSubstr("cannot read the run file")));
   const auto path = folder.write("run.toml", "\ninclude = \"gone.toml\"\n");

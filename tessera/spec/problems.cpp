@@ -235,7 +235,40 @@ void check_implemented(Findings& findings) {
   findings.need_one_of("layout.tp_kind", {"1d"});
 }
 
+// Keys that say something of sources say it of nothing else.
+void check_data(const Run& run, Findings& findings) {
+  const Data& data = run.data;
+  if (data.sources.empty()) {
+    const Data none;
+    findings.need(data.weights.empty(), "data.weights", "is for data.sources");
+    findings.need(data.packing == none.packing, "data.packing", "is for data.sources");
+    findings.need(data.skip == 0, "data.skip", "is for data.sources");
+    findings.need(data.validation == 0, "data.validation",
+                  "is for data.sources; name a text in evaluation.path");
+    findings.need(data.tokenizer.empty(), "data.tokenizer", "is for data.sources");
+    return;
+  }
+  findings.need(data.path.empty(), "data.path",
+                "is bytes of a text, and data.sources has tokens: name one of them");
+  findings.need(data.document_end.empty(), "data.document_end", "is for bytes; data.sources has documents");
+  findings.need(run.evaluation.path.empty(), "evaluation.path",
+                "is bytes of a text, and data.sources has tokens: hold documents out by data.validation");
+  findings.need(run.evaluation.every == 0 || data.validation > 0, "evaluation.every",
+                "has nothing to evaluate: data.validation = 0 holds no documents out");
+  const std::size_t num_sources = split_list(data.sources).size(),
+                    num_weights = split_list(data.weights).size();
+  findings.need(num_weights == 0 || num_weights == num_sources, "data.weights",
+                cat("has ", num_weights, num_weights == 1 ? " number" : " numbers", " for ", num_sources,
+                    num_sources == 1 ? " source" : " sources"));
+}
+
 }  // namespace
+
+Build any_build() {
+  Build out{{}};
+  for (const TransportEntry& entry : kTransports) out.transports.push_back(entry.transport);
+  return out;
+}
 
 std::vector<Transport> transports_of_every_build() {
   std::vector<Transport> out;
@@ -265,6 +298,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   findings.need(!run.layout.tp_overlap || run.layout.tp > 1, "layout.tp_overlap",
                 "has nothing to open: it is for layout.tp above 1");
   findings.need(run.data.document_end.size() <= 1, "data.document_end", "is more than one byte");
+  check_data(run, findings);
   std::vector<std::string> possible;
   for (const Transport transport : build.transports) possible.push_back(word(transport));
   findings.need(std::ranges::count(build.transports, run.cluster.transport) > 0, "cluster.transport",

@@ -21,6 +21,8 @@ std::vector<Transport> transports_of_every_build();
 struct Build {
   std::vector<Transport> transports = transports_of_every_build();
 };
+// One that has everything: for what is only planned here.
+Build any_build();
 
 // Everything that keeps this run from training; empty when it can start.
 std::vector<Problem> problems(const Run& run, const Build& build = {});

@@ -34,6 +34,18 @@ TEST(Problems, ADefaultRunHasNone) {
   EXPECT_NO_THROW(validate(spec::Run{}));
 }
 
+TEST(Problems, SourcesOfDataHaveAsManyWeightsAndNoText) {
+  const auto of = [](const Data& data) { return texts([&](spec::Run& run) { run.data = data; }); };
+  EXPECT_THAT(of({.sources = "a,b", .weights = "0.7, 0.3"}), IsEmpty());
+  EXPECT_THAT(of({.sources = "a,b", .weights = "1"}), ElementsAre(HasSubstr("has 1 number for 2 sources")));
+  EXPECT_THAT(of({.path = "c.txt", .sources = "a"}), ElementsAre(HasSubstr("name one of them")));
+  EXPECT_THAT(of({.sources = "a", .document_end = "x"}), ElementsAre(HasSubstr("is for bytes")));
+  EXPECT_THAT(of({.path = "c.txt", .validation = 0.1}),
+              ElementsAre(HasSubstr("name a text in evaluation.path")));
+  EXPECT_THAT(texts([](spec::Run& run) { run.data.sources = "a", run.evaluation.every = 5; }),
+              ElementsAre(HasSubstr("data.validation = 0 holds no documents out")));
+}
+
 TEST(Problems, WhatIsImplementedTodayIsAccepted) {
   EXPECT_TRUE(texts([](spec::Run& run) { run.layout.dp_replicate = 4; }).empty());
   EXPECT_TRUE(texts([](spec::Run& run) { run.layout.precision = Precision::bf16; }).empty());
@@ -279,6 +291,7 @@ TEST(Problems, NcclNeedsABuildThatHasIt) {
                                           "cluster.transport = nccl needs a build with CUDA, which this is "
                                           "not; possible here: sockets, threads")));
   EXPECT_NO_THROW(validate(run, {.transports = {Transport::nccl}}));
+  EXPECT_NO_THROW(validate(run, any_build())) << "what is only planned";
 }
 
 TEST(Problems, ZeroThatWouldShardNothingIsRefusedWithTheLayoutThatWasMeant) {

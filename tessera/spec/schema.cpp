@@ -110,8 +110,20 @@ void declare_data(std::vector<Key>& keys) {
   SectionKeys section(keys, "data", &Run::data);
   section.add("path", &Data::path,
               "text file, read as bytes; looked for beside the run file first, then in the working folder");
+  section.add(
+      "sources", &Data::sources,
+      "tokenized documents instead of data.path: names of pairs of .bin and .idx, with commas between");
+  section.add("weights", &Data::weights,
+              "sources: a number for each, how many of the samples it gives; empty: by their tokens");
+  section.add("packing", &Data::packing,
+              "sources: documents cut wherever a sample ends, or kept whole and packed by best fit");
+  section.add("skip", &Data::skip, at_least(0), "sources: samples that come before the first");
+  section.add("validation", &Data::validation, from_below(0, 1),
+              "sources: share of each one's documents that is evaluated on and never trained on");
+  section.add("tokenizer", &Data::tokenizer,
+              "sources: the tokenizer they were made with, for bits per byte; empty: not told");
   section.add("bytes_as_tokens", &Data::bytes_as_tokens,
-              "train on bytes as token ids although model.weights has a tokenizer, which is not used yet");
+              "train on the bytes of data.path as token ids although model.weights has a tokenizer");
   section.add("seed", &Data::seed, at_least(0), "decides the order of samples");
   section.add("document_end", &Data::document_end,
               "the byte that ends a document: attention stays within a document; empty: a sample is one");
@@ -144,6 +156,17 @@ void declare_training(std::vector<Key>& keys) {
               "fp16: updates in a row after which the factor doubles");
   section.add("stop_after_skipped", &Training::stop_after_skipped, at_least(0),
               "steps in a row whose gradients are not finite after which the run saves and stops; 0: never");
+}
+
+void declare_evaluation(std::vector<Key>& keys) {
+  SectionKeys section(keys, "evaluation", &Run::evaluation);
+  section.add("every", &Evaluation::every, at_least(0),
+              "steps between evaluations, the last step besides; 0: none");
+  section.add(
+      "path", &Evaluation::path,
+      "text file that is not trained on, read as data.path is; with data.sources: data.validation says "
+      "what is held out");
+  section.add("samples", &Evaluation::samples, at_least(0), "how many of its samples; 0: all");
 }
 
 void declare_checkpoint(std::vector<Key>& keys) {
@@ -251,6 +274,7 @@ const std::vector<Section>& sections() {
       {"model", "What is trained."},
       {"data", "What it is trained on."},
       {"training", "For how long, and by which rule."},
+      {"evaluation", "How good it is, on what it is not trained on."},
       {"checkpoint", "What is kept of a run, so that it can go on."},
       {"layout", "How the work is split over ranks, and in which order it runs."},
       {"cluster", "Where the ranks are, and how they talk."}};
@@ -263,6 +287,7 @@ const std::vector<Key>& schema() {
     declare_model(keys);
     declare_data(keys);
     declare_training(keys);
+    declare_evaluation(keys);
     declare_checkpoint(keys);
     declare_layout(keys);
     declare_cluster(keys);

@@ -127,7 +127,8 @@ std::string schema_markdown() {
       "one.\n\n"
       "`include = \"other.toml\"` (or a list of files) at the top reads other files first, relative to the "
       "file\n"
-      "that names them; later values win. `data.path`, `model.weights`, `layout.schedule_file` and\n"
+      "that names them; later values win. `data.path`, `evaluation.path`, `model.weights`, "
+      "`layout.schedule_file` and\n"
       "`cluster.key_file` are looked for beside the file that names them first, then in the working folder;\n"
       "on the command line they are meant from the working folder.\n\n"
       "This page is generated from the declaration in `tessera/spec/schema.cpp`; a test compares the two.\n";

@@ -27,6 +27,7 @@ enum class Precision { fp32, fp64, bf16, fp16 };  // compute; bf16 and fp16 keep
 enum class TensorKind { d1, d2, d25, d3 };        // 1d, 2d, 2.5d, 3d
 enum class Recompute { none, full, selective, budget };
 enum class Optimizer { adamw, sgd };
+enum class Packing { cut, best_fit };                // how documents become samples
 enum class Decay { constant, cosine, linear, wsd };  // the learning rate after warm-up
 
 enum class Offload { optimizer, parameters, values };
@@ -70,10 +71,17 @@ struct Model {
 };
 
 struct Data {
-  std::string path;              // text file, read as bytes
+  std::string path;     // text file, read as bytes
+  std::string sources;  // pairs of .bin and .idx with tokenized documents, instead
+  std::string weights;  // a number for each of them; empty: as many samples as it has tokens
+  Packing packing = Packing::cut;
+  std::int64_t skip = 0;         // samples that come before the first
+  double validation = 0;         // share of each source's documents that is evaluated on and not trained on
+  std::string tokenizer;         // that the sources were made with
   std::uint64_t seed = 1;        // order of samples
   std::string document_end;      // one byte that ends a document: attention stays within; empty: all is one
   bool bytes_as_tokens = false;  // although the weights have a tokenizer
+  bool has_documents() const { return !document_end.empty() || !sources.empty(); }
   bool operator==(const Data&) const = default;
 };
 
@@ -97,6 +105,14 @@ struct Training {
   std::int64_t loss_scale_growth_steps = 2000;  // fp16: doubled after so many updates in a row
   std::int64_t stop_after_skipped = 20;         // steps in a row that were not taken; 0: never
   bool operator==(const Training&) const = default;
+};
+
+// Of held-out samples, while a run trains.
+struct Evaluation {
+  std::int64_t every = 0;    // steps between two; 0: never
+  std::string path;          // text file, read as bytes
+  std::int64_t samples = 0;  // of it; 0: all
+  bool operator==(const Evaluation&) const = default;
 };
 
 struct Checkpoint {
@@ -179,6 +195,7 @@ struct Run {
   Model model;
   Data data;
   Training training;
+  Evaluation evaluation;
   Checkpoint checkpoint;
   Layout layout;
   Cluster cluster;

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/ArrayRef.h>
 
 #include <cstdint>
 #include <memory>
@@ -40,6 +42,8 @@ void use_own_stream(c10::Device device);
 // of an undefined one, nothing is to be said.
 const at::Tensor& read_here(const at::Tensor& t);
 
+// Memory of the host that an accelerator copies to and from while the host goes on.
+at::Tensor pinned(c10::IntArrayRef shape, c10::ScalarType dtype);
 // The host's tensor on the device. To an accelerator it is copied from pinned memory, after what the calling
 // thread's stream has been given, while the host goes on.
 at::Tensor on_device(const at::Tensor& host, c10::Device device);
@@ -55,6 +59,8 @@ class Event {
   void record();
   // What the calling thread's stream is given from now on starts after the last recorded point.
   void wait();
+  // The host waits for the last recorded point.
+  void synchronize();
 
  private:
   c10::Device device_;

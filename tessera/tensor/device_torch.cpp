@@ -40,10 +40,13 @@ at::Tensor on_device(const at::Tensor& host, c10::Device device) {
   return device.is_cpu() ? host : host.pin_memory().to(device, host.scalar_type(), /*non_blocking=*/true);
 }
 
+at::Tensor pinned(c10::IntArrayRef shape, c10::ScalarType dtype) {
+  return at::empty(shape, at::TensorOptions(dtype).device(c10::kCPU).pinned_memory(true));
+}
+
 at::Tensor on_host(const at::Tensor& t) {
   if (t.is_cpu()) return t;
-  const at::Tensor out =
-      at::empty(t.sizes(), at::TensorOptions(t.scalar_type()).device(c10::kCPU).pinned_memory(true));
+  const at::Tensor out = pinned(t.sizes(), t.scalar_type());
   out.copy_(t, /*non_blocking=*/true);
   door(t.device()).synchronizeStream(door(t.device()).getStream(t.device()));
   return out;
@@ -60,6 +63,11 @@ void Event::record() {
 void Event::wait() {
   const std::scoped_lock lock(mutex_);
   event_->block(door(device_).getStream(device_));
+}
+
+void Event::synchronize() {
+  const std::scoped_lock lock(mutex_);
+  event_->synchronize();
 }
 
 }  // namespace tessera::tensor

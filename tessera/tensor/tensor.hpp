@@ -21,6 +21,8 @@ Tensor empty(at::IntArrayRef shape, at::ScalarType dtype, at::Device device = at
 Tensor zeros(at::IntArrayRef shape, at::ScalarType dtype, at::Device device = at::kCPU);
 // A CPU tensor over memory of the caller, who keeps it alive.
 Tensor view_of(void* data, at::IntArrayRef shape, at::ScalarType dtype);
+// These whole numbers as int64, on the CPU.
+Tensor indices(std::span<const std::int64_t> values);
 // One number in fp64, without dimensions.
 Tensor number(double value, c10::Device device = c10::kCPU);
 
@@ -39,6 +41,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 Tensor gelu(const Tensor& x);
 // Attention over [batch, head, position, channel]; heads of q are a multiple of heads of k and v.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal);
+// The same of the keys that each query sees: true or false, of a shape that broadcasts to [batch, head,
+// query, key].
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sees);
 
 // LibTorch's version, and the instruction set its kernels were chosen for on this machine.
 std::string engine_version();

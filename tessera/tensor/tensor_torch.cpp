@@ -13,6 +13,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tessera/base/error.hpp"
@@ -32,6 +33,12 @@ Tensor number(double value, c10::Device device) { return empty({}, at::kDouble, 
 
 Tensor view_of(void* data, at::IntArrayRef shape, at::ScalarType dtype) {
   return at::from_blob(data, shape, dtype);
+}
+
+Tensor indices(std::span<const std::int64_t> values) {
+  Tensor out = empty({std::ssize(values)}, at::kLong);
+  std::ranges::copy(values, out.mutable_data_ptr<std::int64_t>());
+  return out;
 }
 
 Tensor concatenate(at::TensorList parts, std::int64_t dim) { return at::_ops::cat::call(parts, dim); }
@@ -56,10 +63,18 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 
 Tensor gelu(const Tensor& x) { return at::_ops::gelu::call(x, "tanh"); }
 
+namespace {
+bool is_grouped(const Tensor& q, const Tensor& k) { return q.size(1) != k.size(1); }
+}  // namespace
+
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
-  const bool grouped = q.size(1) != k.size(1);
   return at::_ops::scaled_dot_product_attention::call(q, k, v, std::nullopt, 0.0, causal, std::nullopt,
-                                                      grouped);
+                                                      is_grouped(q, k));
+}
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sees) {
+  return at::_ops::scaled_dot_product_attention::call(q, k, v, sees, 0.0, false, std::nullopt,
+                                                      is_grouped(q, k));
 }
 
 std::string engine_version() { return TORCH_VERSION; }

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/files/random_access_file.hpp"
+#include "tessera/checkpoint/format/chunk_hash.hpp"
 #include "tessera/checkpoint/format/names.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/load.hpp"
@@ -30,19 +30,21 @@ bool has_state(const Manifest& saved) {
 }
 
 // Checkpoints of earlier versions have no identity of their data; then the names are all there is to compare.
-std::optional<std::string> file_difference(const std::string& path, const std::string& saved_path,
+std::optional<std::string> file_difference(const spec::Data& now, const spec::Data& before,
                                            const std::optional<checkpoint::DataIdentity>& data,
                                            const std::optional<checkpoint::DataIdentity>& saved) {
   if (!data) return std::nullopt;
+  const std::string& path = now.sources.empty() ? now.path : now.sources;
+  const std::string& saved_path = before.sources.empty() ? before.path : before.sources;
+  const std::string key = now.sources.empty() ? "data.path" : "data.sources";
   const auto words = [](const std::string& name, const checkpoint::DataIdentity& of) {
     return cat("\"", name, "\" (", of.bytes, " bytes, hash ", checkpoint::hash_text(of.hash), ")");
   };
   if (saved && *data == *saved) return std::nullopt;
-  if (saved)
-    return cat("data.path = ", words(path, *data), ", the checkpoint has ", words(saved_path, *saved));
+  if (saved) return cat(key, " = ", words(path, *data), ", the checkpoint has ", words(saved_path, *saved));
   std::error_code ignored;
   if (path == saved_path || std::filesystem::equivalent(path, saved_path, ignored)) return std::nullopt;
-  return cat("data.path = \"", path, "\", the checkpoint has \"", saved_path, "\"");
+  return cat(key, " = \"", path, "\", the checkpoint has \"", saved_path, "\"");
 }
 
 std::string optimizer_words(const spec::Training& training) {
@@ -82,20 +84,6 @@ void check_tensors(const Session& session, const Checkpoint& from, const std::ve
 }
 
 }  // namespace
-
-std::optional<checkpoint::DataIdentity> identity_of(const std::string& path) {
-  // Enough to tell files apart that differ in more than a few places, and read in a moment from any disk.
-  constexpr std::size_t kBlocks = 64, kBlockBytes = 4096;
-  const RandomAccessFile file(path);
-  std::vector<std::byte> sample(std::min<std::uint64_t>(file.bytes(), kBlocks * kBlockBytes));
-  if (sample.size() < kBlocks * kBlockBytes)
-    file.read(0, sample);
-  else
-    for (std::size_t i = 0; i < kBlocks; ++i)
-      file.read((file.bytes() - kBlockBytes) * i / (kBlocks - 1),
-                std::span(sample).subspan(i * kBlockBytes, kBlockBytes));
-  return checkpoint::DataIdentity{file.bytes(), checkpoint::hash_of(sample)};
-}
 
 bool goes_on(const Manifest& saved) {
   if (has_state(saved)) return true;
@@ -143,8 +131,7 @@ std::vector<std::string> check_fits(const Session& session, const Checkpoint& fr
                         saved_run ? optimizer_words(saved_run->training) : "another optimizer"));
   if (!saved_run) return notes;
   auto other = data_differences(run, *saved_run);
-  if (const auto file = file_difference(run.data.path, saved_run->data.path, data, saved.data))
-    other.push_back(*file);
+  if (const auto file = file_difference(run.data, saved_run->data, data, saved.data)) other.push_back(*file);
   if (!other.empty() && !accepted.changed_data)
     throw UserError(cat(
         name, " was trained on other samples than this run would read:", listed(other),

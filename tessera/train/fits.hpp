@@ -17,9 +17,6 @@ struct Accepted {
   bool reset_optimizer = false;  // --reset-optimizer
 };
 
-// Which file of data this is; nothing if the run has none.
-std::optional<checkpoint::DataIdentity> identity_of(const std::string& path);
-
 // Throws UserError that says what differs, with both values; it is no question of damage. Returns, for the
 // user, what differs and was accepted. `data` is that of the run.
 std::vector<std::string> check_fits(const Session& session, const checkpoint::Checkpoint& from,

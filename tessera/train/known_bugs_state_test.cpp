@@ -91,12 +91,12 @@ TEST_F(KnownBugsOfState, Row24_SamplesAreCountedPerRank) {
   const auto of_all = [&](int) { return random_source(run.model); };
   EXPECT_LE(difference(losses_with(run, one_seed, of_all), expected), kEqual);
   const auto of_rank = [&](int rank) -> Source {
-    return
-        [rank, next = 0, random = random_source(run.model)](auto samples, auto tokens, auto targets) mutable {
-          std::vector<std::uint64_t> own;
-          while (own.size() < samples.size()) own.push_back(static_cast<std::uint64_t>(1000 * rank + next++));
-          random(own, tokens, targets);
-        };
+    return [rank, next = 0, random = random_source(run.model)](auto samples, auto tokens, auto targets,
+                                                               auto documents) mutable {
+      std::vector<std::uint64_t> own;
+      while (own.size() < samples.size()) own.push_back(static_cast<std::uint64_t>(1000 * rank + next++));
+      random(own, tokens, targets, documents);
+    };
   };
   EXPECT_GE(difference(losses_with(run, one_seed, of_rank), expected), kNoticed);
 }

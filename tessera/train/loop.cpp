@@ -13,6 +13,7 @@
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/tensor/peak.hpp"
 #include "tessera/train/agreement.hpp"
+#include "tessera/train/evaluate.hpp"
 #include "tessera/train/resume.hpp"
 #include "tessera/train/run_file.hpp"
 #include "tessera/train/saver.hpp"
@@ -186,7 +187,9 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   start_timer.end("joining");
   std::optional<During> opening(std::in_place, options.log, Doing::reading_data);
   Source source = corpus_source(run);
-  const auto data = identity_of(run.data.path);
+  const auto data = identity_of(run.data);
+  std::optional<HeldOut> evaluated;
+  if (run.evaluation.every > 0) evaluated = held_out(run);
   opening.reset();
   Session session(run, communicator, std::move(source), {}, options.log, &start_timer);
   const auto& tables = session.program().tables;
@@ -234,6 +237,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   facts.set_peak(run.cluster.peak_tflops * 1e12 * ranks);
 
   Tally tally;
+  std::optional<metrics::EvaluationFacts> last_evaluation;
   SkippedSteps skipped(run.training.stop_after_skipped);
   std::int64_t peak_bytes = 0;
   std::string trouble;    // why this rank can't make the next step
@@ -262,11 +266,16 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     tally.add(report, seconds);
     skipped.add(step, report);
     tracer.add(step, report.times);
-    const auto told = facts.of(step, report, session.learning_rate(), seconds, tally);
+    auto told = facts.of(step, report, session.learning_rate(), seconds, tally);
+    if (evaluated && (step % run.evaluation.every == 0 || step == run.training.steps)) {
+      told.evaluation = evaluate(session, *evaluated);
+      last_evaluation = told.evaluation;
+    }
     if (outputs) {
       const During writing(options.log, Doing::writing, step);
       outputs->add(told);
     }
+    if (told.evaluation) tell(cat("evaluated after step ", step, ": ", metrics::to_text(*told.evaluation)));
     peak_bytes = std::max(peak_bytes, told.peak_bytes_of_most());
     // On all ranks at once, as they compute at once; after the first step, so that it comes no later.
     if (step == first && run.cluster.peak_tflops == 0) {
@@ -281,6 +290,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   saver.finish(session.progress().step);
   auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
   summary.start = start_timer;
+  summary.evaluation = last_evaluation;
   summary.resumed_after = resumed.step;
   summary.peak_bytes = peak_bytes;
   {

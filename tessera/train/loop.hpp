@@ -12,6 +12,7 @@
 #include "tessera/base/process/phase_timer.hpp"
 #include "tessera/base/process/stop_request.hpp"
 #include "tessera/collective/group.hpp"
+#include "tessera/metrics/step_facts.hpp"
 #include "tessera/spec/spec.hpp"
 #include "tessera/train/fits.hpp"
 
@@ -43,6 +44,7 @@ struct Summary {
   double step_seconds = 0;       // median likewise
   double seconds = 0;
   std::int64_t steps_not_taken = 0;
+  std::optional<metrics::EvaluationFacts> evaluation;  // the last one
   std::vector<std::string> incomplete;  // of the outputs: what a disk refused to the end, a sentence each
   BytesMoved moved;                     // by this rank in the last step
   std::int64_t peak_bytes = 0;  // the most that tensors of a rank held, of the ranks that this one can see

@@ -43,10 +43,11 @@ TEST_P(Fp16, AnOverflowOnOneRankSkipsTheStepOnAllAndChangesNothingElse) {
     collective::run_ranks(static_cast<int>(dp), [&](const collective::Communicator& communicator) {
       std::vector<std::uint64_t> cursors;  // first sample of each step, on this rank
       bool first = true;
-      const Source source = [&, random = random_source(run.model)](auto samples, auto tokens, auto targets) {
+      const Source source = [&, random = random_source(run.model)](auto samples, auto tokens, auto targets,
+                                                                   auto documents) {
         if (first && !samples.empty()) cursors.push_back(samples.front());
         first = false;
-        random(samples, tokens, targets);
+        random(samples, tokens, targets, documents);
       };
       Session session(run, communicator, source);
       const auto step = [&] {

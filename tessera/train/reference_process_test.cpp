@@ -108,7 +108,7 @@ class Reference : public testing::TestWithParam<Case> {
   }
   Source source() const {
     return [all = expected("tokens")](std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,
-                                      std::span<std::int64_t> targets) {
+                                      std::span<std::int64_t> targets, std::span<std::int64_t>) {
       for (std::size_t row = 0; row < samples.size(); ++row) {
         const auto* from = all.const_data_ptr<std::int64_t>() + samples[row] * 25;
         std::copy(from, from + 24, tokens.begin() + static_cast<std::ptrdiff_t>(row * 24));
@@ -145,7 +145,7 @@ TEST_P(Reference, LogitsAgreeWithTransformers) {
                        .targets_T = tensor::empty({96}, at::kLong)};
     const std::vector<std::uint64_t> samples = {0, 1, 2, 3};
     source()(samples, {batch.tokens_T.mutable_data_ptr<std::int64_t>(), 96},
-             {batch.targets_T.mutable_data_ptr<std::int64_t>(), 96});
+             {batch.targets_T.mutable_data_ptr<std::int64_t>(), 96}, {});
     const Tensor logits = session.logits(batch);
     const double error = relative_error(logits.view({4, 24, 97}), expected("logits"));
     RecordProperty("logits_relative_error", scientific(error));

@@ -9,7 +9,7 @@
 #include "tessera/checkpoint/huggingface/tensor_files.hpp"
 #include "tessera/train/agreement.hpp"
 #include "tessera/train/saved.hpp"
-#include "tessera/train/tokens.hpp"
+#include "tessera/train/source/tokens.hpp"
 
 namespace tessera::train {
 

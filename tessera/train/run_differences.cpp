@@ -39,8 +39,8 @@ bool defines_model(const spec::Key& key) {
 // Which samples a step is made of. The file itself is compared apart.
 bool defines_data(const spec::Key& key) {
   static const std::set<std::string> others = {"training.global_batch", "model.sequence"};
-  return (key.section == "data" && key.name != "path" && key.name != "bytes_as_tokens") ||
-         others.contains(key.full());
+  static const std::set<std::string> elsewhere = {"path", "sources", "tokenizer", "bytes_as_tokens"};
+  return (key.section == "data" && !elsewhere.contains(key.name)) || others.contains(key.full());
 }
 
 std::vector<std::string> differences(const spec::Run& run, const spec::Run& saved,

@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/format/names.hpp"
+#include "tessera/tensor/pinned_ring.hpp"
 #include "tessera/train/fits.hpp"
 #include "tessera/train/stored_dtype.hpp"
 
@@ -79,10 +80,6 @@ void for_each_piece(Session& session, const Visit& visit) {
     }
 }
 
-std::span<const std::byte> bytes_of(const Tensor& contiguous) {
-  return {static_cast<const std::byte*>(contiguous.const_data_ptr()), contiguous.nbytes()};
-}
-
 // `part` of the parameter is what the bucket holds.
 void read_into(const Kept& kept, const Parameter& parameter, const Slice& part, Checkpoint& from,
                std::vector<std::byte>& buffer, ActivityLog* log) {
@@ -117,9 +114,12 @@ void Snapshot::take(Session& session) {
   });
   if (memory_.size() < bytes) memory_ = std::vector<std::byte>(bytes);
   std::size_t index = 0;
+  tensor::PinnedRing ring;
   for_each_piece(session, [&](const HeldPiece&, const Tensor& elements) {
     std::byte* to = memory_.data() + begins[index];
-    tensor::view_of(to, {elements.numel()}, elements.scalar_type()).copy_(elements);
+    ring.read(elements, [&](std::span<const std::byte> some, std::size_t offset) {
+      std::ranges::copy(some, to + offset);
+    });
     pieces_[index++].bytes = {to, elements.nbytes()};
   });
 }
@@ -151,8 +151,9 @@ void write_state(Session& session, const std::string& folder, std::int64_t rank,
   std::vector<HeldPiece> pieces;
   for_each_piece(session, [&](const HeldPiece& piece, const Tensor&) { pieces.push_back(piece); });
   checkpoint::ShardWriter writer(folder, rank, pieces);
+  tensor::PinnedRing ring;
   for_each_piece(session, [&](const HeldPiece&, const Tensor& elements) {
-    append(writer, bytes_of(elements.cpu().contiguous()), began);
+    ring.read(elements, [&](std::span<const std::byte> some, std::size_t) { append(writer, some, began); });
   });
   began();
   writer.finish(part);

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <optional>
 #include <set>
 
 #include "tessera/base/error.hpp"
-#include "tessera/base/random.hpp"
 #include "tessera/data/batch_plan.hpp"
 #include "tessera/data/byte_corpus.hpp"
 #include "tessera/model/make/make.hpp"
@@ -15,7 +13,6 @@
 #include "tessera/program/ir/ranks.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/tensor/device.hpp"
-#include "tessera/train/tokens.hpp"
 #include "tessera/train/weights.hpp"
 
 namespace tessera::train {
@@ -79,40 +76,6 @@ std::int64_t data_rank(int rank, const program::Tables& tables) {
 
 }  // namespace
 
-Source corpus_source(const spec::Run& run) {
-  if (run.data.path.empty())
-    throw UserError("data.path is empty: name a text file to train on, e.g. data.path=corpus/kjv.txt");
-  if (run.model.vocab < 256)
-    throw UserError(cat("model.vocab = ", run.model.vocab, " is too small for the bytes of ", run.data.path,
-                        "; bytes need 256"));
-  expect_no_tokenizer(run);
-  if (std::error_code error; !std::filesystem::exists(run.data.path, error))
-    throw UserError(cat("data.path = ", run.data.path, ": there is no such file",
-                        std::filesystem::path(run.data.path).is_absolute()
-                            ? ""
-                            : cat(" beside the run file, nor in the working folder ",
-                                  std::filesystem::current_path(error).string()),
-                        ". Name a text file to train on."));
-  auto corpus = std::make_shared<data::ByteCorpus>(run.data.path, run.model.sequence, run.data.seed);
-  return [corpus](auto samples, auto tokens, auto targets) { corpus->fill(samples, tokens, targets); };
-}
-
-Source random_source(const spec::Model& model) {
-  return [model](std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,
-                 std::span<std::int64_t> targets) {
-    const auto sequence = static_cast<std::uint64_t>(model.sequence);
-    const auto token = [&](std::uint64_t sample, std::uint64_t position) {
-      return static_cast<std::int64_t>(random_bits(17, sample, position) %
-                                       static_cast<std::uint64_t>(model.vocab));
-    };
-    for (std::size_t row = 0; row < samples.size(); ++row)
-      for (std::uint64_t p = 0; p < sequence; ++p) {
-        tokens[row * sequence + p] = token(samples[row], p);
-        targets[row * sequence + p] = token(samples[row], p + 1);
-      }
-  };
-}
-
 Session::Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
                  const Variation& variation, ActivityLog* log, PhaseTimer* timer)
     : run_(run),
@@ -123,24 +86,42 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       device_(communicator.device()),
       groups_(make_groups(communicator, program_.tables, log, timer)),
       step_groups_(step_groups(groups_, communicator, program_.tables, variation)),
-      offload_store_(run.layout.offload_folder),
+      offload_store_(run.layout.offload_folder, communicator.device()),
       context_(parallel::make_context(program_.tables, step_groups_,
                                       {.sequence = run.model.sequence,
                                        .cuts_stream = run.layout.cuts_stream(),
-                                       .regathers = run.layout.regathers()})),
+                                       .regathers = run.layout.regathers(),
+                                       .device = device_})),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       loss_scale_(run) {
   const auto& tables = program_.tables;
-  const auto& sequence =
-      program_.classes[tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()))];
+  const std::size_t rank_class = tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()));
+  const auto& sequence = program_.classes[rank_class];
+  if (!device_.is_cpu()) slots_ = plan::place_in_slots(program_);
   const program::Holdings held = program::holdings(sequence, tables);
   make_buckets(sequence, held);
   const During preparing(log, Doing::preparing);
   model_ = model::make(run_, tables, {held.units, buckets_, context_});
   executor_ = std::make_unique<engine::Executor>(
-      engine::Parts{program_, communicator.rank(), step_groups_, model_, buckets_, optimizers_,
-                    offload_store_, run.training.clip_norm, log_, device_, variation.keep_gradients});
+      parts_of(sequence, log_, slots_.empty() ? nullptr : &slots_[rank_class], variation.keep_gradients));
   if (timer) timer->end("weights");
+}
+
+engine::Parts Session::parts_of(const program::Sequence& sequence, ActivityLog* log,
+                                const program::Slots* slots, bool keep_gradients) {
+  return {program_.tables,
+          sequence,
+          rank_,
+          step_groups_,
+          model_,
+          buckets_,
+          optimizers_,
+          offload_store_,
+          run_.training.clip_norm,
+          log,
+          device_,
+          slots,
+          keep_gradients};
 }
 
 // One after the other: what lies outside between steps leaves before the next bucket is made, so that a model
@@ -193,42 +174,57 @@ tensor::Tensor Session::mine(std::span<const std::int64_t> whole) const {
   return out;
 }
 
-// The document of each position, counted within its sample; the first token of one is not what the last of
-// another is followed by.
-tensor::Tensor Session::end_documents(std::span<const std::int64_t> tokens,
-                                      std::span<std::int64_t> targets) const {
+// By the byte that ends one: the first token of a document is not what the last of another is followed by.
+void Session::end_documents(std::span<const std::int64_t> tokens, std::span<std::int64_t> targets,
+                            std::span<std::int64_t> documents) const {
   const auto end = static_cast<std::int64_t>(static_cast<unsigned char>(run_.data.document_end.front()));
-  const std::int64_t sequence = run_.model.sequence;
-  Tensor out = tensor::empty({std::ssize(tokens) / sequence, sequence}, at::kLong);
-  auto* to = out.mutable_data_ptr<std::int64_t>();
+  const auto sequence = static_cast<std::size_t>(run_.model.sequence);
   std::int64_t document = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (static_cast<std::int64_t>(i) % sequence == 0) document = 0;
-    *to++ = document;
+    if (i % sequence == 0) document = 0;
+    documents[i] = document;
     if (tokens[i] != end) continue;
     targets[i] = data::kIgnoredTarget;
     ++document;
   }
+}
+
+namespace {
+
+// Where the documents of each row end.
+parallel::Documents documents_of(std::span<const std::int64_t> documents, std::size_t sequence) {
+  parallel::Documents out;
+  for (std::size_t first = 0; first < documents.size(); first += sequence) {
+    auto& ends = out.ends.emplace_back();
+    for (std::size_t i = 1; i <= sequence; ++i)
+      if (i == sequence || documents[first + i] != documents[first + i - 1])
+        ends.push_back(static_cast<std::int64_t>(i));
+  }
   return out;
 }
 
-engine::StepInput Session::next_input() {
-  const During reading(log_, Doing::reading_data, steps_ + 1);
+}  // namespace
+
+engine::StepInput Session::input_of(const Reading& reading) const {
   engine::StepInput input;
   input.loss_scale = loss_scale_.value();
   const std::int64_t sequence = run_.model.sequence;
   const auto on_device = [&](const Tensor& t) { return tensor::on_device(t, device_); };
   for (std::int64_t micro = 0; micro < program_.tables.num_micro; ++micro) {
-    const auto samples = data::samples_of(cursor_, run_.training.global_batch, data_rank_, run_.layout.dp(),
+    const auto samples = data::samples_of(reading.first, reading.count, data_rank_, run_.layout.dp(),
                                           run_.layout.micro_batch, micro);
     model::Batch batch;
     batch.samples = static_cast<std::int64_t>(samples.size());
-    batch.sample_indices = samples;
+    if (reading.drops && run_.model.dropout > 0)
+      batch.sample_indices_B =
+          on_device(tensor::indices(std::vector<std::int64_t>(samples.begin(), samples.end())));
     batch.head_gradient_factor = head_gradient_factor(run_, input.loss_scale);
     const auto elements = static_cast<std::size_t>(batch.samples * sequence);
-    std::vector<std::int64_t> tokens(elements), targets(elements);
-    source_(samples, tokens, targets);
-    if (!run_.data.document_end.empty()) batch.documents_BS = on_device(end_documents(tokens, targets));
+    std::vector<std::int64_t> tokens(elements), targets(elements), documents(elements);
+    reading.source(samples, tokens, targets, documents);
+    if (!run_.data.document_end.empty()) end_documents(tokens, targets, documents);
+    if (run_.data.has_documents())
+      batch.documents = documents_of(documents, static_cast<std::size_t>(sequence));
     batch.tokens_T = on_device(mine(tokens));
     batch.targets_T = mine(targets);
     input.valid_tokens += batch.targets_T.ge(0).sum().item<double>();
@@ -236,6 +232,41 @@ engine::StepInput Session::next_input() {
     input.micro_batches.push_back(std::move(batch));
   }
   return input;
+}
+
+engine::StepInput Session::next_input() {
+  const During reading(log_, Doing::reading_data, steps_ + 1);
+  return input_of({source_, cursor_, run_.training.global_batch, true});
+}
+
+// As many samples at a time as a step has: the program's micro-batches are those of training. What delayed
+// buckets compute with in the next step is set aside meanwhile.
+std::vector<engine::LossSum> Session::evaluate(const Source& source, std::uint64_t first,
+                                               std::uint64_t count) {
+  const During evaluating(log_, Doing::evaluating, steps_);
+  if (!evaluator_) {
+    evaluation_ = plan::compile_evaluation(run_, program_.tables);
+    const auto rank = static_cast<std::size_t>(rank_);
+    evaluator_ =
+        std::make_unique<engine::Executor>(parts_of(evaluation_.at(program_.tables.class_of_rank.at(rank))));
+  }
+  std::vector<std::pair<shard::FlatBucket*, Tensor>> delayed;
+  for (shard::FlatBucket& bucket : buckets_)
+    if (bucket.table().delayed && bucket.full().defined()) {
+      delayed.emplace_back(&bucket, bucket.full());
+      bucket.end_full();
+    }
+  std::vector<engine::LossSum> sums;
+  const auto batch = static_cast<std::uint64_t>(run_.training.global_batch);
+  for (std::uint64_t done = 0; done < count; done += batch) {
+    const auto now = static_cast<std::int64_t>(std::min(batch, count - done));
+    const auto more = evaluator_->evaluate(input_of({source, first + done, now, false}));
+    if (sums.empty()) sums.resize(more.size());
+    for (std::size_t i = 0; i < more.size(); ++i)
+      sums[i] = {more[i].name, sums[i].sum + more[i].sum, sums[i].tokens + more[i].tokens};
+  }
+  for (auto& [bucket, full] : delayed) bucket->set_full(std::move(full));
+  return sums;
 }
 
 namespace {
@@ -278,12 +309,21 @@ std::vector<double> Session::sums(std::vector<double> values) const {
 
 double Session::sum(double value) const { return sums({value}).front(); }
 
-tensor::Tensor Session::logits(const model::Batch& batch) {
-  auto& bucket_store = executor_->bucket_store();
-  bucket_store.gather_all();
-  const auto out = model::logits(model_, program_.tables, batch);
-  bucket_store.free_all();
-  return out;
+Session::Gathered::Gathered(Session& session) : session_(session) {
+  session_.executor_->bucket_store().gather_all();
+  session_.is_gathered_ = true;
+}
+
+Session::Gathered::~Gathered() {
+  session_.executor_->bucket_store().free_all();
+  session_.is_gathered_ = false;
+}
+
+tensor::Tensor Session::logits(const model::Batch& batch, const tensor::Tensor& rows) {
+  TESSERA_CHECK(run_.layout.cp == 1 && !run_.layout.cuts_stream(), "logits of ranks that share tokens");
+  std::optional<Gathered> here;
+  if (!is_gathered_) here.emplace(*this);
+  return model::logits(model_, program_.tables, batch, rows);
 }
 
 tensor::Tensor Session::shard_of(const shard::FlatBucket& bucket) {

@@ -19,19 +19,9 @@
 #include "tessera/program/ir/types.hpp"
 #include "tessera/program/passes/holdings.hpp"
 #include "tessera/spec/spec.hpp"
+#include "tessera/train/source/source.hpp"
 
 namespace tessera::train {
-
-// Fills rows [samples, sequence] of tokens and targets for the global sample indices; targets below 0 don't
-// count.
-using Source = std::function<void(std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,
-                                  std::span<std::int64_t> targets)>;
-
-// The bytes of data.path in the order of data.seed.
-Source corpus_source(const spec::Run& run);
-
-// Tokens as a function of (sample, position), for runs that need no data.
-Source random_source(const spec::Model& model);
 
 // Changes the groups that steps communicate over, by axis set; the session's own calls between steps keep the
 // sound ones.
@@ -69,11 +59,15 @@ class Session {
 
   // One step on the next global batch. A step that isn't taken moves the sample cursor, not the update count.
   engine::StepReport step();
+  // The losses of samples [first, first + count) of the source, with the weights as they are and without
+  // dropout; all ranks call it. Steps before and after it are as they would be without.
+  std::vector<engine::LossSum> evaluate(const Source& source, std::uint64_t first, std::uint64_t count);
   // Reads that batch ahead of its step: what can't be read is then known while the run can still be saved.
   // Throws what the source throws.
   void read_next();
 
   const spec::Run& run() const { return run_; }
+  const Source& source() const { return source_; }
   const program::Program& program() const { return program_; }
   // Where this rank writes what it is doing; may be nothing.
   ActivityLog* log() const { return log_; }
@@ -94,8 +88,20 @@ class Session {
   void go_on_from(const checkpoint::Progress& progress);
   // The whole flat of which the ranks hold such slices; all of them call it.
   tensor::Tensor whole_of(const shard::FlatBucket& bucket, const tensor::Tensor& slice) const;
-  // All logits of a micro-batch with the current weights; all ranks call it.
-  tensor::Tensor logits(const model::Batch& batch);
+  // Logits of a micro-batch, or of these rows of it, with the current weights; all ranks call it, and have
+  // all of them. Not where ranks share stages or tokens.
+  tensor::Tensor logits(const model::Batch& batch, const tensor::Tensor& rows = {});
+  // While it lives all weights stay gathered: for many forwards, and no step. All ranks make one.
+  class Gathered {
+   public:
+    explicit Gathered(Session& session);
+    ~Gathered();
+    Gathered(const Gathered&) = delete;
+    Gathered& operator=(const Gathered&) = delete;
+
+   private:
+    Session& session_;
+  };
   // Along an axis set of the program.
   const collective::Group& group(std::int16_t axis_set) const {
     return groups_.at(static_cast<std::size_t>(axis_set));
@@ -111,9 +117,20 @@ class Session {
   double loss_scale() const { return loss_scale_.value(); }
 
  private:
+  // What a step is made of, and how its samples are used.
+  struct Reading {
+    const Source& source;
+    std::uint64_t first = 0;
+    std::int64_t count = 0;  // samples of all ranks
+    bool drops = false;      // by dropout
+  };
+  engine::StepInput input_of(const Reading& reading) const;
   engine::StepInput next_input();
+  engine::Parts parts_of(const program::Sequence& sequence, ActivityLog* log = nullptr,
+                         const program::Slots* slots = nullptr, bool keep_gradients = false);
   tensor::Tensor mine(std::span<const std::int64_t> whole) const;
-  tensor::Tensor end_documents(std::span<const std::int64_t> tokens, std::span<std::int64_t> targets) const;
+  void end_documents(std::span<const std::int64_t> tokens, std::span<std::int64_t> targets,
+                     std::span<std::int64_t> documents) const;
   void make_buckets(const program::Sequence& sequence, const program::Holdings& held);
 
   spec::Run run_;
@@ -130,8 +147,12 @@ class Session {
   std::vector<shard::FlatBucket> buckets_;
   std::vector<optim::BucketOptimizer> optimizers_;
   model::Model model_;
+  std::vector<program::Slots> slots_;  // by class of ranks; on accelerators
   std::unique_ptr<engine::Executor> executor_;
+  std::vector<program::Sequence> evaluation_;  // by class of ranks; empty until it is first asked for
+  std::unique_ptr<engine::Executor> evaluator_;
   std::optional<engine::StepInput> next_;  // that was read ahead
+  bool is_gathered_ = false;
   std::int64_t data_rank_ = 0;
   std::uint64_t cursor_ = 0;
   std::int64_t steps_ = 0, updates_ = 0, reset_after_ = 0;

@@ -37,9 +37,10 @@ TEST(Session, AStepThatIsNotFiniteIsTakenOnNoRank) {
 TEST(Session, MovesTheSampleCursorPastAStepThatWasNotTaken) {
   const auto run = small_run(1);
   std::vector<std::uint64_t> firsts;
-  const Source source = [&, random = random_source(run.model)](auto samples, auto tokens, auto targets) {
+  const Source source = [&, random = random_source(run.model)](auto samples, auto tokens, auto targets,
+                                                               auto documents) {
     if (samples.front() % 8 == 0) firsts.push_back(samples.front());
-    random(samples, tokens, targets);
+    random(samples, tokens, targets, documents);
   };
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
     Session session(run, alone, source);
@@ -71,9 +72,10 @@ TEST(Session, AFailingSourceEndsAllRanksWithItsError) {
   const auto run = small_run(3);
   const auto body = [&](const collective::Communicator& communicator) {
     int calls = 0;
-    const Source source = [&, random = random_source(run.model)](auto samples, auto tokens, auto targets) {
+    const Source source = [&, random = random_source(run.model)](auto samples, auto tokens, auto targets,
+                                                                 auto documents) {
       if (communicator.rank() == 1 && ++calls > 3) throw UserError("the disk is gone");
-      random(samples, tokens, targets);
+      random(samples, tokens, targets, documents);
     };
     Session session(run, communicator, source);
     for (int step = 0; step < 5; ++step) session.step();

@@ -80,8 +80,8 @@ TEST(ContextParallel, EndsOfDocumentsAreNoTargetsAndNobodySeesBeyondThem) {
   one_document.data.document_end.clear();
   // The same targets, masked by hand where a document ends; `num_ends` counts them.
   std::int64_t num_ends = 0;
-  const Source masked = [&](auto samples, auto tokens, auto targets) {
-    random_source(run.model)(samples, tokens, targets);
+  const Source masked = [&](auto samples, auto tokens, auto targets, auto documents) {
+    random_source(run.model)(samples, tokens, targets, documents);
     for (std::size_t i = 0; i < tokens.size(); ++i)
       if (tokens[i] == '\n') targets[i] = -1, ++num_ends;
   };

@@ -48,11 +48,11 @@ TEST(Transfer, AReceivedValueTakesThePlaceOfTheRanksOwn) {
   run.layout.micro_batch = 1;
   const auto random = random_source(run.model);
   // Rank 1's sample has the tokens of rank 0's, and its own targets.
-  const Source borrowed = [&](auto samples, auto tokens, auto targets) {
-    random(samples, tokens, targets);
+  const Source borrowed = [&](auto samples, auto tokens, auto targets, auto documents) {
+    random(samples, tokens, targets, documents);
     const std::uint64_t first[] = {samples.front() / 2 * 2};
     std::vector<std::int64_t> unused(targets.size());
-    random(first, tokens, unused);
+    random(first, tokens, unused, documents);
   };
   const auto edited = with_transfer(run);
   const double own = first_loss(run, random, nullptr), sent = first_loss(run, random, &edited);

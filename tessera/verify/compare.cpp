@@ -108,6 +108,7 @@ std::vector<Comparison> compare(const Outcome& found, const Outcome& expected,
   }
   compare_tensors(out, "gradient", found.gradients, expected.gradients, order);
   compare_tensors(out, "parameter", found.parameters, expected.parameters, order);
+  out.push_back(compare_numbers("loss of other samples", found.evaluation, expected.evaluation));
   excuse_zeros(out, found, expected);
   return out;
 }

@@ -83,6 +83,7 @@ Outcome overflowed(double scale = 1) {
   Outcome out = outcome(scale);
   out.losses = {NAN};
   out.norms = {INFINITY};
+  out.evaluation = NAN;
   out.gradients["a"].select(0, 1).fill_(NAN);
   out.gradients["a"].select(0, 2).fill_(-INFINITY);
   return out;

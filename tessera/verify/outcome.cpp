@@ -149,11 +149,20 @@ bool replicas_equal(Session& session) {
   return session.sum(differing) == 0;
 }
 
-// Loss and norm are on all ranks what they are here.
+// More than a step takes, and not a multiple of it.
+double evaluated(Session& session) {
+  constexpr std::uint64_t kFarAway = 1'000'000;  // from the samples of the steps
+  const auto count = static_cast<std::uint64_t>(session.run().training.global_batch) + 1;
+  const engine::LossSum loss = session.evaluate(session.source(), kFarAway, count).front();
+  return loss.sum / loss.tokens;
+}
+
+// Losses and norms are on all ranks what they are here.
 bool numbers_equal(const Session& session, const Outcome& outcome) {
   const double num_ranks = session.sum(1);
   double differing = 0;
-  for (const auto* numbers : {&outcome.losses, &outcome.norms})
+  const std::vector evaluation = {outcome.evaluation};
+  for (const auto* numbers : {&outcome.losses, &outcome.norms, &evaluation})
     for (const double number : *numbers) {
       differing += nearly_same(number, session.sum(number) / num_ranks) ? 0 : 1;
     }
@@ -181,6 +190,7 @@ std::string bits_text(const Outcome& outcome) {
   std::vector<std::uint64_t> parts;
   for (const auto* numbers : {&outcome.losses, &outcome.norms})
     parts.push_back(checkpoint::hash_of(std::as_bytes(std::span(*numbers))));
+  parts.push_back(checkpoint::hash_of(std::as_bytes(std::span(&outcome.evaluation, 1))));
   for (const auto* tensors : {&outcome.gradients, &outcome.parameters})
     for (const auto& [name, t] : *tensors) {
       const Tensor dense = t.contiguous();
@@ -193,6 +203,7 @@ std::string bits_text(const Outcome& outcome) {
 Outcome outcome_of(Session& session, int rank, double clip_norm) {
   Outcome out;
   Snapshot snapshot = run_steps(session, clip_norm, out);
+  out.evaluation = evaluated(session);
   collect(snapshot, session, rank);
   out.replicas_equal = replicas_equal(session);
   out.numbers_equal = numbers_equal(session, out);

@@ -75,7 +75,9 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note, const
   const bool dealt_by_hand = !small.layout.stages.empty() || !small.layout.schedule_file.empty();
   if (!dealt_by_hand)
     cut("layers", m.layers, std::max<std::int64_t>(3, small.layout.pp * small.layout.num_virtual() - 1));
-  // The byte that ends a document stays a token.
+  // Documents of tokenized sources become such as a byte ends; the byte that ends one stays a token.
+  if (!small.data.sources.empty()) small.data = {.seed = small.data.seed, .document_end = "\n"};
+  small.evaluation = {};
   const auto& end = small.data.document_end;
   const std::int64_t last = end.empty() ? 0 : static_cast<unsigned char>(end.front());
   cut("vocab", m.vocab, rounded_up(std::max(smallest.vocab, last + 1), tp));

@@ -16,11 +16,12 @@ constexpr std::int64_t kMaskPeriod = 5;
 
 // Random tokens, with samples that differ in how many targets count.
 Source uneven_source(const spec::Model& model) {
-  return [random = random_source(model)](std::span<const std::uint64_t> samples,
-                                         std::span<std::int64_t> tokens, std::span<std::int64_t> targets) {
-    random(samples, tokens, targets);
-    data::mask_every(kMaskPeriod, samples, targets);
-  };
+  return
+      [random = random_source(model)](std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,
+                                      std::span<std::int64_t> targets, std::span<std::int64_t> documents) {
+        random(samples, tokens, targets, documents);
+        data::mask_every(kMaskPeriod, samples, targets);
+      };
 }
 
 spec::Run one_device(spec::Run run) {

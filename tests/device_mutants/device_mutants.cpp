@@ -35,21 +35,22 @@ struct Mutant {
 };
 
 // Left out are those that change nothing. No memory is recorded in W and <; in g, s, >, + and o who drops it
-// has waited for them. The waits of W are those of I before it; those of f and < are for memory that is not
-// reused. Whoever calls another operation than a send holds its tensors until it has waited for it.
+// has waited for them; what I, N and r read of other lanes lies in slots. The waits of W are those of I
+// before it; those of f and < are for memory that is not reused. Whoever calls another operation than a send
+// or a shift holds its tensors until it has waited for it.
 std::vector<Mutant> mutants() {
   std::vector<Mutant> out;
   const auto add = [&](Kind kind, const char* what, std::initializer_list<const char*> places) {
     for (const char* place : places) out.push_back({cat(what, " ", place), {kind, place}});
   };
-  add(Kind::record_stream, "no record_stream in ops", {"F", "R", "B", "I", "N", "r", "x"});
+  add(Kind::record_stream, "no record_stream in ops", {"F", "R", "B", "x"});
   add(Kind::event_wait, "no event wait before ops",
       {"F", "R", "B", "I", "N", "g", "r", "s", ">", "x", "+", "o"});
   add(Kind::issue_wait, "not after its caller:",
-      {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "receive"});
+      {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "receive", "shift"});
   add(Kind::work_wait,
-      "not waited for:", {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "receive"});
-  add(Kind::kept_tensors, "freed while under way:", {"send"});
+      "not waited for:", {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "receive", "shift"});
+  add(Kind::kept_tensors, "freed while under way:", {"send", "shift"});
   out.push_back({"ops that compute leave the one queue", {}, true, true});
   return out;
 }

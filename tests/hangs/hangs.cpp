@@ -184,9 +184,9 @@ int run_rank(const Hang& hang) {
     const Program program = make_program(hang);
     const auto random = train::random_source(run.model);
     std::int64_t step = 0;
-    const auto source = [&](auto samples, auto tokens, auto targets) {
+    const auto source = [&](auto samples, auto tokens, auto targets, auto documents) {
       if (is_guilty && hang.kind == Kind::data_stall && step == hang.step) pause();
-      random(samples, tokens, targets);
+      random(samples, tokens, targets, documents);
     };
     train::Session session(run, communicator, source, {.program = &program}, &log);
     metrics::OutFile records(environment("HANG_FOLDER") + cat("/metrics.", rank), "HANG_FOLDER");

@@ -125,8 +125,8 @@ constexpr char kDocumentEnd[] = "\n";
 train::Source source_of(const spec::Run& run) {
   constexpr std::size_t kDocumentTokens = 50;
   return [random = train::random_source(run.model), has_documents = !run.data.document_end.empty()](
-             auto samples, std::span<std::int64_t> tokens, std::span<std::int64_t> targets) {
-    random(samples, tokens, targets);
+             auto samples, std::span<std::int64_t> tokens, std::span<std::int64_t> targets, auto documents) {
+    random(samples, tokens, targets, documents);
     for (std::size_t i = 0; has_documents && i < tokens.size(); i += kDocumentTokens)
       tokens[i] = kDocumentEnd[0];
   };

@@ -21,6 +21,7 @@ enum class Doing : std::uint8_t {
   reading_data,
   writing,        // metrics of a step
   saving,         // a checkpoint
+  evaluating,     // held-out samples
   computing,      // an op of its own
   communicating,  // an op that needs others
   sending,        // the step is through but for sends that nobody has received

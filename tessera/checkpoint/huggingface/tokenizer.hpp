@@ -1,5 +1,4 @@
-// Which files of Hugging Face make tokens of a text. They are kept and copied, not used: training reads
-// bytes.
+// Which files of Hugging Face make tokens of a text.
 #pragma once
 
 #include <optional>

@@ -130,8 +130,8 @@ int bench_step_command(const Options& options) {
     std::vector<std::uint64_t> samples(static_cast<std::size_t>(run.training.global_batch));
     for (std::size_t i = 0; i < samples.size(); ++i) samples[i] = i;
     std::vector<std::int64_t> tokens(samples.size() * static_cast<std::size_t>(run.model.sequence)),
-        targets(tokens);
-    source(samples, tokens, targets);
+        targets(tokens), documents(tokens);
+    source(samples, tokens, targets, documents);
     print(measure(session, bare, tokens, targets, options.rounds), run,
           plan::num_parameters(session.program().tables), options.json);
   });

@@ -9,6 +9,7 @@
 
 #include "tessera/base/files/folder_file.hpp"
 #include "tessera/cli/commands/test_device.hpp"
+#include "tessera/cli/data/data_commands.hpp"
 #include "tessera/job/ranks.hpp"
 
 namespace tessera::cli {
@@ -78,6 +79,7 @@ struct Options : job::JobOptions {
   SimulateOptions simulate;
   DrawOptions draw;
   CheckpointOptions checkpoint;
+  DataOptions data;
   LayoutsOptions layouts;
   DeviceOptions device;
 };

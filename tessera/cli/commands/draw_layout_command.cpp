@@ -7,6 +7,7 @@
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/spec/choice_names.hpp"
+#include "tessera/spec/problems.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -115,7 +116,7 @@ int draw_layout_command(const Options& options) {
       !options.simulate.schedule.empty() || !options.draw.measured.empty() || options.draw.memory)
     throw UserError(
         "--layout draws who holds what of a run file: name one, without --schedule, --measured or --memory");
-  const LayoutPicture picture = picture_of(job::load_run(options));
+  const LayoutPicture picture = picture_of(job::load_run(options, spec::any_build()));
   const std::string& path = options.draw.out;
   if (!path.empty()) {
     if (!path.ends_with(".svg"))

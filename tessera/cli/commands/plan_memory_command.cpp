@@ -9,6 +9,7 @@
 #include "tessera/plan/describe.hpp"
 #include "tessera/plan/memory/memory.hpp"
 #include "tessera/spec/choice_names.hpp"
+#include "tessera/spec/problems.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -102,15 +103,16 @@ metrics::Record to_record(const RankMemory& rank) {
 }  // namespace
 
 int plan_memory_command(const Options& options) {
-  const spec::Run run = job::load_run(options);
+  const spec::Run run = job::load_run(options, spec::any_build());
   const program::Program program = plan::compile(run);
-  const auto ranks = plan::memory_of(program);
+  const plan::DevicePlan device = plan::device_plan(run, program);
+  const auto ranks = plan::memory_of(program, device);
   if (options.json) {
     std::vector<metrics::Record> records;
     for (const RankMemory& rank : ranks) records.push_back(to_record(rank));
     const metrics::Record out = {
         {"parameters", plan::num_parameters(program.tables)},
-        {"peak_bytes", plan::peak_bytes(program)},
+        {"peak_bytes", plan::peak_bytes(program, device)},
         {"limit_bytes", run.layout.memory_limit_mib << 20},
         {"all_ranks_bytes", bytes_of_all(run, ranks)},
         {"machine_bytes", static_cast<std::int64_t>(job::machine_memory().usable_bytes())},

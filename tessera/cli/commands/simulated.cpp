@@ -112,7 +112,7 @@ spec::Run run_in(const std::string& text, const Options& options) {
     throw UserError(cat(options.file, " has no run in it (lines that begin with \"", kRunMark,
                         "\"). Write it with: tessera draw run.toml -o program.txt"));
   const spec::Run run = spec::parse(toml, options.file, options.overrides);
-  spec::validate(run);
+  spec::validate(run, spec::any_build());
   return run;
 }
 
@@ -127,7 +127,7 @@ program::Program program_in(const std::string& text, const std::string& path, co
 Simulated run_of_file(const Options& options) {
   const bool is_program = options.file.ends_with(".txt");
   const std::string text = is_program ? file_text(options.file) : "";
-  const spec::Run run = is_program ? run_in(text, options) : job::load_run(options);
+  const spec::Run run = is_program ? run_in(text, options) : job::load_run(options, spec::any_build());
   Simulated out;
   out.run = run;
   out.layout = run.layout;
@@ -137,7 +137,10 @@ Simulated run_of_file(const Options& options) {
   out.is_in_seconds = true;
   out.name = spec::schedule_name(run.layout);
   out.program = plan::compile(run, &out.note);
-  if (is_program) out.program = program_in(text, options.file, out.program.tables);
+  if (is_program)
+    out.program = program_in(text, options.file, out.program.tables);
+  else if (spec::traits(run.cluster.transport).uses_gpus)
+    plan::place_in_slots(out.program);
   const program::Tables& tables = out.program.tables;
   if (const auto& traces = options.simulate.costs_from; !traces.empty()) {
     const simulate::Profile profile = train::read_profile(traces);

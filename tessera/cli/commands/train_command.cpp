@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <thread>
 
@@ -53,25 +54,31 @@ std::string summary_text(const train::Summary& s, const spec::Run& run, const st
     std::vector<metrics::Record> start_parts;
     for (const auto& phase : s.start.phases())
       start_parts.push_back({{"name", phase.name}, {"seconds", phase.seconds}});
-    const metrics::Record record = {{"steps", s.steps},
-                                    {"resumed_after", s.resumed_after},
-                                    {"parameters", s.parameters},
-                                    {"ranks", s.ranks},
-                                    {"first_loss", s.first_loss},
-                                    {"last_loss", s.last_loss},
-                                    {"mean_loss_of_last_ten", s.mean_loss_of_last_ten},
-                                    {"tokens_per_second", s.tokens_per_second},
-                                    {"step_seconds", s.step_seconds},
-                                    {"seconds", s.seconds},
-                                    {"steps_not_taken", s.steps_not_taken},
-                                    {"incomplete", s.incomplete},
-                                    {"peak_bytes", s.peak_bytes},
-                                    {"moved", metrics::records_of(s.moved.along)},
-                                    {"offloaded_bytes", s.moved.offloaded},
-                                    {"fetched_bytes", s.moved.fetched},
-                                    {"start_seconds", s.start.total_seconds()},
-                                    {"start_parts", start_parts},
-                                    {"folder", folder}};
+    metrics::Record record = {{"steps", s.steps},
+                              {"resumed_after", s.resumed_after},
+                              {"parameters", s.parameters},
+                              {"ranks", s.ranks},
+                              {"first_loss", s.first_loss},
+                              {"last_loss", s.last_loss},
+                              {"mean_loss_of_last_ten", s.mean_loss_of_last_ten},
+                              {"tokens_per_second", s.tokens_per_second},
+                              {"step_seconds", s.step_seconds},
+                              {"seconds", s.seconds},
+                              {"steps_not_taken", s.steps_not_taken},
+                              {"incomplete", s.incomplete},
+                              {"peak_bytes", s.peak_bytes},
+                              {"moved", metrics::records_of(s.moved.along)},
+                              {"offloaded_bytes", s.moved.offloaded},
+                              {"fetched_bytes", s.moved.fetched},
+                              {"start_seconds", s.start.total_seconds()},
+                              {"start_parts", start_parts},
+                              {"folder", folder}};
+    if (s.evaluation)
+      record.insert(record.end(),
+                    {{"evaluation_loss", s.evaluation->loss},
+                     {"evaluation_perplexity", s.evaluation->perplexity()},
+                     {"evaluation_bits_per_byte",
+                      s.evaluation->bits_per_byte().value_or(std::numeric_limits<double>::quiet_NaN())}});
     return metrics::json_object(record) + "\n";
   }
   if (s.steps == 0 && s.resumed_after < run.training.steps) return "stopped before a step was made\n";
@@ -80,8 +87,9 @@ std::string summary_text(const train::Summary& s, const spec::Run& run, const st
                "). A larger training.steps goes on from there, another --out begins anew.\n");
   return cat("trained ", s.steps, " steps in ", duration_text(s.seconds), ": loss ", fixed(s.first_loss, 4),
              " -> ", fixed(s.mean_loss_of_last_ten, 4), " (mean of the last ten), ",
-             count_text(s.tokens_per_second), " tokens/s\n", moved_text(s.moved), "metrics in ", folder,
-             "/metrics.jsonl\n");
+             count_text(s.tokens_per_second), " tokens/s\n",
+             s.evaluation ? cat("evaluated: ", metrics::to_text(*s.evaluation), "\n") : "",
+             moved_text(s.moved), "metrics in ", folder, "/metrics.jsonl\n");
 }
 
 // A standard output that takes nothing does not keep a run that has ended.

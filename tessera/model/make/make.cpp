@@ -23,12 +23,10 @@ Model make(const spec::Run& run, const program::Tables& tables, const RankModel&
   return kMakers.at(static_cast<std::size_t>(run.model.family))(run, tables, held);
 }
 
-Tensor logits(Model& model, const program::Tables& tables, const Batch& batch) {
+Tensor logits(Model& model, const program::Tables& tables, const Batch& batch, const Tensor& rows) {
   for (const program::Unit& unit : tables.units)
     for (const program::Piece& piece : unit.pieces)
-      TESSERA_CHECK(
-          piece.collectives.empty() && piece.backward_collectives.empty() && piece.exchanges.empty(),
-          "logits of a model whose ranks share ", unit.name);
+      TESSERA_CHECK(piece.exchanges.empty(), "logits of a model whose ranks share the tokens of ", unit.name);
   TESSERA_CHECK(std::ranges::all_of(model, [](const auto& unit) { return unit != nullptr; }),
                 "logits of a model that is spread over stages");
   const at::NoGradGuard no_gradient;
@@ -38,7 +36,7 @@ Tensor logits(Model& model, const program::Tables& tables, const Batch& batch) {
     values = model[unit]->forward(0, tables.units[unit].pieces.size(), std::move(values), batch, tape).values;
   const auto* head = dynamic_cast<const Head*>(model.back().get());
   TESSERA_CHECK(head, "the last unit of a model is no head");
-  return head->logits(values.at(0));
+  return head->logits(rows.defined() ? values.at(0).index_select(0, rows) : values.at(0));
 }
 
 }  // namespace tessera::model

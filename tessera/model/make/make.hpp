@@ -9,8 +9,8 @@ namespace tessera::model {
 // model.
 Model make(const spec::Run& run, const program::Tables& tables, const RankModel& held);
 
-// All logits of a micro-batch, of a model that is whole on this rank, with Full of every bucket gathered: for
-// generation and for comparing with other implementations.
-Tensor logits(Model& model, const program::Tables& tables, const Batch& batch);
+// Logits of a micro-batch, or of these rows of it, with Full of every bucket gathered: for generation and for
+// comparing with other implementations. Ranks may share products, but neither stages nor tokens.
+Tensor logits(Model& model, const program::Tables& tables, const Batch& batch, const Tensor& rows = {});
 
 }  // namespace tessera::model

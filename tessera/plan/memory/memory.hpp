@@ -26,11 +26,21 @@ struct RankMemory {
   bool operator==(const RankMemory&) const = default;
 };
 
+// What an accelerator's memory holds throughout a step; nothing on CPUs.
+struct DevicePlan {
+  std::vector<program::Slots> slots;  // by class of ranks
+  std::int64_t workspace_bytes = 0;   // of libraries, on every rank
+};
+
+// By the run's transport. The workspace is assumed, from what the libraries' documentation says: see
+// docs/memory.md.
+DevicePlan device_plan(const spec::Run& run, const program::Program& program);
+
 // A class of ranks after the other.
-std::vector<RankMemory> memory_of(const program::Program& program);
+std::vector<RankMemory> memory_of(const program::Program& program, const DevicePlan& device = {});
 
 // Of the rank that holds most.
-std::int64_t peak_bytes(const program::Program& program);
+std::int64_t peak_bytes(const program::Program& program, const DevicePlan& device = {});
 
 // A change to the run file that brings every rank below a limit.
 struct Fix {

@@ -198,31 +198,30 @@ void backward_head_norm(AllocationEvents& events, const Sizes& s) {
 }  // namespace
 
 namespace {
-// With documents the kernel is given what to add to each score of a query and a key of this place: zero, or
-// minus infinity. Two masks of a byte per score come before it. Where a micro-batch has no end of a document
-// none is made; that is not known before it is read.
-void make_mask(AllocationEvents& events, const Sizes& s) {
-  if (!s.has_documents) return;
-  const std::int64_t positions = s.sequence / s.cp_ring, scores = s.samples * positions * positions;
-  events.make("seen", 2 * scores).make("mask", scores * s.c).drop("seen");
+// With documents attention goes from one to the next: what the kernel makes of one is copied to its place and
+// dropped. How long they are is not known before they are read: one sample, all of a length, is the most.
+std::int64_t document_bytes(const Sizes& s, std::int64_t bytes_of_all) {
+  return s.has_documents ? bytes_of_all / s.samples : 0;
 }
-void drop_mask(AllocationEvents& events, const Sizes& s) {
-  if (s.has_documents) events.drop("mask");
+std::int64_t attended_document_bytes(const Sizes& s) {
+  return document_bytes(s, s.n * (s.q * s.c + s.heads * s.a));
+}
+std::int64_t document_gradient_bytes(const Sizes& s, std::int64_t kv_width) {
+  return document_bytes(s, s.n * (s.q + 2 * kv_width) * s.c);
 }
 }  // namespace
 
 namespace {
 // Heads for positions: what the kernel reads and makes is kept besides what is handed on.
-std::int64_t exchanged_bytes(const Sizes& s) {
-  const std::int64_t kv_heads = program::exchanged_kv_heads(s.heads, s.kv_heads, s.cp_heads);
-  return s.n * (s.q + 2 * kv_heads * (s.q / s.heads)) * s.c;
+std::int64_t exchanged_kv_width(const Sizes& s) {
+  return program::exchanged_kv_heads(s.heads, s.kv_heads, s.cp_heads) * (s.q / s.heads);
 }
+std::int64_t exchanged_bytes(const Sizes& s) { return s.n * (s.q + 2 * exchanged_kv_width(s)) * s.c; }
 
 void forward_exchanged_attention(AllocationEvents& events, const Sizes& s, std::int64_t scratch) {
   events.pass(2 * exchanged_bytes(s)).make("exchanged", exchanged_bytes(s));
-  make_mask(events, s);
-  events.make("attended.longer", s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a).pass(scratch);
-  drop_mask(events, s);
+  events.make("attended.longer", s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a);
+  events.pass(attended_document_bytes(s) + scratch);
   for (const char* name : {"exchanged", "attended.longer", "row_sums"}) events.tape(name);
   events.pass(s.n * s.q * s.c).make("attended", s.n * s.q * s.c);
   for (const char* name : {"attended.longer", "row_sums", "exchanged", "turned", "qkv"}) events.drop(name);
@@ -230,9 +229,8 @@ void forward_exchanged_attention(AllocationEvents& events, const Sizes& s, std::
 
 void backward_exchanged_attention(AllocationEvents& events, const Sizes& s, std::int64_t scratch) {
   events.pass(s.n * s.q * s.c).make("d.longer", s.n * s.q * s.c).drop("d.attended");
-  make_mask(events, s);
-  events.make("d.exchanged", exchanged_bytes(s)).pass(scratch);
-  drop_mask(events, s);
+  events.make("d.exchanged", exchanged_bytes(s));
+  events.pass(document_gradient_bytes(s, exchanged_kv_width(s)) + scratch);
   events.drop("d.longer");
   for (const char* name : {"exchanged", "row_sums", "attended.longer"}) events.untape(name);
   events.pass(2 * exchanged_bytes(s));
@@ -253,9 +251,8 @@ void forward_attention(AllocationEvents& events, const Sizes& s, const HeadShape
     if (shape.has_norm) events.tape("qkv");
     return forward_exchanged_attention(events, s, scratch);
   }
-  make_mask(events, s);
-  events.make("attended", s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a).pass(scratch);
-  drop_mask(events, s);
+  events.make("attended", s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a);
+  events.pass(attended_document_bytes(s) + scratch);
   for (const char* name : {"turned", "qkv", "attended", "row_sums"}) events.tape(name);
   events.drop("row_sums").drop("turned").drop("qkv");
 }
@@ -266,10 +263,8 @@ void backward_attention(AllocationEvents& events, const Sizes& s, const HeadShap
   if (s.cp_heads > 1) {
     backward_exchanged_attention(events, s, scratch);
   } else {
-    make_mask(events, s);
     events.make("d.q", s.n * s.q * s.c).make("d.k", s.n * s.k * s.c).make("d.v", s.n * s.k * s.c);
-    events.pass(scratch);
-    drop_mask(events, s);
+    events.pass(document_gradient_bytes(s, s.k) + scratch);
     events.drop("d.attended");
     if (shape.has_rotary) events.untape("turned");
     events.untape("row_sums").untape("attended");

@@ -47,7 +47,7 @@ Sizes::Sizes(const spec::Run& run)
       cp_heads(run.layout.cp_heads),
       tp_rep(run.tp_rep()),
       samples(run.layout.micro_batch),
-      has_documents(!run.data.document_end.empty()),
+      has_documents(run.data.has_documents()),
       regathers(run.layout.regathers()),
       drops(run.model.dropout > 0) {
   const InnerSets sets(run.layout);

@@ -36,7 +36,8 @@ class CellCheck {
         is_summed_(tables_.numbers.size(), false),
         forwards_(tables_.segments.size() * static_cast<std::size_t>(tables_.num_micro), false),
         backwards_(forwards_.size(), false),
-        num_forwards_(tables_.segments.size(), 0) {
+        num_forwards_(tables_.segments.size(), 0),
+        trains_(std::ranges::any_of(program.classes, has_backward)) {
     for (const Op& op : sequence_.ops)
       if (op.what == OpKind::step) has_step_[op.item] = true;
   }
@@ -55,6 +56,11 @@ class CellCheck {
   }
 
  private:
+  static bool has_backward(const Sequence& sequence) {
+    return std::ranges::any_of(
+        sequence.ops, [](const Op& op) { return is_compute(op.what) && op.what != OpKind::forward; });
+  }
+
   std::string op_text(std::uint32_t op) const { return named(sequence_, op, tables_); }
 
   void say(const std::string& what) { out_.push_back({class_, at_, cat(op_text(at_), " ", what)}); }
@@ -234,7 +240,7 @@ class CellCheck {
                         cat("segment ", segment, " runs forward for ", num_forwards_[segment], " of ",
                             tables_.num_micro, " micro-batches")});
     for (std::size_t at = 0; at < forwards_.size(); ++at)
-      if (forwards_[at] && !backwards_[at]) {
+      if (trains_ && forwards_[at] && !backwards_[at]) {
         const auto num_micro = static_cast<std::size_t>(tables_.num_micro);
         out_.push_back({class_, static_cast<std::uint32_t>(sequence_.ops.size()),
                         cat("segment ", at / num_micro, " runs forward for micro-batch ", at % num_micro,
@@ -272,6 +278,7 @@ class CellCheck {
   std::vector<bool> is_summed_;             // per number: summed over some axes
   std::vector<bool> forwards_, backwards_;  // per segment and micro-batch
   std::vector<std::int32_t> num_forwards_;  // per segment
+  const bool trains_;                       // false: forwards alone
 };
 
 }  // namespace

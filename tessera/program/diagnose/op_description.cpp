@@ -49,6 +49,8 @@ std::string doing_text(const Program& program, int rank, const Activity& at, dou
       return cat("writing metrics", of_step, lasting);
     case Doing::saving:
       return cat("saving the checkpoint", of_step, lasting);
+    case Doing::evaluating:
+      return cat("evaluating after step ", at.step, lasting);
     case Doing::closing:
       return cat("writing the trace and closing its files", lasting);
     case Doing::finished:

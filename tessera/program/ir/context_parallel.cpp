@@ -1,5 +1,6 @@
 #include "tessera/program/ir/context_parallel.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "tessera/base/error.hpp"
@@ -25,6 +26,16 @@ std::vector<std::int64_t> context_positions(std::int64_t sequence, const Context
   for (std::int64_t i = place.heads * of_rank; i < (place.heads + 1) * of_rank; ++i)
     positions.push_back(i < early ? place.ring * early + i : late_begin + i - early);
   return positions;
+}
+
+std::int64_t context_positions_before(std::int64_t position, std::int64_t sequence, std::int64_t ring,
+                                      std::int64_t place) {
+  if (ring == 1) return position;
+  const std::int64_t chunk = sequence / (2 * ring);
+  const auto before = [&](std::int64_t first) {
+    return std::clamp<std::int64_t>(position - first, 0, chunk);
+  };
+  return before(place * chunk) + before((2 * ring - 1 - place) * chunk);
 }
 
 std::int64_t exchanged_kv_heads(std::int64_t query_heads, std::int64_t kv_heads, std::int64_t ranks) {

@@ -29,6 +29,9 @@ std::int64_t context_multiple(const ContextSizes& sizes);
 // The positions that the rank at `place` holds, rising, in the order in which it holds them.
 std::vector<std::int64_t> context_positions(std::int64_t sequence, const ContextSizes& sizes,
                                             const ContextPlace& place);
+// How many of a ring place's positions lie before `position`.
+std::int64_t context_positions_before(std::int64_t position, std::int64_t sequence, std::int64_t ring,
+                                      std::int64_t place);
 
 // Heads of keys (and of values) that are sent when `heads` ranks exchange heads for positions: each rank must
 // get those that its query heads read. As many as there are if they divide; else repeated, once per rank or,

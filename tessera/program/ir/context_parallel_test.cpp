@@ -47,6 +47,16 @@ TEST(ContextPositions, AreEachHeldOnceRisingAndWithEqualWork) {
   }
 }
 
+TEST(ContextPositions, AreCountedBeforeAnyPosition) {
+  for (const std::int64_t ring : {1, 2, 3, 4})
+    for (std::int64_t place = 0; place < ring; ++place) {
+      const Positions held = context_positions(24, {ring, 1}, {place, 0});
+      for (std::int64_t position = 0; position <= 24; ++position)
+        EXPECT_EQ(context_positions_before(position, 24, ring, place),
+                  std::ranges::count_if(held, [&](auto p) { return p < position; }));
+    }
+}
+
 TEST(ContextPositions, OfASequenceThatDoesNotDivideAreABug) {
   EXPECT_EQ(context_multiple({1, 1}), 1);
   EXPECT_EQ(context_multiple({1, 3}), 3);

@@ -20,8 +20,13 @@ void build_waits(Sequence& sequence, const Tables& tables, std::span<const Extra
     before.clear();
     hazards.touch(at, op, touches.of(at % num_ops), lanes[at % num_ops], before);
     if (at == num_ops) next_extra = 0;
-    for (; next_extra < extra.size() && extra[next_extra].op == at % num_ops; ++next_extra)
-      before.push_back({at - extra[next_extra].op + extra[next_extra].earlier, {}});
+    for (; next_extra < extra.size() && extra[next_extra].op == at % num_ops; ++next_extra) {
+      const std::uint32_t earlier = extra[next_extra].earlier;
+      if (!(earlier & kPreviousStep))
+        before.push_back({at - at % num_ops + earlier, {}});
+      else if (at >= num_ops)
+        before.push_back({earlier & ~kPreviousStep, {}});
+    }
     clocks.start(at);
     std::erase_if(before, [&](const Hazard& hazard) { return clocks.is_done(hazard.op); });
     // Latest first: whatever an op implies was issued before it, so no wait taken here is implied by a later

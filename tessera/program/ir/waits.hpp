@@ -5,7 +5,8 @@
 
 namespace tessera::program {
 
-// An op that waits for an earlier one although they share no cell.
+// An op that waits for an earlier one although they share no cell; with kPreviousStep for any one of the step
+// before.
 struct ExtraWait {
   std::uint32_t op = 0, earlier = 0;
 };

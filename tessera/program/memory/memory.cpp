@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "tessera/program/ir/footprint.hpp"
@@ -25,7 +26,7 @@ constexpr std::uint32_t kMostPieces = 6;  // segments of a block
 
 class Replay {
  public:
-  Replay(const Sequence& sequence, const Tables& tables)
+  Replay(const Sequence& sequence, const Tables& tables, const Throughout& throughout = {})
       : sequence_(sequence),
         tables_(tables),
         touches_(sequence, tables),
@@ -33,7 +34,11 @@ class Replay {
         clocks_(lanes_, static_cast<std::uint32_t>(sequence.ops.size())),
         state_(touches_.num_cells()),
         footprints_(tables.segments.size()),
-        batch_bytes_(batch_bytes(tables)) {
+        throughout_bytes_(batch_bytes(tables) + throughout.workspace_bytes) {
+    if (throughout.slots) {
+      throughout_bytes_ += throughout.slots->bytes;
+      for (const Slot& slot : throughout.slots->placed) in_slots_.insert(slot.cell);
+    }
     add_durable();
   }
 
@@ -82,7 +87,7 @@ class Replay {
   }
 
   std::int64_t bytes() const { return live_ + scratch(); }
-  std::int64_t scratch() const { return scratch_ + beside_ + batch_bytes_; }
+  std::int64_t scratch() const { return scratch_ + beside_ + throughout_bytes_; }
   std::int64_t host() const { return host_; }
   const Memory::ByKind& by_kind() const { return by_kind_; }
   std::vector<HeldCell> cells() const {
@@ -95,8 +100,8 @@ class Replay {
 
  private:
   struct State {
-    std::int64_t bytes = 0;  // held here; 0: not there
-    bool is_outside = false;
+    std::int64_t bytes = 0;  // held here, outside of slots
+    bool is_live = false, is_outside = false;
   };
   struct Ending {
     std::uint32_t number;
@@ -131,12 +136,13 @@ class Replay {
   std::int64_t size_of(const Cell& cell) {
     if (cell.kind == CellKind::tape) return footprint_of(cell.item).tape_bytes;
     if (cell.kind == CellKind::weight_work) return footprint_of(cell.item).work_bytes;
-    return bytes_of(cell, tables_);
+    return in_slots_.contains(cell) ? 0 : bytes_of(cell, tables_);
   }
 
   void change(std::uint32_t number, const Cell& cell, bool live) {
-    if ((state_[number].bytes > 0) == live) return;
+    if (state_[number].is_live == live) return;
     const std::int64_t bytes = live ? size_of(cell) : state_[number].bytes;
+    state_[number].is_live = live;
     state_[number].bytes = live ? bytes : 0;
     by_kind_[static_cast<std::size_t>(cell.kind)] += live ? bytes : -bytes;
     live_ += live ? bytes : -bytes;
@@ -188,7 +194,7 @@ class Replay {
     for_touches(
         at, [](How) { return true; },
         [&](std::uint32_t number, const Cell& cell, How) {
-          found = found || (cell.kind == kind && state_[number].bytes > 0);
+          found = found || (cell.kind == kind && state_[number].is_live);
         });
     return found;
   }
@@ -244,7 +250,7 @@ class Replay {
     for_touches(
         at, [](How how) { return how == How::adds; },
         [&](std::uint32_t number, const Cell& cell, How) {
-          if (cell.kind == CellKind::gradient && state_[number].bytes > 0) twice += 2 * size_of(cell);
+          if (cell.kind == CellKind::gradient && state_[number].is_live) twice += 2 * bytes_of(cell, tables_);
         });
     scratch_ = std::max(scratch_, twice);
   }
@@ -260,7 +266,8 @@ class Replay {
   Memory::ByKind by_kind_ = {};
   std::int64_t live_ = 0, host_ = 0;
   std::int64_t scratch_ = 0, beside_ = 0;  // of the op, and of those of other lanes that may still run
-  const std::int64_t batch_bytes_;
+  std::int64_t throughout_bytes_;
+  std::set<Cell> in_slots_;
 };
 
 }  // namespace
@@ -287,8 +294,8 @@ Category category_of(CellKind kind) {
   return Category::buffers;
 }
 
-Memory replay_memory(const Sequence& sequence, const Tables& tables) {
-  Replay replay(sequence, tables);
+Memory replay_memory(const Sequence& sequence, const Tables& tables, const Throughout& throughout) {
+  Replay replay(sequence, tables, throughout);
   Memory memory;
   memory.during.reserve(sequence.ops.size());
   for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
@@ -330,8 +337,9 @@ std::vector<BytesHeld> categories_during(const Sequence& sequence, const Tables&
   return out;
 }
 
-std::vector<HeldCell> cells_during(const Sequence& sequence, const Tables& tables, std::uint32_t op) {
-  Replay replay(sequence, tables);
+std::vector<HeldCell> cells_during(const Sequence& sequence, const Tables& tables, std::uint32_t op,
+                                   const Throughout& throughout) {
+  Replay replay(sequence, tables, throughout);
   for (std::uint32_t at = 0; at < op; ++at) {
     replay.begin(at);
     replay.end(at);

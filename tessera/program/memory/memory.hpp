@@ -7,6 +7,7 @@
 
 #include "tessera/base/bytes_held.hpp"
 #include "tessera/program/ir/types.hpp"
+#include "tessera/program/memory/slots.hpp"
 
 namespace tessera::program {
 
@@ -23,13 +24,20 @@ struct Memory {
   std::int64_t host_bytes = 0;  // most that lies outside at a time
 };
 
+// What an accelerator holds throughout: the range in which the slots lie, whether there is something in them
+// or not, and what its libraries take. Counted as scratch; the cells of slots are in the range.
+struct Throughout {
+  const Slots* slots = nullptr;
+  std::int64_t workspace_bytes = 0;
+};
+
 // Note [Memory over lanes]
 // Ops count in issue order. What an op of another lane ends, and its scratch, count until an op of the
 // compute lane is known to come after it, or until the next computation with matrix products is over:
 // communication is taken to be no slower than that. What is offloaded counts until it is known to be outside.
 // What another lane makes counts from where it is issued. A reduction whose ShardGrad is not there yet and as
 // large as the WeightGrad is in place. An op that computes holds what footprint.hpp says.
-Memory replay_memory(const Sequence& sequence, const Tables& tables);
+Memory replay_memory(const Sequence& sequence, const Tables& tables, const Throughout& throughout = {});
 
 // What a rank holds with so many bytes of each kind of cell, scratch, and bytes outside.
 BytesHeld by_category(const Memory::ByKind& cells, std::int64_t scratch, std::int64_t host);
@@ -44,6 +52,7 @@ struct HeldCell {
   bool operator==(const HeldCell&) const = default;
 };
 // What is alive while the op runs, largest first.
-std::vector<HeldCell> cells_during(const Sequence& sequence, const Tables& tables, std::uint32_t op);
+std::vector<HeldCell> cells_during(const Sequence& sequence, const Tables& tables, std::uint32_t op,
+                                   const Throughout& throughout = {});
 
 }  // namespace tessera::program

@@ -1,6 +1,7 @@
 #include "tessera/program/passes/generate.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "tessera/base/error.hpp"
 #include "tessera/mesh/mesh.hpp"
@@ -24,7 +25,12 @@ class RankDraft {
  public:
   RankDraft(const Tables& tables, const Staging& staging, const GenerateOptions& options,
             const std::vector<Task>& tasks, std::span<const Crossing> crossings)
-      : tables_(tables), staging_(staging), options_(options), tasks_(tasks), crossings_(crossings) {}
+      : tables_(tables),
+        staging_(staging),
+        options_(options),
+        tasks_(tasks),
+        crossings_(crossings),
+        trains_(std::ranges::any_of(tasks, [](const Task& task) { return task.what != OpKind::forward; })) {}
 
   Draft run() {
     sum(Role::tokens);
@@ -32,7 +38,12 @@ class RankDraft {
       compute_in_turns();
     else
       compute_with_crossings();
-    for (const Role role : {Role::loss, Role::norm, Role::finite}) sum(role);
+    sum(Role::loss);
+    if (!trains_) {
+      end_values();
+      return std::move(draft_);
+    }
+    for (const Role role : {Role::norm, Role::finite}) sum(role);
     const auto held = holdings({draft_.ops, {}}, tables_).buckets;
     for (std::uint32_t bucket = 0; bucket < held.size(); ++bucket)
       if (held[bucket] && tables_.buckets[bucket].trainable) push({.what = OpKind::step, .item = bucket});
@@ -60,6 +71,21 @@ class RankDraft {
       }
       TESSERA_CHECK(left.empty(), "no axis sets to sum ", tables_.numbers[number].name, " over");
     }
+  }
+
+  // Without backwards a value that is not sent on ends with the last forward that reads it.
+  void end_values() {
+    std::map<std::pair<std::uint32_t, std::int32_t>, std::uint32_t> last_reader;
+    for (std::uint32_t at = 0; at < draft_.ops.size(); ++at)
+      if (const Op& op = draft_.ops[at]; op.what == OpKind::forward)
+        for (const std::uint32_t value : tables_.segments[op.item].reads) last_reader[{value, op.micro}] = at;
+    Insertion insertion(draft_);
+    for (const auto& [cell, reader] : last_reader)
+      insertion.after(reader, {.what = OpKind::free,
+                               .item = cell.first,
+                               .micro = cell.second,
+                               .flags = static_cast<std::uint16_t>(CellKind::value)});
+    insertion.apply();
   }
 
   void cross(const Crossing& crossing) {
@@ -116,12 +142,12 @@ class RankDraft {
     std::vector<Turn> out;
     if (task.what == OpKind::forward) {
       for (std::uint32_t segment = first; segment < end; ++segment) {
-        const bool is_recomputed = tables_.segments[segment].recomputed;
+        const bool keeps_tape = trains_ && !tables_.segments[segment].recomputed;
         Turn& turn = out.emplace_back();
         turn.push_back({.what = task.what,
                         .item = segment,
                         .micro = task.micro,
-                        .flags = is_recomputed ? kNoTape : std::uint16_t{0}});
+                        .flags = keeps_tape ? std::uint16_t{0} : kNoTape});
         for (const std::uint32_t value : tables_.segments[segment].writes)
           exchange(CellKind::value, value, task.micro, turn);
       }
@@ -144,6 +170,7 @@ class RankDraft {
   const GenerateOptions& options_;
   const std::vector<Task>& tasks_;
   const std::span<const Crossing> crossings_;
+  const bool trains_;
   std::vector<std::uint32_t> last_op_of_;  // per task
   Draft draft_;
 };

@@ -32,8 +32,8 @@ struct GenerateOptions {
 
 // The program of an order, a class per position on the stage axis (without one: a single class). Tokens are
 // summed first; a value or gradient that crosses to another rank is sent once made and received ahead; then
-// numbers and steps, and the passes of `options`. Waits are filled. Throws UserError for an order that gets
-// stuck.
+// numbers and steps, and the passes of `options`. An order of forwards alone evaluates: no tapes, no norm, no
+// steps; values end with their last reader. Waits are filled. Throws UserError for an order that gets stuck.
 Program generate(const Tables& tables, const Order& order, const Staging& staging,
                  const GenerateOptions& options = {});
 

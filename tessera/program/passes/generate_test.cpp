@@ -10,6 +10,9 @@
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/ir/text.hpp"
 #include "tessera/program/ir/waits.hpp"
+#include "tessera/program/passes/chain.hpp"
+#include "tessera/program/schedule/schedules.hpp"
+#include "tessera/program/schedule/walk_order.hpp"
 #include "tessera/program/testing/examples.hpp"
 #include "tessera/program/testing/short_forms.hpp"
 
@@ -157,6 +160,31 @@ TEST(Pipeline, AnOrderThatGetsStuckIsRefusedInWords) {
   } catch (const UserError& error) {
     EXPECT_THAT(error.what(), HasSubstr("rank 1 stands before 1B0, which needs 1F0"));
   }
+}
+
+TEST(Generate, ForwardsAloneEvaluate) {
+  const auto costs = even_costs(4, 2, {1, 1, 1}, 0);
+  const Order trained = interleaved({4, 2, 8, costs});
+  const Program program = chain(forwards_of(trained), costs);
+  EXPECT_EQ(to_text(check(program)), "");
+  for (const Sequence& sequence : program.classes) {
+    std::size_t num_forwards = 0;
+    for (const Op& op : sequence.ops) {
+      const bool evaluates = op.what == OpKind::forward || op.what == OpKind::free ||
+                             op.what == OpKind::send || op.what == OpKind::receive || op.what == OpKind::sum;
+      EXPECT_TRUE(evaluates) << word(op, program.tables);
+      EXPECT_TRUE(op.what != OpKind::forward || (op.flags & kNoTape));
+      num_forwards += op.what == OpKind::forward;
+    }
+    EXPECT_EQ(num_forwards, 16u);
+  }
+}
+
+TEST(Schedule, ForwardsAloneLeaveNoRankIdleButAtTheEnds) {
+  const auto costs = even_costs(4, 1, {1, 1, 1}, 0);
+  const Walk walked = walk(forwards_of(one_forward_one_backward({4, 1, 8, costs})), costs);
+  EXPECT_EQ(walked.stuck, "");
+  EXPECT_DOUBLE_EQ(walked.makespan, 8 + 3);
 }
 
 }  // namespace

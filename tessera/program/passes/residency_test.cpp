@@ -6,6 +6,7 @@
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/ir/text.hpp"
 #include "tessera/program/ir/waits.hpp"
+#include "tessera/program/memory/slots.hpp"
 #include "tessera/program/schedule/schedules.hpp"
 #include "tessera/program/testing/examples.hpp"
 #include "tessera/program/testing/short_forms.hpp"
@@ -113,13 +114,16 @@ TEST(Residency, ComposesWithEverySchedule) {
                                      : schedule == 3 ? interleaved(pipeline)
                                                      : zero_bubble_v(pipeline);
                   const std::vector<std::uint32_t> counts(made.rank_of_stage.size(), 2);
-                  const Program program = example_pipeline(
+                  Program program = example_pipeline(
                       {.tied = tied, .sharded = true, .replicas = replicas}, made, counts,
                       {.residency = {
                            .overlap = overlap, .keeps_full = keeps_full, .reduce_every = reduce_every}});
                   ASSERT_EQ(to_text(check(program)), "")
                       << num_ranks << " ranks, schedule " << schedule << "\n"
                       << to_text(program);
+                  place_in_slots(program);
+                  ASSERT_EQ(to_text(check(program)), "")
+                      << "in slots, " << num_ranks << " ranks, schedule " << schedule;
                 }
 }
 

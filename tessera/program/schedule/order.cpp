@@ -8,6 +8,20 @@ namespace tessera::program {
 
 std::string word(const Task& task) { return cat(task.stage, info(task.what).letter, task.micro); }
 
+Order forwards_of(const Order& order) {
+  Order out = order;
+  for (auto& tasks : out.ranks) {
+    std::erase_if(tasks, [](const Task& task) { return task.what != OpKind::forward; });
+    // As if a stage took one unit of time: then the tasks of all ranks come in the order of the time at which
+    // they can begin. Of two at once the later stage goes first, so that less is held.
+    std::ranges::stable_sort(tasks, [](const Task& a, const Task& b) {
+      const std::int64_t a_time = std::int64_t{a.stage} + a.micro, b_time = std::int64_t{b.stage} + b.micro;
+      return a_time != b_time ? a_time < b_time : a.stage > b.stage;
+    });
+  }
+  return out;
+}
+
 Costs even_costs(std::uint32_t num_ranks, std::uint32_t num_virtual, const StageCost& of_rank,
                  double transfer) {
   const StageCost stage{of_rank.forward / num_virtual, of_rank.input / num_virtual,

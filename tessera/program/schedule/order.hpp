@@ -41,6 +41,9 @@ struct Costs {
   bool operator==(const Costs&) const = default;
 };
 
+// The forwards alone, each micro-batch as early as it can come to a stage.
+Order forwards_of(const Order& order);
+
 // Equal stages: a virtual stage costs 1/num_virtual of what its rank does for a micro-batch.
 Costs even_costs(std::uint32_t num_ranks, std::uint32_t num_virtual, const StageCost& of_rank,
                  double transfer = 0);

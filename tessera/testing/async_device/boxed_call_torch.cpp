@@ -21,6 +21,8 @@ using at::Tensor;
 using c10::IValue;
 using Values = std::vector<IValue>;
 
+constexpr std::string_view kLibTorch = "aten::";  // left out of names; those of others stay whole
+
 // The value with every tensor in it replaced.
 template <typename Function>
 IValue mapped(const IValue& value, const Function& function) {
@@ -69,7 +71,8 @@ class Call {
         schema_(op.schema()),
         stack_(stack),
         arguments_(torch::jit::pop(stack, schema_.arguments().size())) {
-    name_ = schema_.name().substr(std::string_view("aten::").size());
+    name_ = schema_.name();
+    if (name_.starts_with(kLibTorch)) name_.erase(0, kLibTorch.size());
     if (!schema_.overload_name().empty()) name_ += "." + schema_.overload_name();
     for (std::size_t i = 0; i < arguments_.size(); ++i)
       mapped(arguments_[i], [&](const Tensor& t) {

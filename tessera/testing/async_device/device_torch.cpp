@@ -103,7 +103,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 class PinnedMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
-    auto* memory = new char[bytes];
+    auto* memory = new std::byte[bytes];
+    if (Witness* const now = present) now->watch(memory, bytes);
     const std::scoped_lock lock(mutex_);
     blocks_[memory] = bytes;
     return {memory, memory, &give_back, c10::kCPU};
@@ -114,20 +115,22 @@ class PinnedMemory final : public c10::Allocator {
   }
   static bool holds(const void* address) {
     const std::scoped_lock lock(mutex_);
-    const auto* at = static_cast<const char*>(address);
-    auto next = blocks_.upper_bound(const_cast<char*>(at));
+    const auto* at = static_cast<const std::byte*>(address);
+    auto next = blocks_.upper_bound(const_cast<std::byte*>(at));
     return next != blocks_.begin() && at < std::prev(next)->first + std::prev(next)->second;
   }
 
  private:
-  static void give_back(void* memory) {
+  static void give_back(void* data) {
+    auto* memory = static_cast<std::byte*>(data);
+    if (Witness* const now = present) now->forget(memory);
     const std::scoped_lock lock(mutex_);
-    blocks_.erase(static_cast<char*>(memory));
-    delete[] static_cast<char*>(memory);
+    blocks_.erase(memory);
+    delete[] memory;
   }
 
   static inline std::mutex mutex_;
-  static inline std::map<char*, std::size_t> blocks_;
+  static inline std::map<std::byte*, std::size_t> blocks_;
 };
 
 class Hooks final : public at::PrivateUse1HooksInterface {

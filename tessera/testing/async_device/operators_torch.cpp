@@ -1,7 +1,6 @@
 // What LibTorch is told of operators on asynchronous devices.
 #include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h>
-#include <ATen/SDPBackend.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/addmm.h>
 #include <c10/core/DeviceGuard.h>
@@ -43,8 +42,8 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
   const c10::DeviceGuard on_device(device);
   Stream& stream = current_stream(device);
   std::vector<Access> touched;
-  if (is_ours(from)) touched.push_back(access_of(from, false));
-  if (is_ours(to)) touched.push_back(access_of(to, true));
+  if (is_ours(from) || from.is_pinned()) touched.push_back(access_of(from, false));
+  if (is_ours(to) || to.is_pinned()) touched.push_back(access_of(to, true));
   const bool within = is_ours(from) && is_ours(to), is_down = is_ours(from) && !within;
   const char* what = within ? "copy" : is_down ? "copy to the host" : "copy from the host";
   const bool is_pageable = !within && to.numel() > 0 && !(is_down ? to : from).is_pinned();
@@ -96,12 +95,6 @@ Tensor& addmm_wide(const Tensor& self, const Tensor& a, const Tensor& b, at::Sca
   return out;
 }
 
-// By plain products, as a GPU computes it in fp64.
-std::int64_t attention_choice(const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&,
-                              double, bool, std::optional<double>, bool) {
-  return static_cast<std::int64_t>(at::SDPBackend::math);
-}
-
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&give_to_stream>());
 }
@@ -117,7 +110,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_local_scalar_dense", item);
   library.impl("record_stream", record_stream);
   library.impl("addmm.dtype_out", addmm_wide);
-  library.impl("_fused_sdp_choice", attention_choice);
   library.impl("resize_", resize);
   library.impl("as_strided", as_strided);
   library.impl("view", [](const Tensor& t, c10::IntArrayRef size) { return at::native::view(t, size); });

@@ -85,6 +85,32 @@ TEST(AsyncRanks, OppositeOrdersAreStuckInOneQueueAndNotInTwo) {
   }
 }
 
+TEST(AsyncRanks, TwoThatSendFirstAreStuckAndTwoThatShiftAreNot) {
+  Findings found;
+  run_ranks(
+      {.one_queue = true}, 2,
+      [](const Communicator& me) {
+        const Group group = make_groups(me, {all_ranks(2)})[0];
+        Tensor arriving = filled(0, me);
+        group.shift(filled(me.rank() + 1, me), 1 - me.rank(), arriving, 1 - me.rank(), 0)();
+        EXPECT_EQ(arriving.sum().item<double>(), 4 * (2 - me.rank()));
+      },
+      &found);
+  EXPECT_EQ(found.counts[0].launches.at("shift of ranks 0 1"), 1);
+  try {
+    run_ranks({.patience_seconds = 1}, 2, [](const Communicator& me) {
+      const Group group = make_groups(me, {all_ranks(2)})[0];
+      Tensor arriving = filled(0, me);
+      group.send(filled(1, me), 1 - me.rank(), 0);
+      group.receive(arriving, 1 - me.rank(), 0);
+      EXPECT_EQ(arriving.sum().item<double>(), 4);
+    });
+    FAIL() << "they were not stuck";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), HasSubstr("stuck: nothing has happened for 1 s"));
+  }
+}
+
 TEST(AsyncRanks, AnUnrecordedReadOnAnotherStreamIsSeen) {
   const auto body = [](bool says_so) {
     return [says_so](const Communicator& me) {

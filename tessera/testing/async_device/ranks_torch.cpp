@@ -95,19 +95,19 @@ class IssuingBackend final : public c10d::Backend {
                   root = static_cast<int>(options.rootRank)]() mutable { group.broadcast(t, root); });
   }
   WorkPtr send(std::vector<Tensor>& tensors, int to, int) override {
-    return issue("send", {access_of(tensors[0], false)}, tensors,
-                 [group = group_, t = on_cpu(tensors[0]), to] {
-                   group.hand_over(t, to, kMessage);
-                   Tensor answer = tensor::zeros({1}, at::kFloat);
-                   group.receive(answer, to, kAnswer);
-                 });
+    if (batch_) return batch_->sends.push_back({tensors[0], to}), nullptr;
+    return exchange("send", {.sends = {{tensors[0], to}}});
   }
   WorkPtr recv(std::vector<Tensor>& tensors, int from, int) override {
-    return issue("receive", {access_of(tensors[0], true)}, tensors,
-                 [group = group_, t = on_cpu(tensors[0]), from]() mutable {
-                   group.receive(t, from, kMessage);
-                   group.hand_over(tensor::zeros({1}, at::kFloat), from, kAnswer);
-                 });
+    if (batch_) return batch_->receives.push_back({tensors[0], from}), nullptr;
+    return exchange("receive", {.receives = {{tensors[0], from}}});
+  }
+  // What is sent and received between the two is one operation, which goes both ways at once.
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override { batch_.emplace(); }
+  WorkPtr endCoalescing() override {
+    const Batch batch = *std::exchange(batch_, std::nullopt);
+    return exchange("shift", batch);
   }
   // The host waits, as with NCCL.
   WorkPtr barrier(const c10d::BarrierOptions&) override {
@@ -119,7 +119,43 @@ class IssuingBackend final : public c10d::Backend {
  private:
   static constexpr int kMessage = 0, kAnswer = 1;
 
-  WorkPtr issue(const char* what, std::initializer_list<Access> touched, std::vector<Tensor> tensors,
+  struct Message {
+    Tensor t;
+    int member;
+  };
+  struct Batch {
+    std::vector<Message> sends, receives;
+  };
+
+  // Over when all is received, here and there.
+  WorkPtr exchange(const char* what, const Batch& batch) {
+    std::vector<Access> touched;
+    std::vector<Tensor> tensors;
+    Batch task;
+    for (const auto& [t, to] : batch.sends) {
+      touched.push_back(access_of(t, false));
+      tensors.push_back(t);
+      task.sends.push_back({on_cpu(t), to});
+    }
+    for (const auto& [t, from] : batch.receives) {
+      touched.push_back(access_of(t, true));
+      tensors.push_back(t);
+      task.receives.push_back({on_cpu(t), from});
+    }
+    return issue(what, touched, tensors, [group = group_, task]() mutable {
+      for (const auto& [t, to] : task.sends) group.hand_over(t, to, kMessage);
+      for (auto& [t, from] : task.receives) {
+        group.receive(t, from, kMessage);
+        group.hand_over(tensor::zeros({1}, at::kFloat), from, kAnswer);
+      }
+      for (const auto& [t, to] : task.sends) {
+        Tensor answer = tensor::zeros({1}, at::kFloat);
+        group.receive(answer, to, kAnswer);
+      }
+    });
+  }
+
+  WorkPtr issue(const char* what, std::vector<Access> touched, std::vector<Tensor> tensors,
                 std::function<void()> task) {
     Stream& caller = current_stream(device_);
     if (!witness().omits(Omission::Kind::issue_wait, what)) witness().order(stream_, witness().now(caller));
@@ -132,6 +168,7 @@ class IssuingBackend final : public c10d::Backend {
   const c10::Device device_;
   Stream& stream_;
   const std::string name_;
+  std::optional<Batch> batch_;  // being put together
 };
 
 class DeviceCommunicator final : public collective::Communicator {

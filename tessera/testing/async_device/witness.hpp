@@ -72,6 +72,10 @@ class Witness {
   // Memory of the stream, filled with bytes that make any number a NaN, and so again before it is given back.
   std::byte* allocate(std::size_t bytes, Stream& owner);
   void release(std::byte* memory);
+  // Pinned memory of the host: what streams do to it is watched too. What the host itself does there is not
+  // seen.
+  void watch(std::byte* memory, std::size_t bytes);
+  void forget(std::byte* memory);
   // The memory is not given back before this stream is past what it has been given by the time of its
   // release.
   void record(const std::byte* address, Stream& user);
@@ -101,7 +105,7 @@ class Witness {
   };
   struct Block {
     std::size_t bytes = 0;
-    Stream* owner = nullptr;
+    Stream* owner = nullptr;  // none: the host's
     std::vector<Seen> seen;
     std::set<Stream*> recorded;
     Clock known;          // to those who have let go of it
@@ -114,6 +118,7 @@ class Witness {
   };
 
   static std::string text_of(const Block& block);
+  static std::string text_of(const Block& block, std::size_t begin, std::size_t end);
   Stream& make(int device, std::int64_t id);
   std::string doing(const Stream& stream, const std::string& op) const;
   void touch(Stream& stream, std::uint64_t task, const std::string& doing, const Access& access);

@@ -24,6 +24,14 @@ std::string Witness::text_of(const Block& block) {
   return cat("the ", block.bytes, " bytes made by ", block.made_by.empty() ? "nobody yet" : block.made_by);
 }
 
+// Of a range in which the caller places tensors: what wrote that part last.
+std::string Witness::text_of(const Block& block, std::size_t begin, std::size_t end) {
+  for (auto seen = block.seen.rbegin(); seen != block.seen.rend(); ++seen)
+    if (seen->writes && seen->begin < end && begin < seen->end && seen->end - seen->begin < block.bytes)
+      return cat("the ", seen->end - seen->begin, " bytes made by ", seen->doing);
+  return text_of(block);
+}
+
 // What came before on the same memory must be known to come before: it is on the same stream, or the stream,
 // or the host that gives the task, has waited for it.
 void Witness::touch(Stream& stream, std::uint64_t task, const std::string& doing, const Access& access) {
@@ -37,8 +45,8 @@ void Witness::touch(Stream& stream, std::uint64_t task, const std::string& doing
   for (const Seen& other : block.seen) {
     const bool meets = other.begin < end && begin < other.end && (other.writes || access.writes);
     if (!meets || other.stream == &stream || knows(clock, other.stream->number(), other.task)) continue;
-    add_problem(cat("race: ", doing, access.writes ? " writes " : " reads ", text_of(block), " on ",
-                    stream.name(), ", and nothing orders it after ", other.doing,
+    add_problem(cat("race: ", doing, access.writes ? " writes " : " reads ", text_of(block, begin, end),
+                    " on ", stream.name(), ", and nothing orders it after ", other.doing,
                     other.writes ? ", which writes it on " : ", which reads it on ", other.stream->name()));
   }
   std::erase_if(block.seen, [&](const Seen& other) {
@@ -98,6 +106,16 @@ void Witness::release(std::byte* memory) {
     counts_[block.owner->device()].bytes_held -= static_cast<std::int64_t>(freed.bytes);
     freed_.push_back(std::move(freed));
   }
+}
+
+void Witness::watch(std::byte* memory, std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  blocks_[memory] = {.bytes = bytes};
+}
+
+void Witness::forget(std::byte* memory) {
+  const std::scoped_lock lock(mutex_);
+  blocks_.erase(memory);
 }
 
 std::map<int, std::int64_t> Witness::give_back(std::vector<Freed>& list) {

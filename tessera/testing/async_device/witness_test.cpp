@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 namespace tessera::async_device {
 namespace {
@@ -162,6 +163,18 @@ TEST_F(WitnessTest, AFailureEndsAllWaits) {
   witness_.order(compute_, failing);
   EXPECT_THROW(witness_.host_wait(witness_.issue(compute_, "next", {}, [] {}), "test"), DeviceFailed);
   EXPECT_EQ(witness_.failure().text(), "no such kernel");
+}
+
+TEST_F(WitnessTest, StreamsRaceInPinnedMemoryOfTheHostToo) {
+  std::vector<std::byte> pinned(kBytes);
+  witness_.watch(pinned.data(), kBytes);
+  const Access put{pinned.data(), kBytes, true}, fetch{pinned.data(), kBytes, false};
+  const Point is_put = witness_.issue(other_, "put", std::span(&put, 1), [] {});
+  witness_.issue(compute_, "early", std::span(&fetch, 1), [] {});
+  witness_.order(compute_, is_put);
+  witness_.issue(compute_, "in time", std::span(&fetch, 1), [] {});
+  EXPECT_THAT(witness_.problems(), ElementsAre(Pair(HasSubstr("race: early reads the 256 bytes"), 1)));
+  witness_.forget(pinned.data());
 }
 
 TEST_F(WitnessTest, WhatIsGoneIsNotTouched) {

@@ -66,18 +66,21 @@ class EmbeddingUnit final : public Unit {
         parallel::embedding_to_stream(batch.tokens_T, tokens_, tape.anchor(), tape.work, context_);
     const Tensor x = tokens.add(
         parallel::embedding(places_T(batch, tokens.size(0)), positions_, tape.anchor(), tape.work));
-    return {{drop_(x, stream_rows(context_, batch.sample_indices))}, {}};
+    return {{drop_(x, stream_rows(context_, batch.sample_indices_B))}, {}};
   }
 
  private:
   // Of so many rows of the stream.
   Tensor places_T(const Batch& batch, std::int64_t rows) const {
-    const std::int64_t per_sample = batch.tokens_T.size(0) / batch.samples, before = num_cached(batch, 0);
+    if (const Tensor after_B = positions_after_cache(batch); after_B.defined()) return after_B;
+    const std::int64_t per_sample = batch.tokens_T.size(0) / batch.samples;
     const std::int64_t first = first_of_stream(context_, batch.tokens_T.size(0));
     Tensor places = tensor::empty({rows}, at::kLong);
     auto* out = places.mutable_data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < rows; ++i)
-      out[i] = context_.positions[static_cast<std::size_t>(before + (first + i) % per_sample)];
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::int64_t place = context_.positions[static_cast<std::size_t>((first + i) % per_sample)];
+      out[i] = place - batch.documents.begin_of((first + i) / per_sample, place);
+    }
     return tensor::on_device(places, batch.tokens_T.device());
   }
 
@@ -109,7 +112,7 @@ class BlockUnit final : public StepUnit {
     add("out", [this](const StepCall& v) { return out_.part(v["attended"], v.tape, context()); });
     add("add_1", [this](const StepCall& v) {
       return v["hidden"].add(drop_attention_(out_.finished(v["attended_sums"], v.tape, context()),
-                                             stream_rows(context(), v.batch.sample_indices)));
+                                             stream_rows(context(), v.batch.sample_indices_B)));
     });
     add("norm_2", [this](const StepCall& v) { return norm_2_(v["middle"], v.tape); });
     add("up", [this](const StepCall& v) { return up_.of_entering(v["entering_2"], v.tape, context()); });
@@ -117,7 +120,7 @@ class BlockUnit final : public StepUnit {
     add("down", [this](const StepCall& v) { return down_.part(v["activated"], v.tape, context()); });
     add("add_2", [this](const StepCall& v) {
       return v["middle"].add(drop_mlp_(down_.finished(v["fed_sums"], v.tape, context()),
-                                       stream_rows(context(), v.batch.sample_indices)));
+                                       stream_rows(context(), v.batch.sample_indices_B)));
     });
     check_complete();
   }
@@ -149,7 +152,7 @@ class HeadUnit final : public Head {
   }
   Tensor logits(const Tensor& x) const override {
     Tape tape;
-    return parallel::logits(norm_(x, tape), table_);
+    return parallel::logits(norm_(x, tape), table_, context_.tp.group);
   }
 
  private:

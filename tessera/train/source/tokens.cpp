@@ -1,4 +1,4 @@
-#include "tessera/train/tokens.hpp"
+#include "tessera/train/source/tokens.hpp"
 
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/huggingface/tokenizer.hpp"
@@ -8,24 +8,24 @@ namespace tessera::train {
 namespace {
 
 void refuse(const std::string& what, const std::string& file) {
-  throw UserError(
-      cat(what, " has a tokenizer (", file,
-          "), and data.path is read as bytes: each would be taken for the token of that number, which means "
-          "something else to this model. Tokenizers are not used yet; data.bytes_as_tokens=true trains on "
-          "bytes all the same."));
+  throw UserError(cat(
+      what, " has a tokenizer (", file,
+      "), and data.path is read as bytes: each would be taken for the token of that number, which means "
+      "something else to this model. Tokenize the text (tessera data tokenize) and name it in data.sources; "
+      "data.bytes_as_tokens=true trains on bytes all the same."));
 }
 
 }  // namespace
 
 void expect_no_tokenizer(const spec::Run& run) {
-  if (run.data.bytes_as_tokens || run.model.weights.empty()) return;
+  if (run.data.bytes_as_tokens || !run.data.sources.empty() || run.model.weights.empty()) return;
   if (const auto file = checkpoint::tokenizer_in(run.model.weights))
     refuse(cat("model.weights = ", run.model.weights), *file);
 }
 
 void expect_no_tokenizer(const spec::Run& run, const checkpoint::Manifest& begun_from,
                          const std::string& path) {
-  if (run.data.bytes_as_tokens) return;
+  if (run.data.bytes_as_tokens || !run.data.sources.empty()) return;
   if (const auto file = checkpoint::tokenizer_attached(begun_from))
     refuse(cat("the checkpoint ", path), *file);
 }
