@@ -10,6 +10,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/version.hpp"
 #include "tessera/base/wrapped.hpp"
+#include "tessera/cli/ask/ask_commands.hpp"
 #include "tessera/cli/commands/commands.hpp"
 #include "tessera/cli/completion.hpp"
 #include "tessera/cli/data/data_commands.hpp"
@@ -273,6 +274,10 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
   add_data_commands(app, options.data);
   TokenizerOptions tokenizer;
   add_tokenizer_commands(app, tokenizer);
+  AskOptions ask;
+  ask.argv = options.argv;
+  ask.main_seconds = options.main_seconds;
+  add_ask_commands(app, ask);
   auto* save = app.add_subcommand("save", "ask a job that is under way for a checkpoint, and wait for it");
   save->add_option("run", options.checkpoint.folder, "the folder of the run (--out of train)")->required();
   save->add_flag("--json", options.json, "print one JSON object (docs/json.md)");
@@ -308,6 +313,7 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
   if (options.checkpoint.command) return options.checkpoint.command(options);
   if (options.data.command) return options.data.command(options.data, std::cout);
   if (tokenizer.command) return tokenizer.command(tokenizer, std::cout);
+  if (ask.command) return ask.command(ask);
   if (train->parsed() && !options.dry_run) return train_command(options);
   if (train->parsed() || memory->parsed()) return plan_memory_command(options);
   if (doctor->parsed()) return doctor_command(options);

@@ -1,0 +1,40 @@
+// A model to be asked: what a folder says of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/base/files/folder_file.hpp"
+#include "tessera/spec/spec.hpp"
+#include "tessera/tokenizer/tokenizer.hpp"
+#include "tessera/train/session.hpp"
+
+namespace tessera::generate {
+
+struct OpenedModel {
+  std::string folder;      // as it was named
+  spec::Run run;           // its model; for one that was trained here also its data; on one rank
+  std::string checkpoint;  // that holds its weights; empty: run.model.weights does
+  std::string files;       // the folder of its tokenizer and other files of Hugging Face; empty: none
+  std::int64_t most_positions = 0;  // that it can take; 0: any number
+};
+
+// Of a checkpoint, of the newest in the folder of a run, or of a folder of Hugging Face. Throws UserError
+// when it is none of them.
+OpenedModel open_model(const std::string& folder, Links links);
+
+// The opened run with section.key=value over it, for so many positions, validated for this build.
+spec::Run run_of(const OpenedModel& opened, const std::vector<std::string>& overrides);
+
+// Weights for a session of such a run. All ranks call it.
+void restore_weights(train::Session& session, const OpenedModel& opened, Links links);
+
+// The tokenizer that was named, else that of the model's files or of its data; "bytes" for a model that was
+// trained on them. Throws UserError when there is none.
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const OpenedModel& opened, const std::string& named);
+
+// The tokens that end a text: those of generation_config.json or config.json, else <|endoftext|> if the
+// tokenizer has it.
+std::vector<tokenizer::Token> end_tokens(const OpenedModel& opened, const tokenizer::Tokenizer& tokenizer);
+
+}  // namespace tessera::generate
