@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "tessera/base/error.hpp"
 
@@ -44,6 +45,13 @@ int try_replace_file(const std::string& path, std::span<const std::span<const st
 void replace_file(const std::string& path, std::span<const std::span<const std::byte>> parts) {
   if (const int error = try_replace_file(path, parts); error != 0)
     throw UserError(cat("cannot write file '", path, "': ", std::strerror(error)));
+}
+
+void make_folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error) throw UserError(cat("cannot make the folder of '", path, "': ", error.message()));
 }
 
 }  // namespace tessera

@@ -17,4 +17,8 @@ void replace_file(const std::string& path, std::span<const std::span<const std::
 // The same; returns 0, or the error number of what failed.
 int try_replace_file(const std::string& path, std::span<const std::span<const std::byte>> parts);
 
+// Makes the folders that the file is to lie in, before long work for it begins. Throws UserError when the
+// disk refuses.
+void make_folder_of(const std::string& path);
+
 }  // namespace tessera

@@ -2,6 +2,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/files/replace_file.hpp"
 #include "tessera/base/process/num_threads.hpp"
 #include "tessera/cli/data/data_commands.hpp"
 #include "tessera/data/tokenize/tokenize.hpp"
@@ -96,6 +97,7 @@ std::string to_text(const data::TokenizeSummary& sum, const std::string& output,
 int data_tokenize_command(const DataOptions& options, std::ostream& out) {
   const auto tokenizer = tokenizer::open_tokenizer(options.tokenizer);
   const data::TokenizeOptions given = tokenize_options(options, *tokenizer);
+  make_folder_of(given.output);
   StopRequest stop;
   const launch::StopOnSignals listening(stop, {.grace_seconds = kGraceSeconds, .tells = false});
   const double begun = now_seconds();

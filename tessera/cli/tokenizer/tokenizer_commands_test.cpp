@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <sstream>
+
+#include "tessera/base/testing/test_folder.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -27,8 +28,9 @@ TEST(TokenizerCommands, ShowPrintsJson) {
 }
 
 TEST(TokenizerCommands, WhatIsLearnedCanBeShown) {
-  const std::string text = ::testing::TempDir() + "tokenizer_commands.txt", file = text + ".json";
-  std::ofstream(text) << "low low lower lowest\nlow low\n";
+  const TestFolder folder;
+  const std::string text = folder.write("text", "low low lower lowest\nlow low\n"),
+                    file = folder.path("new/folder/t.json");
   std::ostringstream learned, shown;
   EXPECT_EQ(tokenizer_learn({.texts = {text}, .out = file, .vocabulary = 260}, learned), 0);
   EXPECT_THAT(learned.str(), HasSubstr("260 tokens, 3 merges"));

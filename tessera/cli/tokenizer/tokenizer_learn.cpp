@@ -13,6 +13,7 @@ namespace tessera::cli {
 
 int tokenizer_learn(const TokenizerLearnOptions& options, std::ostream& out) {
   if (options.least_count < 1) throw UserError("--least-count: wants 1 or more");
+  make_folder_of(options.out);
   const double begun = now_seconds();
   std::unique_ptr<metrics::ProgressBar> bar;
   std::string shown;
