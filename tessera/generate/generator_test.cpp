@@ -46,12 +46,13 @@ Tokens without_a_cache(train::Session& session, Tokens text, std::size_t count) 
 
 bool always(std::size_t, Token) { return true; }
 
-class Generated : public testing::TestWithParam<spec::Family> {};
+class Generated : public testing::TestWithParam<std::pair<spec::Family, std::int64_t>> {};  // and its window
 
 TEST_P(Generated, IsWhatTheWholeTextGivesAlsoSideBySideAndOnSeveralRanks) {
   constexpr std::int64_t kTokens = 20;
   std::vector<Tokens> expected;
-  spec::Run run = run_of(GetParam());
+  spec::Run run = run_of(GetParam().first);
+  run.model.sliding_window = GetParam().second;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
     train::Session session(run, alone, train::random_source(run.model));
     for (const Tokens& prompt : prompts()) expected.push_back(without_a_cache(session, prompt, kTokens));
@@ -69,7 +70,9 @@ TEST_P(Generated, IsWhatTheWholeTextGivesAlsoSideBySideAndOnSeveralRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Generated,
-                         testing::Values(spec::Family::llama, spec::Family::gpt2, spec::Family::olmo2));
+                         testing::Values(std::pair(spec::Family::llama, 0), std::pair(spec::Family::llama, 6),
+                                         std::pair(spec::Family::gpt2, 0),
+                                         std::pair(spec::Family::olmo2, 0)));
 
 TEST(Generator, DrawsTheSameForAPromptAloneAndAmongOthers) {
   const spec::Run run = run_of(spec::Family::llama);

@@ -38,6 +38,7 @@ spec::Run asked(const spec::Model& model) {
   spec::Run out;
   out.model = model;
   out.model.dropout = 0;
+  out.model.init_std = 0;  // nothing is drawn where all is read
   out.training.global_batch = 1;
   out.training.optimizer = spec::Optimizer::sgd;
   out.training.momentum = 0;

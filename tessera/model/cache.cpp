@@ -8,7 +8,6 @@
 namespace tessera::model {
 
 void Cache::set_lengths(const std::vector<std::int64_t>& lengths, at::Device device) {
-  const auto samples = std::ssize(lengths);
   longest_ = std::ranges::max(lengths);
   TESSERA_CHECK(longest_ > 0 && longest_ < capacity_, longest_, " positions of ", capacity_);
   const Tensor mine = tensor::indices(lengths);
@@ -19,42 +18,38 @@ void Cache::set_lengths(const std::vector<std::int64_t>& lengths, at::Device dev
   lengths_B_ = tensor::on_device(mine, device);
   rows_B_ = tensor::on_device(tensor::indices(rows), device);
   const bool equal = std::ranges::min(lengths) == longest_;
-  sees_B11C_ = equal ? Tensor()
-                     : tensor::on_device(tensor::indices(counted).le(mine.unsqueeze(1)), device)
-                           .view({samples, 1, 1, longest_ + 1});
+  after_BC_ = equal ? Tensor() : tensor::on_device(mine.unsqueeze(1).sub(tensor::indices(counted)), device);
 }
 
-void Cache::make(const parallel::Heads& heads, std::size_t layer) {
+void Cache::begin(const parallel::Heads& heads, std::size_t layer) {
   TESSERA_CHECK(layer == layers_.size(), "layer ", layer, " after ", layers_.size());
   // Zeros: what a query does not see has the weight 0, and 0 times what memory happens to hold may be no
   // number.
-  const auto zeros = [&](const Tensor& t_BKSD) {
-    return tensor::zeros({t_BKSD.size(0), capacity_, t_BKSD.size(1), t_BKSD.size(3)}, t_BKSD.scalar_type(),
-                         t_BKSD.device());
+  const auto kept = [&](const Tensor& t_BKSD) {
+    Tensor out = tensor::zeros({t_BKSD.size(0), capacity_, t_BKSD.size(1), t_BKSD.size(3)},
+                               t_BKSD.scalar_type(), t_BKSD.device());
+    out.narrow(1, 0, t_BKSD.size(2)).copy_(t_BKSD.transpose(1, 2));
+    return out;
   };
-  layers_.push_back({zeros(heads.k), zeros(heads.v)});
+  layers_.push_back({kept(heads.k), kept(heads.v)});
 }
 
-Tensor Cache::attend(const parallel::Heads& heads, std::size_t layer) {
-  const std::int64_t positions = heads.q.size(2);
-  if (!is_filled()) {
-    make(heads, layer);
-    const auto keep = [&](Tensor& kept_BCKD, const Tensor& t_BKSD) {
-      kept_BCKD.narrow(1, 0, positions).copy_(t_BKSD.transpose(1, 2));
-    };
-    keep(layers_[layer].keys_BCKD, heads.k);
-    keep(layers_[layer].values_BCKD, heads.v);
-    return tensor::attention(heads.q, heads.k, heads.v, /*causal=*/true);
-  }
-  TESSERA_CHECK(positions == 1, "a cache is extended by one position at a time, not by ", positions);
+Tensor Cache::attend(const parallel::Heads& heads, std::size_t layer, std::int64_t window) {
+  TESSERA_CHECK(heads.q.size(2) == 1, "a cache is extended by one position at a time, not by ",
+                heads.q.size(2));
+  // Samples that are equally long leave out what none of them sees.
+  const std::int64_t all = longest_ + 1;
+  const std::int64_t first = window > 0 && !after_BC_.defined() ? std::max<std::int64_t>(all - window, 0) : 0;
   const auto extended = [&](Tensor& kept_BCKD, const Tensor& t_BKSD) {
     kept_BCKD.flatten(0, 1).index_copy_(0, rows_B_, t_BKSD.squeeze(2));
-    return kept_BCKD.narrow(1, 0, longest_ + 1).transpose(1, 2);
+    return kept_BCKD.narrow(1, first, all - first).transpose(1, 2);
   };
   const Tensor k = extended(layers_[layer].keys_BCKD, heads.k),
                v = extended(layers_[layer].values_BCKD, heads.v);
-  return sees_B11C_.defined() ? tensor::attention(heads.q, k, v, sees_B11C_)
-                              : tensor::attention(heads.q, k, v, /*causal=*/false);
+  if (!after_BC_.defined()) return tensor::attention(heads.q, k, v, /*causal=*/false);
+  Tensor sees_BC = after_BC_.ge(0);
+  if (window > 0) sees_BC = sees_BC.logical_and(after_BC_.lt(window));
+  return tensor::attention(heads.q, k, v, sees_BC.unsqueeze(1).unsqueeze(1));
 }
 
 }  // namespace tessera::model

@@ -25,19 +25,20 @@ class Cache {
   // Of each sample, on the device: also the position that the next forward has.
   const Tensor& lengths_B() const { return lengths_B_; }
 
-  // Attention of the forward's queries, after its keys and values have been added to those of the layer.
-  Tensor attend(const parallel::Heads& heads, std::size_t layer);
+  // The first forward: takes the keys and values of a layer.
+  void begin(const parallel::Heads& heads, std::size_t layer);
+  // A later one: takes those of its position, and attends to the last `window` that there are; 0: to all.
+  Tensor attend(const parallel::Heads& heads, std::size_t layer, std::int64_t window);
 
  private:
   struct Kept {
     Tensor keys_BCKD, values_BCKD;
   };
-  void make(const parallel::Heads& heads, std::size_t layer);
-
   std::int64_t capacity_, longest_ = 0;
   Tensor lengths_B_;
-  Tensor rows_B_;     // where the next position of each sample lies among all
-  Tensor sees_B11C_;  // undefined: each sees all up to the longest
+  Tensor rows_B_;    // where the next position of each sample lies among all
+  Tensor after_BC_;  // how far before the next one of its sample a position lies; undefined: all are equally
+                     // long
   std::vector<Kept> layers_;
 };
 

@@ -13,6 +13,18 @@ using parallel::Rotary;
 using shard::find_weight;
 using shard::Weight;
 
+parallel::Scaling scaling_of(spec::RopeScaling scaling) {
+  switch (scaling) {
+    case spec::RopeScaling::llama3:
+      return parallel::Scaling::llama3;
+    case spec::RopeScaling::linear:
+      return parallel::Scaling::linear;
+    case spec::RopeScaling::yarn:
+      break;
+  }
+  return parallel::Scaling::yarn;
+}
+
 class EmbeddingUnit final : public Unit {
  public:
   EmbeddingUnit(const spec::Run& run, const RankModel& held)
@@ -119,7 +131,8 @@ void DecoderBlock::add_sums(const std::string& attended, const std::string& fed)
 }
 
 Tensor DecoderBlock::attend(const parallel::Heads& heads, const Batch& batch) const {
-  return model::attend(heads, batch, layer_, context().cp);
+  return model::attend(heads, batch, {layer_, spec_.window_of(static_cast<std::int64_t>(layer_))},
+                       context().cp);
 }
 
 Rotary DecoderBlock::turn(const Tensor& qkv, const Batch& batch) const {
@@ -137,9 +150,13 @@ Model make_decoder(const spec::Run& run, const program::Tables& tables, const Ra
                    const BlockMaker& block) {
   const spec::Model& spec = run.model;
   const auto dtype = shard::to_torch(tables.buckets.front().compute);
-  const parallel::Frequencies frequencies{spec.rope_theta, spec.rope_scaling_factor,
-                                          spec.rope_low_frequency_factor, spec.rope_high_frequency_factor,
-                                          spec.rope_original_context};
+  const parallel::Frequencies frequencies{spec.rope_theta,
+                                          spec.rope_scaling_factor,
+                                          spec.rope_low_frequency_factor,
+                                          spec.rope_high_frequency_factor,
+                                          spec.rope_original_context,
+                                          scaling_of(spec.rope_scaling),
+                                          spec.rope_attention_factor};
   const Rotary rotary = parallel::rotary(held.context.positions, spec.head_size(), frequencies, dtype,
                                          held.buckets.front().device());
   Model model(tables.units.size());

@@ -54,7 +54,7 @@ Tensor seen_in(const Documents& documents, std::int64_t sequence) {
   for (std::int64_t b = 0; b < std::ssize(documents.ends); ++b)
     for (const std::int64_t end : documents.ends[static_cast<std::size_t>(b)])
       seen[b][0].narrow(0, end, sequence - end).narrow(1, 0, end).zero_();
-  return seen;
+  return documents.window > 0 ? seen.triu(1 - documents.window) : seen;
 }
 
 using Results = std::vector<Tensor>;
@@ -194,6 +194,19 @@ TEST(ContextAttention, StaysWithinDocumentsWhereverTheyBeginAndEnd) {
       EXPECT_LT(error(found_by(c.sizes, whole, with_context_attention), expected_of(whole)), 1e-12)
           << text(c) << ", documents " << i;
     }
+}
+
+TEST(ContextAttention, StaysWithinAWindowWhereverItEnds) {
+  for (const Case& c : cases())
+    for (const std::int64_t window : {1, 2, 5, 6, 12, 23})
+      for (const auto& documents :
+           {documents_of({{24}, {24}}), documents_of({{7, 1, 1, 15}, {3, 2, 11, 8}})}) {
+        WholeHeads whole = random_whole(c.query_heads, c.kv_heads, 24);
+        whole.documents = documents;
+        whole.documents.window = window;
+        EXPECT_LT(error(found_by(c.sizes, whole, with_context_attention), expected_of(whole)), 1e-12)
+            << text(c) << ", window " << window;
+      }
 }
 
 TEST(ContextAttention, InSixteenBitsIsAsNearToTheTruthAsOneRankIs) {

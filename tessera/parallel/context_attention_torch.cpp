@@ -122,7 +122,7 @@ Tensor context_attention(const Heads& heads, const ContextAxes& axes, const Docu
   TESSERA_CHECK(heads.q.size(kHeadDim) % ranks == 0 && heads.q.size(kHeadDim) % heads.k.size(kHeadDim) == 0,
                 ranks, " ranks of axis ", axes.heads.name, " for ", heads.q.size(kHeadDim), " query heads, ",
                 heads.k.size(kHeadDim), " key heads");
-  if (ranks == 1 && axes.ring.group.size() == 1 && !documents.cut_samples())
+  if (ranks == 1 && axes.ring.group.size() == 1 && !documents.cut_samples() && documents.window == 0)
     return tensor::attention(heads.q, heads.k, heads.v, /*causal=*/true);
   return ContextAttention::apply(
       heads.q, heads.k, heads.v,

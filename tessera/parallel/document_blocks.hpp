@@ -13,6 +13,8 @@ struct Documents {
   // Of each sample, where its documents end over the *whole* sequence: rising, one past their last position,
   // the last at the sequence's length. No samples: each is one document.
   std::vector<std::vector<std::int64_t>> ends;
+  std::int64_t window =
+      0;  // positions that a query sees, its own among them; 0: all of its document before it
 
   bool cut_samples() const;  // whether a sample has several
   // Where the document begins that a position of a sample belongs to.
@@ -25,11 +27,15 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Queries of one ring place and keys of one, counted as the places hold them. Every query sees every key or,
-// if causal, those up to itself; then both are the same positions.
+// Queries of one ring place and keys of one, counted as the places hold them, equally many if causal. Every
+// query sees every key or, if causal, those up to the one of its own number; if reversed too, counted from
+// the end.
 struct DocumentBlock {
   Range samples, queries, keys;
   bool causal = false;
+  bool reversed = false;
+  // Whether its queries are in no other such block: these come first, all others are merged into them.
+  bool begins_rows() const { return causal && !reversed; }
   bool operator==(const DocumentBlock&) const = default;
 };
 
@@ -40,7 +46,7 @@ class DocumentBlocks {
   DocumentBlocks(const Documents& documents, std::int64_t samples, std::int64_t positions, std::int64_t ring,
                  std::int64_t place);
 
-  // By sample, then by document; those of the place's own keys hold each query once. Equal samples that
+  // Of the place's own keys, those that begin rows hold each query once and come first. Equal samples that
   // follow each other share their blocks.
   std::vector<DocumentBlock> with_keys_of(std::int64_t place) const;
 
@@ -49,8 +55,18 @@ class DocumentBlocks {
     Range samples;
     std::vector<std::int64_t> ends;
   };
+  // What a place holds of a document within one tile, which has as many positions as the window.
+  struct Piece {
+    std::int64_t tile, first, count;  // counted from the tile's begin
+    std::int64_t held;                // the first of them, as the place counts
+    Range range(std::int64_t begin, std::int64_t end) const { return {held + begin - first, end - begin}; }
+  };
+  std::vector<Piece> pieces_of(const Range& document, std::int64_t place) const;
+  std::vector<DocumentBlock> within_window(std::int64_t place) const;
+  std::int64_t held_before(std::int64_t position, std::int64_t place) const;
+
   std::vector<EqualSamples> samples_;
-  std::int64_t positions_, ring_, place_;
+  std::int64_t positions_, ring_, place_, window_;
 };
 
 }  // namespace tessera::parallel

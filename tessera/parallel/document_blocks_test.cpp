@@ -60,27 +60,39 @@ TEST(DocumentBlocks, HoldEveryPairThatMaySeeEachOtherOnceAndNoOther) {
       if (random_normal(kSeed, round, static_cast<std::uint64_t>(end)) > 1.2) ends.push_back(end);
     ends.push_back(kSequence);
     const auto document_of = [&](std::int64_t position) { return std::ranges::upper_bound(ends, position); };
-    for (const std::int64_t ring : {1, 2, 3, 4}) {
+    const std::int64_t ring = 1 + static_cast<std::int64_t>(round) % 4;
+    for (const std::int64_t window : {0, 1, 2, 5, 12, 16, 60}) {
       std::vector<int> seen(static_cast<std::size_t>(kSequence * kSequence));
       for (std::int64_t i = 0; i < ring; ++i)
         for (std::int64_t j = 0; j < ring; ++j) {
           const auto mine = program::context_positions(kSequence, {ring, 1}, {i, 0}),
                      theirs = program::context_positions(kSequence, {ring, 1}, {j, 0});
-          for (const auto& [samples, queries, keys, causal] :
-               DocumentBlocks({{ends}}, 1, kSequence / ring, ring, i).with_keys_of(j)) {
+          std::vector<int> begun(mine.size());
+          for (const DocumentBlock& block :
+               DocumentBlocks({{ends}, window}, 1, kSequence / ring, ring, i).with_keys_of(j)) {
+            const auto& [samples, queries, keys, causal, reversed] = block;
             EXPECT_EQ(samples, (Range{0, 1}));
-            EXPECT_TRUE(!causal || queries == keys);
-            for (std::int64_t q = queries.first; q < queries.first + queries.count; ++q)
-              for (std::int64_t k = keys.first; k < (causal ? q + 1 : keys.first + keys.count); ++k)
-                ++seen[static_cast<std::size_t>(mine.at(static_cast<std::size_t>(q)) * kSequence +
-                                                theirs.at(static_cast<std::size_t>(k)))];
+            EXPECT_TRUE(!causal || queries.count == keys.count);
+            for (std::int64_t q = 0; q < queries.count; ++q) {
+              int& rows = begun.at(static_cast<std::size_t>(queries.first + q));
+              if (i == j) {
+                ASSERT_EQ(rows, block.begins_rows() ? 0 : 1) << "a row is merged before it begins";
+              }
+              rows = 1;
+              for (std::int64_t k = causal && reversed ? q : 0;
+                   k < (causal && !reversed ? q + 1 : keys.count); ++k)
+                ++seen[static_cast<std::size_t>(mine.at(static_cast<std::size_t>(queries.first + q)) *
+                                                    kSequence +
+                                                theirs.at(static_cast<std::size_t>(keys.first + k)))];
+            }
           }
         }
       for (std::int64_t q = 0; q < kSequence; ++q)
         for (std::int64_t k = 0; k < kSequence; ++k)
           ASSERT_EQ(seen[static_cast<std::size_t>(q * kSequence + k)],
-                    k <= q && document_of(k) == document_of(q) ? 1 : 0)
-              << "round " << round << ", ring " << ring << ", query " << q << ", key " << k;
+                    k <= q && document_of(k) == document_of(q) && (window == 0 || k > q - window) ? 1 : 0)
+              << "round " << round << ", ring " << ring << ", window " << window << ", query " << q
+              << ", key " << k;
     }
   }
 }

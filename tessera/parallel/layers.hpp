@@ -48,12 +48,16 @@ Tensor embedding_to_stream(const Tensor& tokens_T, Weight& weight_VH, const Tens
 struct Rotary {
   Tensor cos_S1D, sin_S1H;
 };
-// Channel pair i turns by theta^(-2i/D) a position. Pairs whose turn takes more than original_context / low
-// positions turn `factor` times slower, those below original_context / high as they are, those between by a
-// blend of both.
+// Channel pair i turns by theta^(-2i/D) a position. linear: by that divided by `factor`. llama3 and yarn:
+// pairs that make fewer than `low` turns in original_context positions turn `factor` times slower, those that
+// make more than `high` as they are, those between by a blend of both: llama3 blends by turns, yarn by the
+// number of the pair, and multiplies cosines and sines by attention_factor.
+enum class Scaling { llama3, linear, yarn };
 struct Frequencies {
   double theta = 10000, factor = 1, low = 1, high = 4;
   std::int64_t original_context = 8192;
+  Scaling scaling = Scaling::llama3;
+  double attention_factor = 1;
 };
 Rotary rotary(std::span<const std::int64_t> positions, std::int64_t head_dim, const Frequencies& frequencies,
               at::ScalarType dtype, at::Device device = at::kCPU);

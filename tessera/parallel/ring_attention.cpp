@@ -1,5 +1,6 @@
 #include "tessera/parallel/ring_attention.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 
@@ -48,6 +49,32 @@ Block part(const Block& row, const DocumentBlock& block) {
   return {part(row.out_BNQD, block.samples, block.queries), part(row.lse_BNQ, block.samples, block.queries)};
 }
 
+Tensor turned(const Tensor& t_BNSx, const DocumentBlock& block) {
+  return block.reversed ? t_BNSx.flip({2}) : t_BNSx;
+}
+Heads turned(const Heads& heads, const DocumentBlock& block) {
+  return {turned(heads.q, block), turned(heads.k, block), turned(heads.v, block)};
+}
+Block turned(const Block& row, const DocumentBlock& block) {
+  return {turned(row.out_BNQD, block), turned(row.lse_BNQ, block)};
+}
+
+// Attention of a block of these heads, and its gradients.
+Block attended(const Heads& heads, const DocumentBlock& block) {
+  return turned(attend_block(turned(part(heads, block), block), block.causal), block);
+}
+Heads attended_backward(const Tensor& d_out_BNQD, const Heads& heads, const Block& row,
+                        const DocumentBlock& block) {
+  const Tensor d_out = turned(part(d_out_BNQD, block.samples, block.queries), block);
+  return turned(attend_block_backward(d_out, turned(part(heads, block), block),
+                                      turned(part(row, block), block), block.causal),
+                block);
+}
+
+bool merges(const std::vector<DocumentBlock>& blocks) {
+  return !std::ranges::all_of(blocks, &DocumentBlock::begins_rows);
+}
+
 // As the kernels lay out what they return.
 Tensor empty_heads(const Tensor& like_BNSD, at::ScalarType dtype) {
   const auto s = like_BNSD.sizes();
@@ -65,14 +92,19 @@ Block attend_own(const Heads& heads, const std::vector<DocumentBlock>& blocks, a
     return {row.out_BNQD.to(dtype), row.lse_BNQ};
   }
   const auto s = heads.q.sizes();
-  const Block row{empty_heads(heads.q, dtype),
-                  tensor::empty({s[0], s[1], s[2]}, tensor::wide(heads.q.scalar_type()), heads.q.device())};
+  const auto wide = tensor::wide(heads.q.scalar_type());
+  const Block row{empty_heads(heads.q, merges(blocks) ? wide : dtype),
+                  tensor::empty({s[0], s[1], s[2]}, wide, heads.q.device())};
   for (const DocumentBlock& block : blocks) {
-    const Block found = attend_block(part(heads, block), block.causal), place = part(row, block);
+    const Block found = attended(heads, block), place = part(row, block);
+    if (!block.begins_rows()) {
+      merge_block(place, found);
+      continue;
+    }
     place.out_BNQD.copy_(found.out_BNQD);
     place.lse_BNQ.copy_(found.lse_BNQ);
   }
-  return row;
+  return {row.out_BNQD.to(dtype), row.lse_BNQ};
 }
 
 // The same backward, where there are no other keys.
@@ -80,14 +112,19 @@ Heads attend_own_backward(const Tensor& d_out_BNQD, const Heads& heads, const Bl
                           const std::vector<DocumentBlock>& blocks) {
   if (blocks.size() == 1) return attend_block_backward(d_out_BNQD, heads, row, blocks[0].causal);
   const auto dtype = heads.q.scalar_type();
-  const Heads d{empty_heads(heads.q, dtype), empty_heads(heads.k, dtype), empty_heads(heads.v, dtype)};
+  const bool adds = merges(blocks);
+  const auto room = [&](const Tensor& like) {
+    return adds ? empty_heads(like, tensor::wide(dtype)).zero_() : empty_heads(like, dtype);
+  };
+  const Heads d{room(heads.q), room(heads.k), room(heads.v)};
+  const auto put = [&](const Tensor& place, const Tensor& found) {
+    adds ? place.add_(found) : place.copy_(found);
+  };
   for (const DocumentBlock& block : blocks) {
-    const Heads found = attend_block_backward(part(d_out_BNQD, block.samples, block.queries),
-                                              part(heads, block), part(row, block), block.causal);
-    const Heads place = part(d, block);
-    place.q.copy_(found.q);
-    place.k.copy_(found.k);
-    place.v.copy_(found.v);
+    const Heads found = attended_backward(d_out_BNQD, heads, row, block), place = part(d, block);
+    put(place.q, found.q);
+    put(place.k, found.k);
+    put(place.v, found.v);
   }
   return d;
 }
@@ -109,7 +146,7 @@ Block ring_attention(const Heads& heads, const Group& ring, const Documents& doc
     kv = keys->arrived();
     if (step + 1 < ring.size()) keys.emplace(kv, ring);
     for (const DocumentBlock& block : blocks.with_keys_of(place_after(step, ring)))
-      merge_block(part(row, block), attend_block(part({heads.q, kv[0], kv[1]}, block), block.causal));
+      merge_block(part(row, block), attended({heads.q, kv[0], kv[1]}, block));
   }
   return {row.out_BNQD.to(dtype), row.lse_BNQ};
 }
@@ -129,9 +166,7 @@ Heads ring_attention_backward(const Tensor& d_out_BNQD, const Heads& heads, cons
     const auto here = blocks.with_keys_of(place_after(step, ring));
     std::vector<Heads> found;
     for (const DocumentBlock& block : here)
-      found.push_back(attend_block_backward(part(d_out_BNQD, block.samples, block.queries),
-                                            part({heads.q, kv[0], kv[1]}, block), part(row, block),
-                                            block.causal));
+      found.push_back(attended_backward(d_out_BNQD, {heads.q, kv[0], kv[1]}, row, block));
     // The gradients of what came from another place follow it, one place behind; the next place is the first
     // to add.
     Tensor d_kv = step == 0   ? own

@@ -102,6 +102,7 @@ void FlatBucket::draw(std::uint64_t seed) {
         shard.narrow(0, where.place, where.count).fill_(1);
         break;
       case Init::Kind::normal:
+        if (parameter.init.std == 0) break;
         if (table_->storage == Dtype::fp64)
           draw_normal(shard.mutable_data_ptr<double>() + where.place, parameter, where, part_, seed);
         else

@@ -51,6 +51,11 @@ const Words& words<Packing>() {
   return list;
 }
 template <>
+const Words& words<RopeScaling>() {
+  static const Words list = {"llama3", "linear", "yarn"};
+  return list;
+}
+template <>
 const Words& words<Decay>() {
   static const Words list = {"constant", "cosine", "linear", "wsd"};
   return list;

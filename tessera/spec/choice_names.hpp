@@ -42,6 +42,8 @@ const std::vector<std::string>& words<Optimizer>();
 template <>
 const std::vector<std::string>& words<Packing>();
 template <>
+const std::vector<std::string>& words<RopeScaling>();
+template <>
 const std::vector<std::string>& words<Decay>();
 template <>
 const std::vector<std::string>& words<Family>();

@@ -72,8 +72,7 @@ std::string contradiction(const Entry& entry, const Described& described) {
 // Samples are no longer than the weights can take; where no length is asked for, that is a reason for a
 // shorter one.
 std::string fitted_sequence(const std::vector<Entry>& entries, const Described& described, Model& model) {
-  std::int64_t most = described.max_positions;
-  if (model.sliding_window > 0) most = std::min(most, model.sliding_window);
+  const std::int64_t most = described.max_positions;
   const bool is_asked = std::any_of(entries.begin(), entries.end(), [](const Entry& entry) {
     return entry.section == "model" && entry.name == "sequence";
   });

@@ -64,14 +64,16 @@ void check_model(const Model& model, Findings& findings) {
   findings.need(!heads_fit || !family.no_rotary.empty() || model.head_size() % 2 == 0,
                 model.head_dim > 0 ? "model.head_dim" : "model.hidden",
                 cat("makes heads of ", model.head_size(), " channels; rotary positions need an even number"));
-  findings.need(
-      model.rope_scaling_factor == 1 || model.rope_low_frequency_factor < model.rope_high_frequency_factor,
-      "model.rope_low_frequency_factor",
-      cat("is not below model.rope_high_frequency_factor = ", model.rope_high_frequency_factor));
-  findings.need(model.sliding_window == 0 || model.sequence <= model.sliding_window, "model.sliding_window",
-                cat("is shorter than model.sequence = ", model.sequence,
-                    "; attention within a window is not implemented: write model.sequence = ",
-                    model.sliding_window, " or less"));
+  const bool blends = model.rope_scaling_factor != 1 && model.rope_scaling != RopeScaling::linear;
+  findings.need(!blends || model.rope_low_frequency_factor < model.rope_high_frequency_factor,
+                "model.rope_low_frequency_factor",
+                cat("is not below model.rope_high_frequency_factor = ", model.rope_high_frequency_factor));
+  findings.need(model.rope_attention_factor == 1 || model.rope_scaling == RopeScaling::yarn,
+                "model.rope_attention_factor", "is for model.rope_scaling = yarn");
+  findings.need(model.window_layers.find_first_not_of("wf") == std::string::npos, "model.window_layers",
+                "has other letters than w (the window) and f (all positions)");
+  findings.need(model.window_layers.empty() || model.sliding_window > 0, "model.window_layers",
+                "says who has a window, and model.sliding_window = 0 is none");
 }
 
 // Keys that mean nothing to the family.
@@ -87,6 +89,7 @@ void check_family(const Model& model, Findings& findings) {
   unused(family.no_head_dim, model.head_dim == 0 || model.head_dim * model.heads == model.hidden,
          "model.head_dim");
   unused(family.no_window, model.sliding_window == 0, "model.sliding_window");
+  unused(family.no_window, model.window_layers.empty(), "model.window_layers");
   unused(family.no_qkv_bias, !model.qkv_bias, "model.qkv_bias");
   unused(family.no_qk_norm, !model.qk_norm, "model.qk_norm");
 }

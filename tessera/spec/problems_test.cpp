@@ -97,15 +97,23 @@ TEST(Problems, HeadsOfTheirOwnWidthNeedNotDivideHidden) {
       ElementsAre("model.head_dim = 15 makes heads of 15 channels; rotary positions need an even number"));
 }
 
-TEST(Problems, ASequenceIsNoLongerThanTheWindow) {
-  EXPECT_THAT(texts([](spec::Run& run) { run.model.sliding_window = run.model.sequence; }), ElementsAre());
+TEST(Problems, LayersWithAWindowAreNamedByLetters) {
+  EXPECT_THAT(texts([](spec::Run& run) {
+                run.model.sliding_window = 100;
+                run.model.window_layers = "wwf";
+              }),
+              ElementsAre());
+  EXPECT_THAT(
+      texts([](spec::Run& run) { run.model.window_layers = "wwf"; }),
+      ElementsAre(
+          "model.window_layers = \"wwf\" says who has a window, and model.sliding_window = 0 is none"));
   EXPECT_THAT(
       texts([](spec::Run& run) {
-        run.model.sequence = 256;
-        run.model.sliding_window = 128;
+        run.model.sliding_window = 100;
+        run.model.window_layers = "wx";
       }),
-      ElementsAre("model.sliding_window = 128 is shorter than model.sequence = 256; attention within a "
-                  "window is not implemented: write model.sequence = 128 or less"));
+      ElementsAre(
+          "model.window_layers = \"wx\" has other letters than w (the window) and f (all positions)"));
 }
 
 TEST(Problems, ScaledFrequenciesHaveALowAndAHighBound) {

@@ -77,16 +77,30 @@ void declare_model(std::vector<Key>& keys) {
   section.add("vocab", &Model::vocab, from_to(1, kMaxTokens), "number of token ids");
   section.add("sequence", &Model::sequence, from_to(1, kMaxTokens), "tokens per sample");
   section.add("rope_theta", &Model::rope_theta, above(0), "llama: base of the rotary frequencies");
+  section.add(
+      "rope_scaling", &Model::rope_scaling,
+      "which rotary frequencies a rope_scaling_factor above 1 divides: low ones, as Llama 3 or YaRN choose "
+      "them, or all (linear)");
   section.add("rope_scaling_factor", &Model::rope_scaling_factor, at_least(1),
-              "llama: what low rotary frequencies are divided by, as Llama 3 does; 1: none");
-  section.add("rope_low_frequency_factor", &Model::rope_low_frequency_factor, above(0),
-              "rope scaling: turns longer than rope_original_context over this are divided");
-  section.add("rope_high_frequency_factor", &Model::rope_high_frequency_factor, above(0),
-              "rope scaling: turns shorter than rope_original_context over this stay as they are");
+              "llama: what rotary frequencies are divided by, to take more positions; 1: none");
+  section.add(
+      "rope_low_frequency_factor", &Model::rope_low_frequency_factor, above(0),
+      "rope scaling, llama3 and yarn (beta_slow): turns longer than rope_original_context over this are "
+      "divided");
+  section.add(
+      "rope_high_frequency_factor", &Model::rope_high_frequency_factor, above(0),
+      "rope scaling, llama3 and yarn (beta_fast): turns shorter than rope_original_context over this stay "
+      "as they are");
   section.add("rope_original_context", &Model::rope_original_context, from_to(1, kMaxTokens),
               "rope scaling: positions that the model was first trained with");
+  section.add("rope_attention_factor", &Model::rope_attention_factor, above(0),
+              "rope scaling, yarn: cosines and sines are multiplied by it");
   section.add("sliding_window", &Model::sliding_window, from_to(0, kMaxTokens),
-              "llama: positions that a query sees, as Mistral has it; 0: all. No sequence may be longer");
+              "llama: positions that a query sees, its own among them, as Mistral has it; 0: all before it");
+  section.add(
+      "window_layers", &Model::window_layers,
+      "which layers have the sliding_window, a letter each: w has it, f sees all; from the first again when "
+      "there are more layers, so that wwf is two of three; empty: all have it");
   section.add("qkv_bias", &Model::qkv_bias, "llama: biases of q, k and v, as Qwen 2 has them");
   section.add("qk_norm", &Model::qk_norm,
               "llama: RMSNorm over the channels of each head of q and k, as Qwen 3 has it");

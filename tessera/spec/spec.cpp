@@ -6,6 +6,20 @@
 
 namespace tessera::spec {
 
+std::int64_t Model::window_of(std::int64_t layer) const {
+  const auto at = static_cast<std::size_t>(layer);
+  const bool slides = window_layers.empty() || window_layers[at % window_layers.size()] == 'w';
+  return slides && sliding_window < sequence ? sliding_window : 0;
+}
+
+std::string Model::windows() const {
+  std::string out;
+  if (sliding_window == 0) return out;
+  for (std::size_t layer = 0; layer < static_cast<std::size_t>(layers); ++layer)
+    out += window_layers.empty() ? 'w' : window_layers[layer % window_layers.size()];
+  return out;
+}
+
 std::int64_t Layout::num_virtual() const {
   if (virtual_stages > 0) return virtual_stages;
   const std::int64_t required = entry(schedule).num_virtual;

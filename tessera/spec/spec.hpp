@@ -28,6 +28,7 @@ enum class TensorKind { d1, d2, d25, d3 };        // 1d, 2d, 2.5d, 3d
 enum class Recompute { none, full, selective, budget };
 enum class Optimizer { adamw, sgd };
 enum class Packing { cut, best_fit };                // how documents become samples
+enum class RopeScaling { llama3, linear, yarn };     // how rotary frequencies are made slower
 enum class Decay { constant, cosine, linear, wsd };  // the learning rate after warm-up
 
 enum class Offload { optimizer, parameters, values };
@@ -48,22 +49,29 @@ struct Model {
   std::int64_t vocab = 256;
   std::int64_t sequence = 256;  // tokens per sample
   double rope_theta = 10000.0;
-  // Frequencies are divided by the factor where a turn takes longer than original_context /
-  // low_frequency_factor positions, kept where it takes less than original_context / high_frequency_factor,
-  // and blended between.
+  // linear: all frequencies are divided by the factor. llama3 and yarn: those that turn less often than
+  // low_frequency_factor times in original_context positions; those that do more often than
+  // high_frequency_factor times are kept, those between are blended.
+  RopeScaling rope_scaling = RopeScaling::llama3;
   double rope_scaling_factor = 1;  // 1: none
   double rope_low_frequency_factor = 1;
   double rope_high_frequency_factor = 4;
   std::int64_t rope_original_context = 8192;
-  std::int64_t sliding_window = 0;  // positions that a query sees; 0: all before it
-  bool qkv_bias = false;            // biases of q, k and v
-  bool qk_norm = false;             // RMSNorm over the channels of each head of q and k
+  double rope_attention_factor = 1;  // yarn: of cosines and sines
+  std::int64_t sliding_window = 0;   // positions that a query sees; 0: all before it
+  std::string window_layers;  // w or f for each layer, from the first again; empty: all have the window
+  bool qkv_bias = false;      // biases of q, k and v
+  bool qk_norm = false;       // RMSNorm over the channels of each head of q and k
   double norm_epsilon = 1e-5;
   bool tied_embeddings = false;  // a run file starts from what its family does
   double init_std = 0.02;
   double dropout = 0;         // of the embedding and of what each block adds to the residual stream
   std::string weights;        // a safetensors file to start from; empty: drawn from the seed
   bool follow_links = false;  // of the folder of weights, to what lies outside of it
+  // Positions that a query of the layer sees, if they are fewer than there are; 0: all before it.
+  std::int64_t window_of(std::int64_t layer) const;
+  // A letter for each layer; empty: there is no window.
+  std::string windows() const;
   std::int64_t head_size() const { return head_dim > 0 ? head_dim : hidden / heads; }
   std::int64_t query_size() const { return heads * head_size(); }
   std::int64_t key_size() const { return kv_heads * head_size(); }

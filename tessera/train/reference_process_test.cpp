@@ -42,7 +42,23 @@ spec::Model related_model(const std::string& kind) {
   if (kind == "qwen3") model.head_dim = 12;
   if (kind == "mistral") {
     model.head_dim = 16;
-    model.sliding_window = 24;
+    model.sliding_window = 5;
+  }
+  if (kind == "qwen2") {
+    model.sliding_window = 7;
+    model.window_layers = "fww";
+  }
+  if (kind == "linear") {
+    model.rope_scaling = spec::RopeScaling::linear;
+    model.rope_scaling_factor = 4;
+  }
+  if (kind == "yarn") {
+    model.rope_scaling = spec::RopeScaling::yarn;
+    model.rope_scaling_factor = 8;
+    model.rope_low_frequency_factor = 0.5;
+    model.rope_high_frequency_factor = 8;
+    model.rope_original_context = 64;
+    model.rope_attention_factor = 0.1 * std::log(8) + 1;
   }
   if (kind == "llama3") {
     model.rope_scaling_factor = 8;
@@ -54,6 +70,8 @@ spec::Model related_model(const std::string& kind) {
 const std::vector<Case> kCases = {
     {"Llama", "llama.py", "llama", model_of(spec::Family::llama, 2, false), 3 * 9 + 3},
     {"Llama3", "llama.py", "llama3", related_model("llama3"), 3 * 9 + 3},
+    {"LinearScaling", "llama.py", "linear", related_model("linear"), 3 * 9 + 3},
+    {"Yarn", "llama.py", "yarn", related_model("yarn"), 3 * 9 + 3},
     {"Qwen2", "llama.py", "qwen2", related_model("qwen2"), 3 * 12 + 2},
     {"Qwen3", "llama.py", "qwen3", related_model("qwen3"), 3 * 11 + 3},
     {"Mistral", "llama.py", "mistral", related_model("mistral"), 3 * 9 + 3},

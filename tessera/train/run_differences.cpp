@@ -22,7 +22,9 @@ spec::Run in_one_form(spec::Run run) {
   if (!family.no_window.empty()) model.sliding_window = plain.sliding_window;
   if (!family.no_qkv_bias.empty()) model.qkv_bias = plain.qkv_bias;
   if (!family.no_qk_norm.empty()) model.qk_norm = plain.qk_norm;
-  if (model.rope_scaling_factor == 1) {
+  model.window_layers = model.windows();
+  if (model.rope_scaling_factor == 1) model.rope_scaling = plain.rope_scaling;
+  if (model.rope_scaling_factor == 1 || model.rope_scaling == spec::RopeScaling::linear) {
     model.rope_low_frequency_factor = plain.rope_low_frequency_factor;
     model.rope_high_frequency_factor = plain.rope_high_frequency_factor;
     model.rope_original_context = plain.rope_original_context;

@@ -82,6 +82,10 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note, const
   const std::int64_t last = end.empty() ? 0 : static_cast<unsigned char>(end.front());
   cut("vocab", m.vocab, rounded_up(std::max(smallest.vocab, last + 1), tp));
   cut("sequence", m.sequence, rounded_up(smallest.sequence, 2 * small.layout.cp * tp));
+  // A window that is shorter than the sequence stays so, and ends within chunks.
+  if (run.model.sliding_window > 0 && run.model.sliding_window < run.model.sequence)
+    cut("sliding_window", m.sliding_window,
+        std::max<std::int64_t>(2, run.model.sliding_window * m.sequence / run.model.sequence));
   cut_batch(small, cut);
   note = join(changes, ", ");
   return small;

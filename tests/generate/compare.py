@@ -1,6 +1,6 @@
 """Compares `tessera generate` and `tessera evaluate` with the pip package `transformers`, on small random models of each family.
 
-  compare.py BINARY [--tokens 96]
+  compare.py BINARY [--tokens 96] [--families llama ...]
 
 Per family: greedy tokens of five prompts of unequal length, side by side, alone, and on two ranks of tp; the loss of a text; the
 log-likelihoods of multiple choice. Exits 1 at the first difference.
@@ -115,6 +115,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
     parser.add_argument("--tokens", type=int, default=96)
+    parser.add_argument("--families", nargs="+", default=list(models.FAMILIES), choices=list(models.FAMILIES))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
@@ -122,7 +123,7 @@ def main():
         text = root / "text.txt"
         text.write_text("".join(pathlib.Path("corpus/kjv.txt").read_text()[5000:7000]))
         trained = models.make(root)
-        for family in models.FAMILIES:
+        for family in arguments.families:
             folder = root / family
             model = models.opened(folder)
             tokenizer = Tokenizer.from_file(str(trained))

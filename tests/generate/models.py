@@ -16,11 +16,14 @@ USUAL = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_atte
              bos_token_id=None, eos_token_id=0)
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 128}
 FAMILIES = {
     "llama": (LlamaForCausalLM, LlamaConfig(**USUAL | {"rope_parameters": LLAMA3})),
     "qwen2": (Qwen2ForCausalLM, Qwen2Config(**USUAL | {"tie_word_embeddings": True})),
-    "qwen3": (Qwen3ForCausalLM, Qwen3Config(**USUAL | {"head_dim": 24})),
-    "mistral": (MistralForCausalLM, MistralConfig(**USUAL | {"sliding_window": None})),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config(**USUAL | {"head_dim": 24, "use_sliding_window": True, "sliding_window": 20,
+                                                       "layer_types": ["sliding_attention", "full_attention"]})),
+    "mistral": (MistralForCausalLM, MistralConfig(**USUAL | {"sliding_window": 24})),
+    "mistral-yarn": (MistralForCausalLM, MistralConfig(**USUAL | {"sliding_window": None, "rope_parameters": YARN})),
     "olmo2": (Olmo2ForCausalLM, Olmo2Config(**USUAL)),
     "gpt2": (GPT2LMHeadModel, GPT2Config(n_embd=64, n_inner=96, n_layer=2, n_head=4, vocab_size=VOCAB, n_positions=POSITIONS,
                                          bos_token_id=0, eos_token_id=0, tie_word_embeddings=False)),

@@ -1,7 +1,7 @@
 """Writes what the rest of the world computes for a small model of the Llama family or one related to it, for
 reference_process_test.cpp to compare with.
 
-  llama.py FOLDER KIND...   of llama, llama3, qwen2, qwen3, mistral, olmo2; each in FOLDER/KIND:
+  llama.py FOLDER KIND...   of llama, llama3, linear, yarn, qwen2, qwen3, mistral, olmo2; each in FOLDER/KIND:
 
 model.safetensors      a random model of the `transformers` package (grouped queries), fp32
 reference.safetensors  tokens, its logits and all gradients (fp32); and, in fp64, the losses and parameters of 20 steps of
@@ -24,12 +24,18 @@ STEPS, RATE, DECAY, CLIP, BETAS, EPSILON = 20, 1e-3, 0.1, 0.5, (0.9, 0.95), 1e-8
 NORM_EPSILON, THETA = 1e-5, 10000.0
 LLAMA3 = {"rope_type": "llama3", "rope_theta": THETA, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
+YARN = {"rope_type": "yarn", "rope_theta": THETA, "factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 8.0,
+        "beta_slow": 0.5}
 KINDS = {  # the classes, and what differs from Llama 2
     "llama": (LlamaConfig, LlamaForCausalLM, {}),
     "llama3": (LlamaConfig, LlamaForCausalLM, {"rope_parameters": LLAMA3, "max_position_embeddings": 512}),
-    "qwen2": (Qwen2Config, Qwen2ForCausalLM, {"tie_word_embeddings": True}),
+    "linear": (LlamaConfig, LlamaForCausalLM, {"rope_parameters": {"rope_type": "linear", "rope_theta": THETA, "factor": 4.0}}),
+    "yarn": (LlamaConfig, LlamaForCausalLM, {"rope_parameters": YARN, "max_position_embeddings": 512}),
+    # The first layer sees all, the others a window.
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM, {"tie_word_embeddings": True, "use_sliding_window": True, "sliding_window": 7,
+                                              "max_window_layers": 1}),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 12}),
-    "mistral": (MistralConfig, MistralForCausalLM, {"head_dim": 16, "sliding_window": SEQUENCE}),
+    "mistral": (MistralConfig, MistralForCausalLM, {"head_dim": 16, "sliding_window": 5}),
     "olmo2": (Olmo2Config, Olmo2ForCausalLM, {"pad_token_id": None}),  # whose row would get no gradient
 }
 
@@ -64,6 +70,13 @@ def world(kind):
 
 def frequencies(kind, d):
     f = plain.frequencies(THETA, d)
+    if kind == "linear":
+        return f / 4
+    if kind == "yarn":
+        pair = lambda turns: d * math.log(YARN["original_max_position_embeddings"] / (turns * 2 * math.pi)) / (2 * math.log(THETA))
+        first, last = max(math.floor(pair(YARN["beta_fast"])), 0), min(math.ceil(pair(YARN["beta_slow"])), d - 1)
+        slower = ((torch.arange(d // 2, dtype=torch.float64) - first) / (last - first)).clamp(0, 1)
+        return slower * f / YARN["factor"] + (1 - slower) * f
     if kind != "llama3":
         return f
     context, low, high = (LLAMA3[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"))
@@ -72,10 +85,20 @@ def frequencies(kind, d):
     return (1 - kept) * f / LLAMA3["factor"] + kept * f
 
 
+def windows(kind):
+    """What the queries of each layer see."""
+    window = {"mistral": [5] * LAYERS, "qwen2": [SEQUENCE] + [7] * (LAYERS - 1)}.get(kind, [SEQUENCE] * LAYERS)
+    return [torch.ones(1, SEQUENCE, SEQUENCE, dtype=torch.bool).tril().triu(1 - size) for size in window]
+
+
 def plain_logits(w, ids, kind):
     d = w["model.layers.0.self_attn.q_proj.weight"].shape[0] // HEADS
-    logits = plain.olmo2_logits if kind == "olmo2" else plain.llama_logits
-    return logits(w, ids, LAYERS, HEADS, KV_HEADS, frequencies(kind, d), NORM_EPSILON)
+    if kind == "olmo2":
+        return plain.olmo2_logits(w, ids, LAYERS, HEADS, KV_HEADS, frequencies(kind, d), NORM_EPSILON)
+    # Both cosines and sines carry YaRN's factor, so that scores have its square.
+    strength = 0.1 * math.log(YARN["factor"]) + 1 if kind == "yarn" else 1.0
+    return plain.llama_logits(w, ids, LAYERS, HEADS, KV_HEADS, frequencies(kind, d), NORM_EPSILON, seen=windows(kind),
+                              strength=strength)
 
 
 def trained(weights, kind):

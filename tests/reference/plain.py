@@ -1,6 +1,7 @@
 """Llama and GPT-2 written out in plain PyTorch, in the dtype of their weights: w is a dict by the names of Hugging Face.
 
-`seen` ([samples, positions, positions], True where a query sees a key) takes the place of the causal mask.
+`seen` ([samples, positions, positions], True where a query sees a key, or a list of such by layer) takes the place of the causal mask.
+`strength` multiplies cosines and sines.
 """
 import torch
 import torch.nn.functional as F
@@ -10,9 +11,9 @@ def frequencies(theta, d):
     return theta ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
 
 
-def rotated(x, frequency):  # [b, heads, positions, d], halves against each other
+def rotated(x, frequency, strength=1.0):  # [b, heads, positions, d], halves against each other
     angle = torch.outer(torch.arange(x.shape[2], dtype=torch.float64), frequency)
-    cos, sin = angle.cos(), angle.sin()
+    cos, sin = strength * angle.cos(), strength * angle.sin()
     a, b = x.chunk(2, -1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
@@ -26,7 +27,7 @@ def heads_of(y, n):
     return y.unflatten(-1, (n, -1)).transpose(1, 2)
 
 
-def llama_logits(w, ids, layers, heads, kv_heads, frequency, norm_epsilon=1e-5, seen=None):
+def llama_logits(w, ids, layers, heads, kv_heads, frequency, norm_epsilon=1e-5, seen=None, strength=1.0):
     norm = lambda x, name: F.rms_norm(x, x.shape[-1:], w[name], norm_epsilon) if name in w else x
     x = F.embedding(ids, w["model.embed_tokens.weight"])
     for i in range(layers):
@@ -34,9 +35,10 @@ def llama_logits(w, ids, layers, heads, kv_heads, frequency, norm_epsilon=1e-5, 
         h = norm(x, at + "input_layernorm.weight")
         q, k, v = (heads_of(F.linear(h, w[f"{at}self_attn.{n}_proj.weight"], w.get(f"{at}self_attn.{n}_proj.bias")), c)
                    for n, c in (("q", heads), ("k", kv_heads), ("v", kv_heads)))
-        q, k = (rotated(norm(t, f"{at}self_attn.{n}_norm.weight"), frequency) for n, t in (("q", q), ("k", k)))
+        q, k = (rotated(norm(t, f"{at}self_attn.{n}_norm.weight"), frequency, strength) for n, t in (("q", q), ("k", k)))
         k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
-        x = x + F.linear(attended(q, k, v, seen), w[at + "self_attn.o_proj.weight"])
+        seen_here = seen[i] if isinstance(seen, list) else seen
+        x = x + F.linear(attended(q, k, v, seen_here), w[at + "self_attn.o_proj.weight"])
         h = norm(x, at + "post_attention_layernorm.weight")
         gate, up = (F.linear(h, w[f"{at}mlp.{n}_proj.weight"]) for n in ("gate", "up"))
         x = x + F.linear(F.silu(gate) * up, w[at + "mlp.down_proj.weight"])

@@ -1,11 +1,36 @@
 #include "tessera/checkpoint/foreign/decoder_config.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tessera/base/error.hpp"
+#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::checkpoint {
 namespace {
+
+// What the factor of YaRN adds to the temperature of attention.
+double yarn_temperature(double factor, double scale) { return 0.1 * scale * std::log(factor) + 1; }
+
+void read_yarn(const ConfigReader& reader, const Json& rope, const char* name, spec::Model& model) {
+  reader.need(ConfigReader::at(rope, "truncate") != Json(false),
+              cat("says ", name, " with truncate = false, which is not computed here"));
+  model.rope_scaling = spec::RopeScaling::yarn;
+  model.rope_low_frequency_factor = reader.number(rope, "beta_slow", "model.rope_low_frequency_factor", 1.0);
+  model.rope_high_frequency_factor =
+      reader.number(rope, "beta_fast", "model.rope_high_frequency_factor", 32.0);
+  model.rope_original_context =
+      ConfigReader::at(rope, "original_max_position_embeddings").is_null()
+          ? reader.integer(reader.root(), "max_position_embeddings", "model.rope_original_context")
+          : reader.integer(rope, "original_max_position_embeddings", "model.rope_original_context");
+  const double factor = model.rope_scaling_factor;
+  const double of_all = reader.number(rope, "mscale_all_dim", "model.rope_attention_factor", 0.0),
+               scale = reader.number(rope, "mscale", "model.rope_attention_factor", 0.0);
+  const double usual = of_all != 0 && scale != 0
+                           ? yarn_temperature(factor, scale) / yarn_temperature(factor, of_all)
+                           : yarn_temperature(factor, 1);
+  model.rope_attention_factor = reader.number(rope, "attention_factor", "model.rope_attention_factor", usual);
+}
 
 void read_rope(const ConfigReader& reader, spec::Model& model) {
   const Json& root = reader.root();
@@ -24,11 +49,22 @@ void read_rope(const ConfigReader& reader, spec::Model& model) {
   const Json& type =
       rope.contains("rope_type") || v4_type.is_null() ? ConfigReader::at(rope, "rope_type") : v4_type;
   if (type.is_null() || type == Json("default")) return;
-  reader.need(type == Json("llama3"), cat("says ", name, " of type ", ConfigReader::shown(type),
-                                          ", but only default and llama3 are computed here. A model that is "
-                                          "trained within its first context needs none: remove that table."));
+  const bool is_yarn = type == Json("yarn"), is_linear = type == Json("linear");
+  reader.need(
+      is_yarn || is_linear || type == Json("llama3"),
+      cat("says ", name, " of type ", ConfigReader::shown(type),
+          ", but only default, linear, yarn and llama3 are computed here. A model that is trained within its "
+          "first context needs none: remove that table."));
   model.rope_scaling_factor = reader.number(rope, "factor", "model.rope_scaling_factor");
   if (model.rope_scaling_factor == 1) return;  // changes no angle, whatever the others say
+  if (is_linear) {
+    model.rope_scaling = spec::RopeScaling::linear;
+    return;
+  }
+  if (is_yarn) {
+    read_yarn(reader, rope, name, model);
+    return;
+  }
   model.rope_low_frequency_factor = reader.number(rope, "low_freq_factor", "model.rope_low_frequency_factor");
   model.rope_high_frequency_factor =
       reader.number(rope, "high_freq_factor", "model.rope_high_frequency_factor");
@@ -36,10 +72,10 @@ void read_rope(const ConfigReader& reader, spec::Model& model) {
       reader.integer(rope, "original_max_position_embeddings", "model.rope_original_context");
 }
 
-// Positions that the model knows: of its window, of its scaled context, or those that it was trained with.
+// Positions that the model knows: of its scaled context, of its window, or those that it was trained with.
 std::int64_t positions_of(const spec::Model& model) {
-  if (model.sliding_window > 0) return model.sliding_window;
-  if (model.rope_scaling_factor == 1) return model.sequence;
+  if (model.rope_scaling_factor == 1) return std::max(model.sequence, model.sliding_window);
+  if (model.rope_scaling == spec::RopeScaling::linear) return model.sequence;
   const double scaled = model.rope_scaling_factor * static_cast<double>(model.rope_original_context);
   return std::max(model.sequence, static_cast<std::int64_t>(std::min(scaled, 0x1p24)));
 }
@@ -47,25 +83,81 @@ std::int64_t positions_of(const spec::Model& model) {
 nlohmann::ordered_json rope_config(const spec::Model& model) {
   nlohmann::ordered_json rope = {{"rope_type", "default"}, {"rope_theta", model.rope_theta}};
   if (model.rope_scaling_factor == 1) return rope;
-  rope["rope_type"] = "llama3";
+  rope["rope_type"] = spec::word(model.rope_scaling);
   rope["factor"] = model.rope_scaling_factor;
+  if (model.rope_scaling == spec::RopeScaling::linear) return rope;
+  if (model.rope_scaling == spec::RopeScaling::yarn) {
+    rope["beta_slow"] = model.rope_low_frequency_factor;
+    rope["beta_fast"] = model.rope_high_frequency_factor;
+    rope["original_max_position_embeddings"] = model.rope_original_context;
+    rope["attention_factor"] = model.rope_attention_factor;
+    return rope;
+  }
   rope["low_freq_factor"] = model.rope_low_frequency_factor;
   rope["high_freq_factor"] = model.rope_high_frequency_factor;
   rope["original_max_position_embeddings"] = model.rope_original_context;
   return rope;
 }
 
+bool has_sliding(const Json& layer_types) {
+  return layer_types.is_array() &&
+         std::ranges::any_of(layer_types, [](const Json& type) { return type != Json("full_attention"); });
+}
+
+// What repeats itself in the letters.
+std::string shortest_pattern(const std::string& letters) {
+  for (std::size_t size = 1; size < letters.size(); ++size) {
+    bool repeats = true;
+    for (std::size_t i = size; i < letters.size() && repeats; ++i) repeats = letters[i] == letters[i - size];
+    if (repeats) return letters.substr(0, size);
+  }
+  return letters;
+}
+
 }  // namespace
 
 void refuse_sliding_layers(const ConfigReader& reader) {
+  reader.refuse(has_sliding(reader.at("layer_types")), "layer_types",
+                "but all layers of this architecture see all positions here.");
+}
+
+void read_windows(const ConfigReader& reader, spec::Model& model) {
   const Json& types = reader.at("layer_types");
-  const bool slides = types.is_array() && std::ranges::any_of(types, [](const Json& type) {
-                        return type != Json("full_attention");
-                      });
-  reader.refuse(slides, "layer_types", "but all layers see all positions here.");
-  reader.refuse(
-      reader.is_true("use_sliding_window"), "use_sliding_window",
-      "but all layers see all positions here: set it to false if sequences stay within the window.");
+  if (!reader.is_true("use_sliding_window")) {
+    reader.refuse(has_sliding(types), "layer_types", "but use_sliding_window is not true.");
+    return;
+  }
+  const std::int64_t window = reader.integer(reader.root(), "sliding_window", "model.sliding_window", 0);
+  if (window == 0) return;
+  std::string letters;
+  if (types.is_array()) {
+    for (const Json& type : types) {
+      const bool slides = type == Json("sliding_attention");
+      reader.need(slides || type == Json("full_attention"),
+                  cat("says layer_types with ", ConfigReader::shown(type),
+                      ", but only full_attention and sliding_attention are computed here"));
+      letters += slides ? 'w' : 'f';
+    }
+    reader.need(std::ssize(letters) == model.layers,
+                cat("says layer_types of ", letters.size(), " layers, and has ", model.layers));
+  } else {
+    const std::int64_t full = reader.integer(reader.root(), "max_window_layers", "model.sliding_window", 28);
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) letters += layer < full ? 'f' : 'w';
+  }
+  if (letters.find('w') == letters.npos) return;
+  model.sliding_window = window;
+  if (letters.find('f') != letters.npos) model.window_layers = shortest_pattern(letters);
+}
+
+void write_windows(const spec::Model& model, nlohmann::ordered_json& config) {
+  const std::string letters = model.windows();
+  if (letters.empty()) return;
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = model.sliding_window;
+  config["layer_types"] = nlohmann::ordered_json::array();
+  for (const char letter : letters)
+    config["layer_types"].push_back(letter == 'w' ? "sliding_attention" : "full_attention");
+  config["max_window_layers"] = std::min(letters.find('w'), letters.size());
 }
 
 void read_decoder(const ConfigReader& reader, std::int64_t missing_head_dim, HfModel& out) {

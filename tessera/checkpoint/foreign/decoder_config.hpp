@@ -7,11 +7,14 @@
 namespace tessera::checkpoint {
 
 // Sizes, epsilon, tied embeddings, positions and rotary frequencies as transformers 4 and 5 write them:
-// plain, or scaled as Llama 3 has it. Refuses other activations and biases of the feed-forward part.
-// `missing_head_dim`: what a head has where the file does not say; 0: hidden / heads.
+// plain, or scaled: linear, YaRN, or as Llama 3 has it. Refuses other activations and biases of the
+// feed-forward part. `missing_head_dim`: what a head has where the file does not say; 0: hidden / heads.
 void read_decoder(const ConfigReader& reader, std::int64_t missing_head_dim, HfModel& out);
 // Refuses layers that see a window only.
 void refuse_sliding_layers(const ConfigReader& reader);
+// Which layers see a window, as Qwen says it.
+void read_windows(const ConfigReader& reader, spec::Model& model);
+void write_windows(const spec::Model& model, nlohmann::ordered_json& config);
 
 void write_decoder(const spec::Model& model, const Architecture& architecture,
                    nlohmann::ordered_json& config);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/complaint.hpp"
@@ -101,6 +103,49 @@ TEST(HfConfig, OfQwenAndMistralSaysWhatTheyHaveThatLlamaHasNot) {
   EXPECT_TRUE(read(config).model.qkv_bias) << "by its type";
 }
 
+TEST(HfConfig, OfQwenSaysWhichLayersHaveAWindow) {
+  Json config = llama3();
+  config["architectures"] = {"Qwen2ForCausalLM"};
+  config["num_hidden_layers"] = 6;
+  config["sliding_window"] = 512;
+  config["use_sliding_window"] = true;
+  config["max_window_layers"] = 2;
+  EXPECT_EQ(read(config).model.windows(), "ffwwww");
+  config["max_window_layers"] = 6;
+  EXPECT_EQ(read(config).model.windows(), "") << "none has it";
+  config["layer_types"] = {"sliding_attention", "sliding_attention", "full_attention",
+                           "sliding_attention", "sliding_attention", "full_attention"};
+  EXPECT_EQ(read(config).model.window_layers, "wwf");
+  EXPECT_EQ(read(config).model.sliding_window, 512);
+  config["layer_types"][0] = "chunked_attention";
+  EXPECT_THAT(complaint(config), HasSubstr("chunked_attention"));
+  config["layer_types"] = {"sliding_attention"};
+  EXPECT_THAT(complaint(config), HasSubstr("of 1 layers, and has 6"));
+  config["use_sliding_window"] = false;
+  EXPECT_THAT(complaint(config), HasSubstr("use_sliding_window is not true"));
+}
+
+TEST(HfConfig, OfScaledFrequenciesSaysWhichAreDivided) {
+  Json config = llama3();
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(read(config).model.rope_scaling, spec::RopeScaling::linear);
+  EXPECT_EQ(read(config).model.rope_scaling_factor, 4);
+  config["rope_scaling"] = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 4096}};
+  const spec::Model yarn = read(config).model;
+  EXPECT_EQ(yarn.rope_scaling, spec::RopeScaling::yarn);
+  EXPECT_EQ(yarn.rope_low_frequency_factor, 1);
+  EXPECT_EQ(yarn.rope_high_frequency_factor, 32);
+  EXPECT_EQ(yarn.rope_original_context, 4096);
+  EXPECT_NEAR(yarn.rope_attention_factor, 0.1 * std::log(4) + 1, 1e-12);
+  config["rope_scaling"]["mscale"] = 1.0;
+  config["rope_scaling"]["mscale_all_dim"] = 0.5;
+  EXPECT_NEAR(read(config).model.rope_attention_factor, (0.1 * std::log(4) + 1) / (0.05 * std::log(4) + 1),
+              1e-12);
+  config["rope_scaling"]["attention_factor"] = 1.25;
+  EXPECT_EQ(read(config).model.rope_attention_factor, 1.25);
+}
+
 TEST(HfConfig, WhatIsNotComputedHereIsRefusedByName) {
   struct Case {
     const char *key, *value, *says;
@@ -113,9 +158,10 @@ TEST(HfConfig, WhatIsNotComputedHereIsRefusedByName) {
       {"hidden_act", R"("gelu")", "says hidden_act = \"gelu\", but only silu"},
       {"attention_bias", "true", "a bias of o_proj"},
       {"mlp_bias", "true", "mlp_bias = true"},
-      {"use_sliding_window", "true", "set it to false"},
-      {"layer_types", R"(["full_attention", "sliding_attention"])", "all layers see all positions"},
-      {"rope_scaling", R"({"type": "yarn", "factor": 4})", "of type \"yarn\", but only default and llama3"},
+      {"layer_types", R"(["full_attention", "sliding_attention"])", "see all positions"},
+      {"rope_scaling", R"({"type": "longrope", "factor": 4})",
+       "of type \"longrope\", but only default, linear, yarn and llama3"},
+      {"rope_scaling", R"({"type": "yarn", "factor": 4, "truncate": false})", "truncate = false"},
       {"rope_scaling", R"({"rope_type": "llama3", "factor": 0.5})",
        "factor = 0.5; it must be a number, at least 1"},
       {"rope_scaling", R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor = 0.5"},
@@ -155,7 +201,17 @@ TEST(HfConfig, ThatIsWrittenIsReadBack) {
   qwen2.qkv_bias = qwen3.qk_norm = true;
   qwen3.head_dim = 64;
   mistral.sliding_window = 4096;
-  for (const spec::Model& model : {models[0].model, models[1].model, qwen2, qwen3, mistral}) {
+  spec::Model windows = qwen2, linear = qwen3, yarn = mistral;
+  windows.sliding_window = 128;
+  windows.window_layers = "wwwf";
+  linear.rope_scaling = spec::RopeScaling::linear;
+  linear.rope_low_frequency_factor = 1;
+  linear.rope_high_frequency_factor = 4;
+  linear.rope_original_context = 8192;
+  yarn.rope_scaling = spec::RopeScaling::yarn;
+  yarn.rope_attention_factor = 1.1;
+  for (const spec::Model& model :
+       {models[0].model, models[1].model, qwen2, qwen3, mistral, windows, linear, yarn}) {
     const HfModel found = hf_model(hf_config(model, "F16"), "written");
     spec::Model compared = found.model;
     compared.sequence = model.sequence;
@@ -165,6 +221,8 @@ TEST(HfConfig, ThatIsWrittenIsReadBack) {
   EXPECT_EQ(hf_model(hf_config(models[1].model, "F32"), "").max_positions, 1024);
   qwen2.qk_norm = true;
   EXPECT_THROW(hf_config(qwen2, "F32"), UserError);
+  mistral.window_layers = "wf";
+  EXPECT_THROW(hf_config(mistral, "F32"), UserError);
 }
 
 TEST(HfConfig, KeepsItsTextUnlessTheDtypeOrThePositionsChange) {

@@ -195,7 +195,10 @@ void expect_same_model(const spec::Model& ours, const HfModel& theirs, const std
   compared.follow_links = ours.follow_links;
   spec::Model mine = ours;
   if (mine.query_size() == mine.hidden) mine.head_dim = 0;
+  compared.window_layers = compared.windows();
+  mine.window_layers = mine.windows();
   if (compared.rope_scaling_factor == 1 && mine.rope_scaling_factor == 1) {
+    compared.rope_scaling = mine.rope_scaling;
     compared.rope_low_frequency_factor = mine.rope_low_frequency_factor;
     compared.rope_high_frequency_factor = mine.rope_high_frequency_factor;
     compared.rope_original_context = mine.rope_original_context;

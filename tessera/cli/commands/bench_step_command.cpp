@@ -45,9 +45,10 @@ void refuse_what_bare_lacks(const spec::Run& run) {
   if (run.model.family != spec::Family::llama) refuse("the family is another", "Add model.family=llama.");
   if (run.model.dropout > 0) refuse("it has dropout", "Add model.dropout=0.");
   const auto& m = run.model;
-  if (m.head_size() * m.heads != m.hidden || m.qkv_bias || m.qk_norm || m.rope_scaling_factor != 1)
+  if (m.head_size() * m.heads != m.hidden || m.qkv_bias || m.qk_norm || m.rope_scaling_factor != 1 ||
+      m.window_of(0) > 0)
     refuse("the model has heads, biases, norms or frequencies that the loop lacks",
-           "Leave model.head_dim, qkv_bias, qk_norm and rope_scaling_factor out.");
+           "Leave model.head_dim, qkv_bias, qk_norm, rope_scaling_factor and sliding_window out.");
   if (run.layout.ranks() != 1) refuse("the layout has several ranks", "Add layout.dp_replicate=1.");
   if (run.training.optimizer != spec::Optimizer::adamw)
     refuse("the optimizer is another", "Add training.optimizer=adamw.");

@@ -16,25 +16,34 @@ void read(const ConfigReader& reader, std::string_view type, HfModel& out) {
   model.qk_norm = type == "qwen3";
   if (type == "mistral")
     model.sliding_window = reader.integer(reader.root(), "sliding_window", "model.sliding_window", 0);
-  else
+  else if (type == "llama")
     refuse_sliding_layers(reader);
+  else
+    read_windows(reader, model);
   reader.refuse(type != "qwen2" && reader.is_true("attention_bias"), "attention_bias",
                 "a bias of o_proj among them, which is not computed here.");
 }
 
 void write(const spec::Model& model, nlohmann::ordered_json& config) {
-  const int kinds = int(model.qkv_bias) + int(model.qk_norm) + int(model.sliding_window > 0);
-  if (kinds > 1)
+  if (model.qkv_bias && model.qk_norm)
     throw UserError(
-        "no architecture of transformers has two of model.qkv_bias (Qwen 2), model.qk_norm (Qwen 3) "
-        "and model.sliding_window (Mistral), so the model cannot be exported");
+        "no architecture of transformers has both model.qkv_bias (Qwen 2) and model.qk_norm (Qwen 3), so the "
+        "model cannot be exported");
+  const bool is_qwen = model.qkv_bias || model.qk_norm, is_mistral = !is_qwen && model.sliding_window > 0;
+  if (is_mistral && model.windows().find('f') != std::string::npos)
+    throw UserError(
+        "all layers of a Mistral have the window, and no other architecture of transformers without "
+        "model.qkv_bias or model.qk_norm has one, so a model with model.window_layers cannot be exported");
   write_decoder(model,
-                model.qkv_bias             ? kQwen2
-                : model.qk_norm            ? kQwen3
-                : model.sliding_window > 0 ? kMistral
-                                           : kLlama,
+                model.qkv_bias  ? kQwen2
+                : model.qk_norm ? kQwen3
+                : is_mistral    ? kMistral
+                                : kLlama,
                 config);
-  if (model.sliding_window > 0) config["sliding_window"] = model.sliding_window;
+  if (is_mistral)
+    config["sliding_window"] = model.sliding_window;
+  else
+    write_windows(model, config);
 }
 
 }  // namespace

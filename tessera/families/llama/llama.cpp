@@ -7,8 +7,11 @@
 namespace tessera::plan {
 namespace {
 
-program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t layer) {
+program::Unit block_unit(const Sizes& of_run, const spec::Run& run, std::int64_t layer) {
   const spec::Model& m = run.model;
+  const std::int64_t window = m.window_of(layer);
+  Sizes s = of_run;
+  s.has_documents = s.has_documents || window > 0;  // attention is computed block by block too
   const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
   std::vector<std::string> of_qkv = {"self_attn.q_proj.weight", "self_attn.k_proj.weight",
                                      "self_attn.v_proj.weight"},
@@ -22,7 +25,7 @@ program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t laye
       cat("block.", layer),
       {made_of(qkv, {step("norm_1", {"hidden"}, {"entering_1"}, names({"input_layernorm.weight"})),
                      enter("entering_1"), step("qkv", {"entering_1"}, {"qkv"}, names(of_qkv))}),
-       made_of(rotary_attention(s, m.qk_norm, compute_dtype(run.layout.precision)),
+       made_of(rotary_attention(s, m.qk_norm, compute_dtype(run.layout.precision), window),
                {step("attention", {"qkv"}, {"attended"}, names(of_heads))}),
        made_of(product_and_residual("out", s, s.q, 0),
                {step("out", {"attended"}, {"attended_sums"}, names({"self_attn.o_proj.weight"})),

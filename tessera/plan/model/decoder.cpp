@@ -1,5 +1,7 @@
 #include "tessera/plan/model/decoder.hpp"
 
+#include <algorithm>
+
 #include "tessera/base/text.hpp"
 #include "tessera/plan/model/unit_allocation_events.hpp"
 
@@ -9,14 +11,29 @@ using program::Init;
 using program::Parameter;
 using program::Piece;
 
-Piece rotary_attention(const Sizes& s, bool has_norm, program::Dtype compute) {
+namespace {
+// Pairs of a query and a key of one sample that are computed, triangles counted whole: within a window w the
+// positions are cut into tiles of w, and each is computed with itself and with the one before.
+double computed_pairs(std::int64_t sequence, std::int64_t window) {
+  if (window == 0) return static_cast<double>(sequence) * static_cast<double>(sequence);
+  double out = 0;
+  for (std::int64_t begin = 0; begin < sequence; begin += window) {
+    const std::int64_t size = std::min(window, sequence - begin);
+    const std::int64_t before = begin == 0 ? 0 : size * (window - size) + (size - 1) * (size - 1);
+    out += static_cast<double>(size * size + before);
+  }
+  return out;
+}
+}  // namespace
+
+Piece rotary_attention(const Sizes& s, bool has_norm, program::Dtype compute, std::int64_t window) {
   // Rotary positions read and write q and k.
-  Piece piece{
-      .name = "attention",
-      .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.sequence) * static_cast<double>(s.q),
-      .bytes_read = (s.n * (s.q + s.k) + s.n * (s.q + 2 * s.k)) * s.c,
-      .bytes_written = (s.n * (s.q + s.k) + s.n * s.q) * s.c + s.n * s.heads * s.a,
-      .channels = s.q};
+  Piece piece{.name = "attention",
+              .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.q) *
+                       computed_pairs(s.sequence, window) / static_cast<double>(s.sequence),
+              .bytes_read = (s.n * (s.q + s.k) + s.n * (s.q + 2 * s.k)) * s.c,
+              .bytes_written = (s.n * (s.q + s.k) + s.n * s.q) * s.c + s.n * s.heads * s.a,
+              .channels = s.q};
   if (has_norm) {  // squares, and q and k scaled, are written and read again
     piece.bytes_read += 3 * s.n * (s.q + s.k) * s.a;
     piece.bytes_written += 2 * s.n * (s.q + s.k) * s.a;

@@ -8,7 +8,8 @@
 namespace tessera::plan {
 
 // Attention with rotary positions; with a norm of q and k before them.
-program::Piece rotary_attention(const Sizes& s, bool has_norm, program::Dtype compute);
+program::Piece rotary_attention(const Sizes& s, bool has_norm, program::Dtype compute,
+                                std::int64_t window = 0);
 // silu(gate) * up.
 program::Piece gate(const Sizes& s);
 // What is computed of keys and values by other ranks too.

@@ -176,6 +176,7 @@ class Call {
           at::infer_size(tensor(0).sizes(), at::infer_size(tensor(1).sizes(), tensor(2).sizes()));
       return std::vector{at::empty(sizes, tensor(tensor(1).dim() ? 1 : 2).options().device(*device_))};
     }
+    if (name_ == "flip") return std::vector{at::empty_like(tensor(0))};
     if (name_ == "dot") return std::vector{at::empty({}, tensor(0).options())};
     if (name_ == "native_layer_norm") {
       auto rows = tensor(0).sizes().vec();

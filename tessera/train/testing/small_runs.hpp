@@ -33,7 +33,13 @@ inline std::vector<spec::Run> related_runs(std::int64_t dp) {
   qwen3.model.head_dim = 12;
   llama3.model.rope_scaling_factor = 8;
   llama3.model.rope_original_context = 16;
-  llama3.model.sliding_window = llama3.model.sequence;
+  llama3.model.sliding_window = 5;
+  llama3.model.window_layers = "wf";
+  qwen2.model.rope_scaling = spec::RopeScaling::yarn;
+  qwen2.model.rope_scaling_factor = 4;
+  qwen2.model.rope_original_context = 16;
+  qwen2.model.rope_high_frequency_factor = 8;
+  qwen2.model.rope_attention_factor = 1.2;
   return {qwen2, qwen3, llama3};
 }
 

@@ -107,7 +107,7 @@ class BlockUnit final : public StepUnit {
     add("norm_1", [this](const StepCall& v) { return norm_1_(v["hidden"], v.tape); });
     add("qkv", [this](const StepCall& v) { return qkv_.of_entering(v["entering_1"], v.tape, context()); });
     add("attention", [this](const StepCall& v) {
-      return attend(parallel::split(v["qkv"], v.batch.samples, heads_), v.batch, layer_, context().cp);
+      return attend(parallel::split(v["qkv"], v.batch.samples, heads_), v.batch, {layer_}, context().cp);
     });
     add("out", [this](const StepCall& v) { return out_.part(v["attended"], v.tape, context()); });
     add("add_1", [this](const StepCall& v) {
