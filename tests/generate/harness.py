@@ -1,6 +1,7 @@
 """Compares `tessera evaluate --choices` with EleutherAI's lm-evaluation-harness (pip `lm_eval`), item by item.
 
-  harness.py BINARY   once: .venv/bin/pip install --target build/lm_eval lm_eval==0.4.13
+  harness.py BINARY   once before: .venv/bin/pip install --target build/lm_eval lm_eval==0.4.13
+                      .venv/bin/pip install --target build/lm_eval --no-deps accelerate==1.15.0
 
 Two tasks of multiple choice, made here, on a small random Llama and a small random GPT-2 of `transformers`. Every log-likelihood must agree within 1e-4, and
 for each item whether it counts as right, plainly and by length; so must the accuracies and their standard errors.
@@ -60,7 +61,7 @@ def main(binary):
             tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), eos_token="<|endoftext|>")
             found = simple_evaluate(HFLM(pretrained=models.opened(folder), tokenizer=tokenizer, batch_size=1),
                                     tasks=[name for name, _, _ in made], task_manager=TaskManager(include_path=str(root)),
-                                    log_samples=True, bootstrap_iters=0)
+                                    log_samples=True, bootstrap_iters=100)
             for name, file, some in made:
                 ours = compare.ask(binary, "evaluate", folder, "--choices", file, "--json")
                 samples = sorted(found["samples"][name], key=lambda sample: sample["doc_id"])
@@ -74,8 +75,7 @@ def main(binary):
                 result = found["results"][name]
                 for mine, other in (("accuracy", "acc,none"), ("accuracy_by_length", "acc_norm,none"), ("accuracy_error", "acc_stderr,none"),
                                     ("accuracy_by_length_error", "acc_norm_stderr,none")):
-                    if isinstance(result.get(other), float):
-                        assert abs(ours[mine] - result[other]) < 1e-9, (family, name, mine, ours[mine], result[other])
+                    assert abs(ours[mine] - result[other]) < 1e-9, (family, name, mine, ours[mine], result[other])
                 print(f"{family}, {name}: {len(some)} questions equal item by item, log-likelihoods at most {worst:.1e} apart; "
                       f"acc {ours['accuracy']:.3f}, acc_norm {ours['accuracy_by_length']:.3f}", flush=True)
 
