@@ -48,7 +48,7 @@ spec::Run asked(const spec::Model& model) {
 
 OpenedModel described_in(const std::string& folder, const std::string& files, Links links) {
   const auto described = checkpoint::described_folder(files, links);
-  OpenedModel out{.folder = folder, .run = asked(described->model), .files = files};
+  OpenedModel out{.folder = folder, .run = asked(described->model), .files = files, .links = links};
   out.most_positions = described->max_positions;
   out.run.model.sequence = out.most_positions > 0 ? std::min(out.most_positions, kPositions) : kPositions;
   return out;
@@ -61,7 +61,7 @@ OpenedModel of_checkpoint(const std::string& folder, const std::string& path, Li
     out = described_in(folder, path + "/" + checkpoint::kAttachedPrefix, links);
   } else {
     const spec::Run trained = spec::parse(saved.manifest().config, path);
-    out = {.folder = folder, .run = asked(trained.model)};
+    out = {.folder = folder, .run = asked(trained.model), .links = links};
     out.run.model.weights.clear();
     out.run.data = trained.data;
     out.run.evaluation = trained.evaluation;
@@ -100,11 +100,23 @@ spec::Run run_of(const OpenedModel& opened, const std::vector<std::string>& over
   return run;
 }
 
-void restore_weights(train::Session& session, const OpenedModel& opened, Links links) {
-  if (opened.checkpoint.empty()) return;
-  checkpoint::Checkpoint from(opened.checkpoint, links);
-  train::check_fits(session, from, std::nullopt, {.changed_data = true, .reset_optimizer = true});
-  train::restore(session, from);
+std::unique_ptr<train::Session> session_of(const OpenedModel& opened, const spec::Run& run,
+                                           const collective::Communicator& communicator, ActivityLog* log) {
+  auto session = std::make_unique<train::Session>(run, communicator, train::random_source(run.model),
+                                                  train::Variation(), log);
+  if (opened.checkpoint.empty()) return session;
+  checkpoint::Checkpoint from(opened.checkpoint, opened.links);
+  train::check_fits(*session, from, std::nullopt, {.changed_data = true, .reset_optimizer = true});
+  train::restore(*session, from);
+  return session;
+}
+
+void expect_all_logits(const spec::Run& run, const std::string& what) {
+  if (run.layout.ranks() != run.layout.tp || run.layout.cuts_stream())
+    throw UserError(
+        cat(what,
+            " on one rank, or on ranks of layout.tp without sequence parallelism; leave the other "
+            "keys of [layout] as they are"));
 }
 
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const OpenedModel& opened, const std::string& named) {

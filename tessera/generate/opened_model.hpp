@@ -12,10 +12,11 @@
 namespace tessera::generate {
 
 struct OpenedModel {
-  std::string folder;      // as it was named
-  spec::Run run;           // its model; for one that was trained here also its data; on one rank
-  std::string checkpoint;  // that holds its weights; empty: run.model.weights does
-  std::string files;       // the folder of its tokenizer and other files of Hugging Face; empty: none
+  std::string folder;            // as it was named
+  spec::Run run;                 // its model; for one that was trained here also its data; on one rank
+  std::string checkpoint;        // that holds its weights; empty: run.model.weights does
+  std::string files;             // the folder of its tokenizer and other files of Hugging Face; empty: none
+  Links links = Links::refused;  // in the folder
   std::int64_t most_positions = 0;  // that it can take; 0: any number
 };
 
@@ -26,8 +27,13 @@ OpenedModel open_model(const std::string& folder, Links links);
 // The opened run with section.key=value over it, for so many positions, validated for this build.
 spec::Run run_of(const OpenedModel& opened, const std::vector<std::string>& overrides);
 
-// Weights for a session of such a run. All ranks call it.
-void restore_weights(train::Session& session, const OpenedModel& opened, Links links);
+// A session of such a run that has the model's weights. All ranks call it.
+std::unique_ptr<train::Session> session_of(const OpenedModel& opened, const spec::Run& run,
+                                           const collective::Communicator& communicator, ActivityLog* log);
+
+// Throws UserError, which begins with `what`, unless each rank of the run has all logits: one, or several
+// that share products alone.
+void expect_all_logits(const spec::Run& run, const std::string& what);
 
 // The tokenizer that was named, else that of the model's files or of its data; "bytes" for a model that was
 // trained on them. Throws UserError when there is none.

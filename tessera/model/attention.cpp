@@ -12,7 +12,7 @@ Tensor attend(const parallel::Heads& heads, const Batch& batch, const AttentionL
   parallel::Documents seen = batch.documents;
   seen.window = layer.window;
   const Tensor out = goes_on ? batch.cache->attend(heads, layer.layer, layer.window)
-                             : parallel::context_attention(heads, context, seen);
+                             : parallel::context_attention(heads, context, std::move(seen));
   return out.transpose(1, 2).reshape({heads.q.size(0) * heads.q.size(2), -1});
 }
 

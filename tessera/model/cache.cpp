@@ -17,6 +17,7 @@ void Cache::set_lengths(const std::vector<std::int64_t>& lengths, at::Device dev
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] += static_cast<std::int64_t>(i) * capacity_;
   lengths_B_ = tensor::on_device(mine, device);
   rows_B_ = tensor::on_device(tensor::indices(rows), device);
+  sees_B11C_.clear();
   const bool equal = std::ranges::min(lengths) == longest_;
   after_BC_ = equal ? Tensor() : tensor::on_device(mine.unsqueeze(1).sub(tensor::indices(counted)), device);
 }
@@ -47,9 +48,16 @@ Tensor Cache::attend(const parallel::Heads& heads, std::size_t layer, std::int64
   const Tensor k = extended(layers_[layer].keys_BCKD, heads.k),
                v = extended(layers_[layer].values_BCKD, heads.v);
   if (!after_BC_.defined()) return tensor::attention(heads.q, k, v, /*causal=*/false);
-  Tensor sees_BC = after_BC_.ge(0);
-  if (window > 0) sees_BC = sees_BC.logical_and(after_BC_.lt(window));
-  return tensor::attention(heads.q, k, v, sees_BC.unsqueeze(1).unsqueeze(1));
+  return tensor::attention(heads.q, k, v, sees(window));
+}
+
+const Tensor& Cache::sees(std::int64_t window) {
+  Tensor& out = sees_B11C_[window];
+  if (!out.defined()) {
+    const Tensor before_BC = after_BC_.ge(0);
+    out = (window > 0 ? before_BC.logical_and(after_BC_.lt(window)) : before_BC).unsqueeze(1).unsqueeze(1);
+  }
+  return out;
 }
 
 }  // namespace tessera::model

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "tessera/parallel/layers.hpp"
@@ -34,11 +35,14 @@ class Cache {
   struct Kept {
     Tensor keys_BCKD, values_BCKD;
   };
+  const Tensor& sees(std::int64_t window);
+
   std::int64_t capacity_, longest_ = 0;
   Tensor lengths_B_;
   Tensor rows_B_;    // where the next position of each sample lies among all
   Tensor after_BC_;  // how far before the next one of its sample a position lies; undefined: all are equally
                      // long
+  std::map<std::int64_t, Tensor> sees_B11C_;  // by window, of the next forward: made when a layer first asks
   std::vector<Kept> layers_;
 };
 

@@ -12,6 +12,6 @@ namespace tessera::parallel {
 // Causal attention of q [B,N,S,D] over k and v [B,K,S,D], all of this rank's positions and with their
 // positions' rotation done: [B,N,S,D]. The heads axis divides N. One rank whose
 // samples are one document each, without a window: tensor::attention.
-Tensor context_attention(const Heads& heads, const ContextAxes& axes, const Documents& documents);
+Tensor context_attention(const Heads& heads, const ContextAxes& axes, Documents documents);
 
 }  // namespace tessera::parallel

@@ -117,7 +117,7 @@ struct ContextAttention : torch::autograd::Function<ContextAttention> {
 
 }  // namespace
 
-Tensor context_attention(const Heads& heads, const ContextAxes& axes, const Documents& documents) {
+Tensor context_attention(const Heads& heads, const ContextAxes& axes, Documents documents) {
   const std::int64_t ranks = axes.heads.group.size();
   TESSERA_CHECK(heads.q.size(kHeadDim) % ranks == 0 && heads.q.size(kHeadDim) % heads.k.size(kHeadDim) == 0,
                 ranks, " ranks of axis ", axes.heads.name, " for ", heads.q.size(kHeadDim), " query heads, ",
@@ -126,7 +126,8 @@ Tensor context_attention(const Heads& heads, const ContextAxes& axes, const Docu
     return tensor::attention(heads.q, heads.k, heads.v, /*causal=*/true);
   return ContextAttention::apply(
       heads.q, heads.k, heads.v,
-      c10::make_intrusive<Setting>(axes, documents, heads.q.size(kHeadDim), heads.k.size(kHeadDim)));
+      c10::make_intrusive<Setting>(axes, std::move(documents), heads.q.size(kHeadDim),
+                                   heads.k.size(kHeadDim)));
 }
 
 }  // namespace tessera::parallel

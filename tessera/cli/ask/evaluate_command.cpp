@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "tessera/base/error.hpp"
@@ -36,8 +37,8 @@ void name_data(const AskOptions& options, generate::OpenedModel& opened) {
 }
 
 spec::Run run_of(const AskOptions& options, const generate::OpenedModel& opened) {
-  std::vector<std::string> overrides = {cat("training.global_batch=", kSamplesAtATime * options.procs)};
-  if (options.procs == 0) overrides = {cat("training.global_batch=", kSamplesAtATime)};
+  std::vector<std::string> overrides = {
+      cat("training.global_batch=", kSamplesAtATime * std::max(options.procs, 1))};
   if (options.procs > 1) overrides.push_back(cat("layout.dp=", options.procs));
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
   return generate::run_of(opened, overrides);
@@ -78,15 +79,13 @@ int evaluate_choices(const AskOptions& options, const generate::OpenedModel& ope
   const auto questions = generate::read_questions(options.questions);
   const auto tokenizer = generate::tokenizer_of(opened, options.tokenizer);
   const spec::Run run = run_of(options, opened);
-  if (run.layout.ranks() != run.layout.tp || run.layout.cuts_stream())
-    throw UserError("--choices runs on one rank, or on ranks of layout.tp without sequence parallelism");
+  generate::expect_all_logits(run, "--choices runs");
   generate::ChoiceOptions how{.delimiter = options.delimiter, .batch = options.batch};
   how.empty_context = tokenizer->prefix();
   if (how.empty_context.empty())
     for (const auto end : generate::end_tokens(opened, *tokenizer)) how.empty_context = {end};
   return job::on_ranks(run, options, [&](const job::Rank& rank) {
-    train::Session session(run, rank.communicator, train::random_source(run.model), {}, rank.log);
-    generate::restore_weights(session, opened, options.links);
+    const auto session = generate::session_of(opened, run, rank.communicator, rank.log);
     const bool prints = rank.communicator.rank() == 0;
     std::vector<generate::Answered> answered;
     {
@@ -95,7 +94,7 @@ int evaluate_choices(const AskOptions& options, const generate::OpenedModel& ope
       how.progress = [&](std::uint64_t done, std::uint64_t all) {
         if (bar) bar->update(done, all);
       };
-      answered = generate::answer(session, *tokenizer, questions, how);
+      answered = generate::answer(*session, *tokenizer, questions, how);
     }
     const auto score = generate::score(questions, answered);
     if (prints)
@@ -107,9 +106,8 @@ int evaluate_loss(const AskOptions& options, const generate::OpenedModel& opened
   const spec::Run run = run_of(options, opened);
   return job::on_ranks(run, options, [&](const job::Rank& rank) {
     const train::HeldOut samples = options.data.empty() ? train::held_out(run) : train::everything(run);
-    train::Session session(run, rank.communicator, train::random_source(run.model), {}, rank.log);
-    generate::restore_weights(session, opened, options.links);
-    const auto facts = train::evaluate(session, samples);
+    const auto session = generate::session_of(opened, run, rank.communicator, rank.log);
+    const auto facts = train::evaluate(*session, samples);
     if (rank.communicator.rank() == 0)
       print_now(options.json ? metrics::json_object(to_record(facts)) + "\n"
                              : metrics::to_text(facts) + "\n");

@@ -70,10 +70,7 @@ spec::Run run_of(const Asked& asked, std::int64_t positions) {
   if (options.procs > 1) overrides.push_back(cat("layout.tp=", options.procs));
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
   const spec::Run run = generate::run_of(asked.opened, overrides);
-  if (run.layout.ranks() != run.layout.tp || run.layout.cuts_stream())
-    throw UserError(
-        "tokens are generated on one rank, or on ranks of layout.tp without sequence parallelism; leave the "
-        "other keys of [layout] as they are");
+  generate::expect_all_logits(run, "tokens are generated");
   return run;
 }
 
@@ -204,9 +201,7 @@ int chat(const Asked& asked) {
   const std::int64_t most = asked.opened.most_positions;
   const spec::Run run = run_of(asked, most > 0 ? std::min(most, kChatPositions) : kChatPositions);
   return job::on_ranks(run, options, [&](const job::Rank& rank) {
-    train::Session session(run, rank.communicator, train::random_source(run.model), {}, rank.log);
-    generate::restore_weights(session, asked.opened, options.links);
-    converse(asked, session, path);
+    converse(asked, *generate::session_of(asked.opened, run, rank.communicator, rank.log), path);
   });
 }
 
@@ -237,9 +232,8 @@ int generate_command(const AskOptions& given) {
     throw UserError(cat("the tokenizer makes token ", most, ", and the model knows ", run.model.vocab,
                         ": it is not the tokenizer of this model"));
   return job::on_ranks(run, options, [&](const job::Rank& rank) {
-    train::Session session(run, rank.communicator, train::random_source(run.model), {}, rank.log);
-    generate::restore_weights(session, what.opened, options.links);
-    answer_prompts(what, session, texts, prompts, rank.communicator.rank() == 0);
+    const auto session = generate::session_of(what.opened, run, rank.communicator, rank.log);
+    answer_prompts(what, *session, texts, prompts, rank.communicator.rank() == 0);
   });
 }
 

@@ -128,36 +128,38 @@ class Scan {
   const std::uint8_t* traits_;
 };
 
-// What the matchers below have in common. `end_of(scan, from)` is where the word at `from` ends.
+// What the matchers below have in common.
 class TraitMatcher : public Matcher {
  protected:
-  // Of a pattern that matches everywhere.
-  template <typename EndOf>
-  std::size_t find_words(std::string_view text, std::size_t from, std::span<Match> out, EndOf end_of) const {
+  const std::uint8_t* traits_ = code_point_traits();
+};
+
+// Of a pattern that matches everywhere: `end_of(scan, from)` of the Pattern is where the word at `from` ends.
+template <typename Pattern>
+class EverywhereMatcher : public TraitMatcher {
+ public:
+  Match find(std::string_view text, std::size_t from) const override {
+    if (from >= text.size()) return {};
+    return {from, pattern().end_of(Scan(text, traits_), from)};
+  }
+  std::size_t find_some(std::string_view text, std::size_t from, std::span<Match> out) const override {
     const Scan scan(text, traits_);
     std::size_t count = 0;
     for (; count < out.size() && from < text.size(); ++count) {
-      const std::size_t end = end_of(scan, from);
+      const std::size_t end = pattern().end_of(scan, from);
       out[count] = {from, end};
       from = end;
     }
     return count;
   }
 
-  const std::uint8_t* traits_ = code_point_traits();
+ private:
+  const Pattern& pattern() const { return static_cast<const Pattern&>(*this); }
 };
 
-class Gpt2Matcher final : public TraitMatcher {
- public:
-  Match find(std::string_view text, std::size_t from) const override {
-    if (from >= text.size()) return {};
-    return {from, end_of(Scan(text, traits_), from)};
-  }
-  std::size_t find_some(std::string_view text, std::size_t from, std::span<Match> out) const override {
-    return find_words(text, from, out, [&](const Scan& scan, std::size_t at) { return end_of(scan, at); });
-  }
+class Gpt2Matcher final : public EverywhereMatcher<Gpt2Matcher> {
+  friend EverywhereMatcher<Gpt2Matcher>;
 
- private:
   static std::size_t end_of(const Scan& scan, std::size_t from) {
     if (const std::size_t end = scan.contraction(from, false); end != kNone) return end;
     Here here = scan.at(from);
@@ -173,18 +175,12 @@ class Gpt2Matcher final : public TraitMatcher {
 };
 
 // Llama 3 and its kin.
-class Llama3Matcher final : public TraitMatcher {
+class Llama3Matcher final : public EverywhereMatcher<Llama3Matcher> {
+  friend EverywhereMatcher<Llama3Matcher>;
+
  public:
   // `word`: the traits of what words are made of.
   Llama3Matcher(int most_digits, std::uint8_t word) : most_digits_(most_digits), word_(word) {}
-
-  Match find(std::string_view text, std::size_t from) const override {
-    if (from >= text.size()) return {};
-    return {from, end_of(Scan(text, traits_), from)};
-  }
-  std::size_t find_some(std::string_view text, std::size_t from, std::span<Match> out) const override {
-    return find_words(text, from, out, [&](const Scan& scan, std::size_t at) { return end_of(scan, at); });
-  }
 
  private:
   std::size_t end_of(const Scan& scan, std::size_t from) const {
@@ -210,17 +206,11 @@ class Llama3Matcher final : public TraitMatcher {
 };
 
 // GPT-4o and Tekken: words break where a capital follows a small letter.
-class O200kMatcher final : public TraitMatcher {
+class O200kMatcher final : public EverywhereMatcher<O200kMatcher> {
+  friend EverywhereMatcher<O200kMatcher>;
+
  public:
   O200kMatcher(int most_digits, bool contractions) : most_digits_(most_digits), contractions_(contractions) {}
-
-  Match find(std::string_view text, std::size_t from) const override {
-    if (from >= text.size()) return {};
-    return {from, end_of(Scan(text, traits_), from)};
-  }
-  std::size_t find_some(std::string_view text, std::size_t from, std::span<Match> out) const override {
-    return find_words(text, from, out, [&](const Scan& scan, std::size_t at) { return end_of(scan, at); });
-  }
 
  private:
   std::size_t end_of(const Scan& scan, std::size_t from) const {
