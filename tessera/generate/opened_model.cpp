@@ -119,13 +119,16 @@ void expect_all_logits(const spec::Run& run, const std::string& what) {
             "keys of [layout] as they are"));
 }
 
-std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const OpenedModel& opened, const std::string& named) {
-  if (!named.empty()) return tokenizer::open_tokenizer(named);
-  if (!opened.files.empty() && checkpoint::tokenizer_in(opened.files))
-    return tokenizer::open_tokenizer(opened.files);
+std::string tokenizer_name(const OpenedModel& opened, const std::string& named) {
+  if (!named.empty()) return named;
+  if (!opened.files.empty() && checkpoint::tokenizer_in(opened.files)) return opened.files;
   const spec::Data& data = opened.run.data;
-  if (!data.tokenizer.empty()) return tokenizer::open_tokenizer(data.tokenizer);
-  if (!data.path.empty() && data.sources.empty()) return tokenizer::open_tokenizer("bytes");
+  return data.tokenizer.empty() && !data.path.empty() && data.sources.empty() ? "bytes" : data.tokenizer;
+}
+
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const OpenedModel& opened, const std::string& named) {
+  const std::string name = tokenizer_name(opened, named);
+  if (!name.empty()) return tokenizer::open_tokenizer(name);
   throw UserError(cat(opened.folder,
                       " has no tokenizer. Name one with --tokenizer: a tokenizer.json, a folder with one, a "
                       "SentencePiece .model, or the word bytes."));

@@ -36,7 +36,9 @@ std::unique_ptr<train::Session> session_of(const OpenedModel& opened, const spec
 void expect_all_logits(const spec::Run& run, const std::string& what);
 
 // The tokenizer that was named, else that of the model's files or of its data; "bytes" for a model that was
-// trained on them. Throws UserError when there is none.
+// trained on them; empty when there is none.
+std::string tokenizer_name(const OpenedModel& opened, const std::string& named);
+// The same, opened. Throws UserError when there is none.
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const OpenedModel& opened, const std::string& named);
 
 // The tokens that end a text: those of generation_config.json or config.json, else <|endoftext|> if the

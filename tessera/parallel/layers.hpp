@@ -7,6 +7,7 @@
 #pragma once
 
 #include "tessera/parallel/parallel_context.hpp"
+#include "tessera/parallel/rotary.hpp"
 #include "tessera/shard/weight.hpp"
 #include "tessera/tensor/tensor.hpp"
 
@@ -42,25 +43,6 @@ Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, 
 // The same where the ranks of tp hold rows of the table, of tokens that all of them have; to the stream.
 Tensor embedding_to_stream(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work,
                            const ParallelContext& context);
-
-// Rotary tables in the compute dtype, for halves of D rotated against each other: cosines for both halves,
-// sines for one.
-struct Rotary {
-  Tensor cos_S1D, sin_S1H;
-};
-// Channel pair i turns by theta^(-2i/D) a position. linear: by that divided by `factor`. llama3 and yarn:
-// pairs that make fewer than `low` turns in original_context positions turn `factor` times slower, those that
-// make more than `high` as they are, those between by a blend of both: llama3 blends by turns, yarn by the
-// number of the pair, and multiplies cosines and sines by attention_factor.
-enum class Scaling { llama3, linear, yarn };
-struct Frequencies {
-  double theta = 10000, factor = 1, low = 1, high = 4;
-  std::int64_t original_context = 8192;
-  Scaling scaling = Scaling::llama3;
-  double attention_factor = 1;
-};
-Rotary rotary(std::span<const std::int64_t> positions, std::int64_t head_dim, const Frequencies& frequencies,
-              at::ScalarType dtype, at::Device device = at::kCPU);
 
 // The fused projection [T, (N+2K)*D] split in q [B,N,S,D], k and v [B,K,S,D], with q and k rotated.
 struct Heads {

@@ -7,10 +7,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/ir/tables.hpp"
 
 namespace tessera::parallel {
 
@@ -19,8 +17,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
-
-using program::kLossChunkTokens;
 
 void keep(AutogradContext* ctx, Weight& weight, WeightWork& work) {
   ctx->saved_data["weight"] = reinterpret_cast<std::int64_t>(&weight);
@@ -285,8 +281,10 @@ struct SwiGlu : Function<SwiGlu> {
 // tokens are not known.
 struct VocabularyLoss : Function<VocabularyLoss> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& targets, Weight* weight,
-                        WeightWork* work, const collective::Group* tp, double gradient_factor,
+                        WeightWork* work, const ParallelContext* context, double gradient_factor,
                         bool differentiate) {
+    const collective::Group* tp = &context->tp.group;
+    const std::int64_t chunk = context->loss_chunk;
     keep(ctx, *weight, *work);
     ctx->saved_data["gradient_factor"] = gradient_factor;
     const auto wide = tensor::wide(x.scalar_type());
@@ -297,8 +295,8 @@ struct VocabularyLoss : Function<VocabularyLoss> {
       dx = tensor::empty(x.sizes(), x.scalar_type(), x.device());
       dw = tensor::zeros(w.sizes(), wide, x.device());
     }
-    for (std::int64_t first = 0; first < x.size(0); first += kLossChunkTokens) {
-      const std::int64_t rows = std::min(kLossChunkTokens, x.size(0) - first);
+    for (std::int64_t first = 0; first < x.size(0); first += chunk) {
+      const std::int64_t rows = std::min(chunk, x.size(0) - first);
       const Tensor x_c = x.narrow(0, first, rows), targets_c = targets.narrow(0, first, rows);
       const Tensor valid = targets_c.ge(0);
       Scores scores =
@@ -413,60 +411,6 @@ Tensor embedding_to_stream(const Tensor& tokens_T, Weight& weight_VH, const Tens
   return to_stream(PartEmbedding::apply(tape, tokens_T, &weight_VH, &work, first), context);
 }
 
-namespace {
-constexpr double kTurn = 2 * 3.14159265358979323846;
-
-// The channel pair, of head_dim / 2, that makes so many turns in the original context; between pairs.
-double pair_with_turns(double turns, std::int64_t head_dim, const Frequencies& f) {
-  return static_cast<double>(head_dim) * std::log(static_cast<double>(f.original_context) / (turns * kTurn)) /
-         (2 * std::log(f.theta));
-}
-
-// How much of its own frequency a pair keeps; the rest is that of a slower one.
-double kept_share(std::int64_t pair, std::int64_t head_dim, double frequency, const Frequencies& f) {
-  switch (f.scaling) {
-    case Scaling::linear:
-      return 0;
-    case Scaling::llama3: {
-      const double turns = static_cast<double>(f.original_context) * frequency / kTurn;
-      return std::clamp((turns - f.low) / (f.high - f.low), 0.0, 1.0);
-    }
-    case Scaling::yarn:
-      break;
-  }
-  const double first = std::max(std::floor(pair_with_turns(f.high, head_dim, f)), 0.0);
-  const double last =
-      std::min(std::ceil(pair_with_turns(f.low, head_dim, f)), static_cast<double>(head_dim - 1));
-  const double width = first == last ? 0.001 : last - first;
-  return 1 - std::clamp((static_cast<double>(pair) - first) / width, 0.0, 1.0);
-}
-
-double frequency_of(std::int64_t pair, std::int64_t head_dim, const Frequencies& f) {
-  const double own = 1.0 / std::pow(f.theta, 2.0 * static_cast<double>(pair) / static_cast<double>(head_dim));
-  if (f.factor == 1) return own;
-  const double kept = kept_share(pair, head_dim, own, f);
-  return (1 - kept) * own / f.factor + kept * own;
-}
-}  // namespace
-
-Rotary rotary(std::span<const std::int64_t> positions, std::int64_t head_dim, const Frequencies& frequencies,
-              at::ScalarType dtype, at::Device device) {
-  // Angles in fp32 unless the run is fp64: the tables of every other Llama are made so.
-  const auto wide = tensor::wide(dtype);
-  Tensor angle = tensor::empty({std::ssize(positions), 1, head_dim / 2}, at::kDouble);
-  double* out = angle.mutable_data_ptr<double>();
-  for (const std::int64_t p : positions)
-    for (std::int64_t i = 0; i < head_dim / 2; ++i) {
-      double frequency = frequency_of(i, head_dim, frequencies);
-      if (wide == at::kFloat) frequency = static_cast<float>(frequency);
-      const double turn = static_cast<double>(p) * frequency;
-      *out++ = wide == at::kFloat ? static_cast<double>(static_cast<float>(turn)) : turn;
-    }
-  const auto made = [&](const Tensor& t) { return t.mul(frequencies.attention_factor).to(dtype).to(device); };
-  const Tensor cosine = made(angle.cos());
-  return {tensor::concatenate({cosine, cosine}, -1), made(angle.sin())};
-}
-
 Heads split(const Tensor& qkv, std::int64_t samples, std::int64_t heads) {
   // Autograd's own views: the derivative of unbind is one copy that stacks the three gradients.
   const auto parts = qkv.view({samples, qkv.size(0) / samples, 3, heads, -1}).unbind(2);
@@ -492,7 +436,7 @@ Tensor swiglu(const Tensor& gate_up_T2F) { return SwiGlu::apply(gate_up_T2F); }
 Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targets_T, WeightWork& work,
                        const ParallelContext& context, double gradient_factor) {
   const bool differentiate = at::GradMode::is_enabled() && x_TH.requires_grad();
-  return VocabularyLoss::apply(from_stream(x_TH, context), targets_T, &weight_VH, &work, &context.tp.group,
+  return VocabularyLoss::apply(from_stream(x_TH, context), targets_T, &weight_VH, &work, &context,
                                gradient_factor, differentiate);
 }
 

@@ -23,7 +23,10 @@ ParallelContext make_context(const program::Tables& tables, std::span<const coll
   ParallelContext out{.tp = axis("tp"),
                       .cuts_stream = options.cuts_stream,
                       .regathers = options.regathers,
-                      .cp = {axis("cp_ring"), axis("cp_heads")}};
+                      .cp = {axis("cp_ring"), axis("cp_heads")},
+                      .positions = {},
+                      .positions_there = {},
+                      .loss_chunk = options.loss_chunk};
   const collective::Group &ring = out.cp.ring.group, &heads = out.cp.heads.group;
   out.positions =
       program::context_positions(options.sequence, {ring.size(), heads.size()}, {ring.rank(), heads.rank()});

@@ -23,12 +23,14 @@ struct ParallelContext {
   // Those of a sample that this rank computes with, counted over the whole sample; the same on its device.
   std::vector<std::int64_t> positions;
   tensor::Tensor positions_there;
+  std::int64_t loss_chunk = 512;  // tokens whose logits exist at a time
 };
 
 struct ContextOptions {
   std::int64_t sequence = 0;
   bool cuts_stream = false;
   bool regathers = false;
+  std::int64_t loss_chunk = 512;
   c10::Device device = c10::kCPU;
 };
 // Of the rank whose groups along the tables' axis sets these are.

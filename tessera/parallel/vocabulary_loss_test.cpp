@@ -79,6 +79,30 @@ double worst_error(const std::vector<double>& found, const std::vector<double>& 
   return worst;
 }
 
+// Of all tokens at once: the loss, and the gradients of x and of the table.
+std::vector<Tensor> by_chunks_of(std::int64_t tokens, const Head& head) {
+  ParallelContext context;
+  context.loss_chunk = tokens;
+  Tensor targets = tensor::empty({kTokens}, at::kLong);
+  for (std::int64_t token = 0; token < kTokens; ++token) targets.narrow(0, token, 1).copy_(target_of(token));
+  const Tensor x = head.x_TH.clone().requires_grad_();
+  Weight weight(head.table_VH, tensor::zeros(head.table_VH.sizes(), at::kDouble));
+  WeightWork work;
+  const Tensor loss = vocabulary_loss(x, weight, targets, work, context);
+  loss.backward();
+  work.run();
+  return {loss.detach(), x.grad(), weight.gradient()};
+}
+
+TEST(VocabularyLoss, IsTheSameByChunksOfAnySize) {
+  const Head head = random_head(at::kDouble);
+  const auto whole = by_chunks_of(512, head);
+  for (const std::int64_t tokens : {1, 5, 12})
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      EXPECT_LT(by_chunks_of(tokens, head)[i].sub(whole[i]).abs().max().item<double>(), 1e-12)
+          << "chunks of " << tokens << ", value " << i;
+}
+
 TEST(VocabularyLoss, OfACutVocabularyIsThatOfOneRank) {
   for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16})
     for (const int tp : {2, 4, 8}) {

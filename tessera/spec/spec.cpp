@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tessera/spec/choice_names.hpp"
+#include "tessera/spec/family.hpp"
 
 namespace tessera::spec {
 
@@ -19,6 +20,30 @@ std::string Model::windows() const {
     out += window_layers.empty() ? 'w' : window_layers[layer % window_layers.size()];
   return out;
 }
+
+Model in_one_form(Model model) {
+  const Model plain;
+  model.head_dim = model.head_size();
+  const FamilyTraits& family = traits(model.family);
+  if (family.no_grouped_queries) model.kv_heads = model.heads;
+  if (!family.no_rotary.empty()) {
+    model.rope_theta = plain.rope_theta;
+    model.rope_scaling_factor = plain.rope_scaling_factor;
+  }
+  if (!family.no_window.empty()) model.sliding_window = plain.sliding_window;
+  if (!family.no_qkv_bias.empty()) model.qkv_bias = plain.qkv_bias;
+  if (!family.no_qk_norm.empty()) model.qk_norm = plain.qk_norm;
+  model.window_layers = model.windows();
+  if (model.rope_scaling_factor == 1) model.rope_scaling = plain.rope_scaling;
+  if (model.rope_scaling_factor == 1 || model.rope_scaling == RopeScaling::linear) {
+    model.rope_low_frequency_factor = plain.rope_low_frequency_factor;
+    model.rope_high_frequency_factor = plain.rope_high_frequency_factor;
+    model.rope_original_context = plain.rope_original_context;
+  }
+  return model;
+}
+
+std::int64_t Cluster::loss_chunk_tokens() const { return traits(transport).uses_gpus ? 2048 : 512; }
 
 std::int64_t Layout::num_virtual() const {
   if (virtual_stages > 0) return virtual_stages;

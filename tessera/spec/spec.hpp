@@ -77,6 +77,9 @@ struct Model {
   std::int64_t key_size() const { return kv_heads * head_size(); }
   bool operator==(const Model&) const = default;
 };
+// The same model, with one value for each key that means nothing in it: equal for models that compute the
+// same.
+Model in_one_form(Model model);
 
 struct Data {
   std::string path;     // text file, read as bytes
@@ -196,6 +199,9 @@ struct Cluster {
   std::string store;            // host:port where rank 0 listens when ranks on several hosts join
   std::string key_file;         // the key that all of them hold
   bool pin = true;              // each rank of a host computes on cores of its own
+  // A loss head holds the logits of so many tokens at a time. Each chunk adds to the gradient of the whole
+  // table, which takes a GPU longer than the products of few rows.
+  std::int64_t loss_chunk_tokens() const;
   bool operator==(const Cluster&) const = default;
 };
 

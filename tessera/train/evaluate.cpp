@@ -4,9 +4,10 @@
 
 namespace tessera::train {
 
-metrics::EvaluationFacts evaluate(Session& session, const HeldOut& samples) {
+metrics::EvaluationFacts evaluate(Session& session, const HeldOut& samples,
+                                  const Session::Progress& progress) {
   const double start = now_seconds();
-  const engine::LossSum loss = session.evaluate(samples.source, 0, samples.samples).front();
+  const engine::LossSum loss = session.evaluate(samples.source, 0, samples.samples, progress).front();
   return {.loss = loss.sum / loss.tokens,
           .bytes_per_token = samples.bytes_per_token,
           .samples = static_cast<std::int64_t>(samples.samples),

@@ -7,6 +7,7 @@
 namespace tessera::train {
 
 // With its weights as they are. All ranks call it.
-metrics::EvaluationFacts evaluate(Session& session, const HeldOut& samples);
+metrics::EvaluationFacts evaluate(Session& session, const HeldOut& samples,
+                                  const Session::Progress& progress = {});
 
 }  // namespace tessera::train

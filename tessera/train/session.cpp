@@ -91,6 +91,7 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
                                       {.sequence = run.model.sequence,
                                        .cuts_stream = run.layout.cuts_stream(),
                                        .regathers = run.layout.regathers(),
+                                       .loss_chunk = run.cluster.loss_chunk_tokens(),
                                        .device = device_})),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       loss_scale_(run) {
@@ -241,8 +242,8 @@ engine::StepInput Session::next_input() {
 
 // As many samples at a time as a step has: the program's micro-batches are those of training. What delayed
 // buckets compute with in the next step is set aside meanwhile.
-std::vector<engine::LossSum> Session::evaluate(const Source& source, std::uint64_t first,
-                                               std::uint64_t count) {
+std::vector<engine::LossSum> Session::evaluate(const Source& source, std::uint64_t first, std::uint64_t count,
+                                               const Progress& progress) {
   const During evaluating(log_, Doing::evaluating, steps_);
   if (!evaluator_) {
     evaluation_ = plan::compile_evaluation(run_, program_.tables);
@@ -261,6 +262,7 @@ std::vector<engine::LossSum> Session::evaluate(const Source& source, std::uint64
   for (std::uint64_t done = 0; done < count; done += batch) {
     const auto now = static_cast<std::int64_t>(std::min(batch, count - done));
     const auto more = evaluator_->evaluate(input_of({source, first + done, now, false}));
+    if (progress) progress(done + static_cast<std::uint64_t>(now), count);
     if (sums.empty()) sums.resize(more.size());
     for (std::size_t i = 0; i < more.size(); ++i)
       sums[i] = {more[i].name, sums[i].sum + more[i].sum, sums[i].tokens + more[i].tokens};

@@ -61,7 +61,9 @@ class Session {
   engine::StepReport step();
   // The losses of samples [first, first + count) of the source, with the weights as they are and without
   // dropout; all ranks call it. Steps before and after it are as they would be without.
-  std::vector<engine::LossSum> evaluate(const Source& source, std::uint64_t first, std::uint64_t count);
+  using Progress = std::function<void(std::uint64_t done, std::uint64_t all)>;
+  std::vector<engine::LossSum> evaluate(const Source& source, std::uint64_t first, std::uint64_t count,
+                                        const Progress& progress = {});
   // Reads that batch ahead of its step: what can't be read is then known while the run can still be saved.
   // Throws what the source throws.
   void read_next();

@@ -193,17 +193,7 @@ void expect_same_model(const spec::Model& ours, const HfModel& theirs, const std
   compared.dropout = ours.dropout;
   compared.weights = ours.weights;
   compared.follow_links = ours.follow_links;
-  spec::Model mine = ours;
-  if (mine.query_size() == mine.hidden) mine.head_dim = 0;
-  compared.window_layers = compared.windows();
-  mine.window_layers = mine.windows();
-  if (compared.rope_scaling_factor == 1 && mine.rope_scaling_factor == 1) {
-    compared.rope_scaling = mine.rope_scaling;
-    compared.rope_low_frequency_factor = mine.rope_low_frequency_factor;
-    compared.rope_high_frequency_factor = mine.rope_high_frequency_factor;
-    compared.rope_original_context = mine.rope_original_context;
-  }
-  if (compared != mine)
+  if (spec::in_one_form(compared) != spec::in_one_form(ours))
     throw UserError(
         cat("the config.json ", where,
             " describes another model than the checkpoint holds. Name a folder of the same model with "

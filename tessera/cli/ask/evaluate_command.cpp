@@ -18,13 +18,27 @@ namespace {
 
 constexpr std::int64_t kSamplesAtATime = 8;
 
+// Progress of what all ranks do, shown by the one that prints.
+class Told {
+ public:
+  Told(const std::string& what, bool prints) {
+    if (prints) bar_.emplace(what);
+  }
+  std::function<void(std::uint64_t, std::uint64_t)> progress() {
+    return [this](std::uint64_t done, std::uint64_t all) {
+      if (bar_) bar_->update(done, all);
+    };
+  }
+
+ private:
+  std::optional<metrics::ProgressBar> bar_;
+};
+
 // What is evaluated on, in the place of what the model was trained on.
 void name_data(const AskOptions& options, generate::OpenedModel& opened) {
   spec::Run& run = opened.run;
   if (options.data.empty()) return;
-  const std::string tokenizer = !options.tokenizer.empty() ? options.tokenizer
-                                : !opened.files.empty()    ? opened.files
-                                                           : run.data.tokenizer;
+  const std::string tokenizer = generate::tokenizer_name(opened, options.tokenizer);
   run.data = {.packing = run.data.packing, .bytes_as_tokens = run.data.bytes_as_tokens};
   run.evaluation.path.clear();
   if (data::is_pair(data::pair_name(options.data))) {
@@ -89,11 +103,8 @@ int evaluate_choices(const AskOptions& options, const generate::OpenedModel& ope
     const bool prints = rank.communicator.rank() == 0;
     std::vector<generate::Answered> answered;
     {
-      std::optional<metrics::ProgressBar> bar;
-      if (prints) bar.emplace("answering");
-      how.progress = [&](std::uint64_t done, std::uint64_t all) {
-        if (bar) bar->update(done, all);
-      };
+      Told told("answering", prints);
+      how.progress = told.progress();
       answered = generate::answer(*session, *tokenizer, questions, how);
     }
     const auto score = generate::score(questions, answered);
@@ -107,8 +118,13 @@ int evaluate_loss(const AskOptions& options, const generate::OpenedModel& opened
   return job::on_ranks(run, options, [&](const job::Rank& rank) {
     const train::HeldOut samples = options.data.empty() ? train::held_out(run) : train::everything(run);
     const auto session = generate::session_of(opened, run, rank.communicator, rank.log);
-    const auto facts = train::evaluate(*session, samples);
-    if (rank.communicator.rank() == 0)
+    const bool prints = rank.communicator.rank() == 0;
+    metrics::EvaluationFacts facts;
+    {
+      Told told("evaluating", prints);
+      facts = train::evaluate(*session, samples, told.progress());
+    }
+    if (prints)
       print_now(options.json ? metrics::json_object(to_record(facts)) + "\n"
                              : metrics::to_text(facts) + "\n");
   });

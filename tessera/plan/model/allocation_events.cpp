@@ -283,7 +283,7 @@ void backward_attention(AllocationEvents& events, const Sizes& s, const HeadShap
 // only scales them.
 void forward_loss(AllocationEvents& events, const Sizes& s) {
   const std::string x = forward_enter(events, s, "normed");
-  const std::int64_t rows = std::min(s.n, program::kLossChunkTokens);
+  const std::int64_t rows = std::min(s.n, s.loss_chunk);
   const std::int64_t narrow = is_narrow(s) ? s.c : 0, weight = s.v * s.h;
   events.make("dx", s.n * s.h * s.c).make("dw", weight * s.a);
   events.pass(rows * s.v * (2 * s.a + narrow));

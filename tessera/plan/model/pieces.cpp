@@ -47,6 +47,7 @@ Sizes::Sizes(const spec::Run& run)
       cp_heads(run.layout.cp_heads),
       tp_rep(run.tp_rep()),
       samples(run.layout.micro_batch),
+      loss_chunk(run.cluster.loss_chunk_tokens()),
       has_documents(run.data.has_documents()),
       regathers(run.layout.regathers()),
       drops(run.model.dropout > 0) {
@@ -171,7 +172,7 @@ Piece norm(const Sizes& s, const NormSizes& norm) {
 // Logits, dx and dW are multiplied out chunk by chunk in the forward, dx and dW are kept, and the backward
 // only scales them.
 Piece loss(const Sizes& s) {
-  const std::int64_t chunks = (s.n + program::kLossChunkTokens - 1) / program::kLossChunkTokens;
+  const std::int64_t chunks = (s.n + s.loss_chunk - 1) / s.loss_chunk;
   const std::int64_t narrow = s.c < s.a ? s.c : 0;  // bytes of what exists only if logits must be widened
   const std::int64_t logits = s.n * s.v, weight = s.v * s.h, x = s.n * s.h;
   // Log-softmax, exp and mask go over wide logits, which are widened before and narrowed after.
@@ -185,9 +186,9 @@ Piece loss(const Sizes& s) {
               .losses = {"loss"}};
   enter_stream(piece, s);
   // Of each chunk every rank learns the others' largest logits, sums and targets' logits.
-  for (std::int64_t first = 0; s.tp > 1 && first < s.n; first += program::kLossChunkTokens)
-    piece.collectives.push_back({CollectiveKind::all_gather, s.over_tp,
-                                 3 * s.tp * std::min(program::kLossChunkTokens, s.n - first) * s.a});
+  for (std::int64_t first = 0; s.tp > 1 && first < s.n; first += s.loss_chunk)
+    piece.collectives.push_back(
+        {CollectiveKind::all_gather, s.over_tp, 3 * s.tp * std::min(s.loss_chunk, s.n - first) * s.a});
   return piece;
 }
 

@@ -24,6 +24,7 @@ struct Sizes {
   std::int16_t over_tp, over_cp_ring, over_cp_heads,
       over_tp_exchanges;  // axis sets, of those that have several ranks
   std::int64_t samples;
+  std::int64_t loss_chunk;  // tokens whose logits exist at a time
   bool has_documents;
   bool regathers;  // what enters from the stream is gathered again in the backward
   bool drops;      // dropout reads and writes what is dropped once more; its mask is made again, never kept

@@ -152,9 +152,6 @@ struct AxisPlacement {
   bool operator==(const AxisPlacement&) const = default;
 };
 
-inline constexpr std::int64_t kLossChunkTokens =
-    512;  // a loss head holds the logits of this many tokens at a time
-
 inline constexpr std::int64_t kBucketAlignment = 64;  // elements: a shard's size is a multiple
 
 // A flat buffer of parameters with one placement, dtype and optimizer rule. A rank holds those that its
