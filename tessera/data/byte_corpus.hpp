@@ -12,6 +12,7 @@ namespace tessera::data {
 
 // Targets with this value count neither in the loss nor among the valid tokens.
 inline constexpr std::int64_t kIgnoredTarget = -1;
+inline constexpr std::int64_t kPadding = -1;  // in the place of a document's number
 
 class ByteCorpus {
  public:

@@ -18,18 +18,9 @@ using tensor::read_here;
 using tensor::Tensor;
 
 BucketStore::BucketStore(const Parts& parts, const SlotMemory& slots)
-    : parts_(parts),
-      slots_(slots),
-      tables_(parts.tables),
-      norm_axes_(tables_.axes_that([](const program::Axis& axis) { return axis.shards; })) {
+    : parts_(parts), slots_(slots), tables_(parts.tables) {
   place_.assign(tables_.buckets.size(), parts.buckets.size());
   for (std::size_t i = 0; i < parts.buckets.size(); ++i) place_.at(item_of(parts.buckets[i])) = i;
-  const auto coordinates = program::mesh_of(tables_).coordinates(parts.rank);
-  for (const std::int16_t index : norm_axes_) {
-    const auto axis = static_cast<std::size_t>(index);
-    norm_slice_ = norm_slice_ * tables_.axes[axis].size + coordinates[axis];
-    norm_slices_ *= tables_.axes[axis].size;
-  }
 }
 
 const collective::Group& BucketStore::group(std::int16_t axis_set) const {
@@ -157,18 +148,34 @@ void BucketStore::begin_gradients(const Op& op) {
 // The ranks along which ZeRO may cut bring a slice each, whether they hold the gradient in slices or whole:
 // so the sum has the same bits at every stage of ZeRO. Along every other axis on which ranks hold equal
 // values the first of them brings it.
-bool BucketStore::is_first_of_equals(const program::Bucket& bucket) const {
-  return program::replica_of(bucket, tables_, parts_.rank, norm_axes_).position == 0;
+BucketStore::NormShare BucketStore::norm_share(const program::Bucket& bucket) const {
+  const auto coordinates = program::mesh_of(tables_).coordinates(parts_.rank);
+  std::vector<std::int16_t> axes;
+  NormShare out;
+  for (const auto& [index, placement] : bucket.placement) {
+    const auto axis = static_cast<std::size_t>(index);
+    const bool slices = bucket.sharded_over >= 0
+                            ? std::ranges::count(tables_.axis_sets[bucket.sharded_over].axes, index) > 0
+                            : tables_.axes[axis].shards;
+    if (!slices || placement == program::Placement::sharded) continue;
+    axes.push_back(index);
+    out.slice = {out.slice.position * tables_.axes[axis].size + coordinates[axis],
+                 out.slice.count * tables_.axes[axis].size};
+  }
+  out.brings = program::replica_of(bucket, tables_, parts_.rank, axes).position == 0;
+  return out;
 }
 
 Tensor BucketStore::squared_norm() const {
   Tensor total = tensor::number(0, parts_.device);
   for (const auto& bucket : parts_.buckets) {
-    if (!bucket.table().trainable || !is_first_of_equals(bucket.table())) continue;
+    if (!program::counts_in_norm(bucket.table())) continue;
+    const NormShare share = norm_share(bucket.table());
+    if (!share.brings) continue;
     Tensor mine = read_here(bucket.shard_gradient());
     if (bucket.slice().count == 1) {
-      const std::int64_t first = mine.numel() * norm_slice_ / norm_slices_,
-                         end = mine.numel() * (norm_slice_ + 1) / norm_slices_;
+      const std::int64_t first = mine.numel() * share.slice.position / share.slice.count,
+                         end = mine.numel() * (share.slice.position + 1) / share.slice.count;
       mine = mine.narrow(0, first, end - first);
     }
     total.add_(optim::squared_norm(mine));

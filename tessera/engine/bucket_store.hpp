@@ -65,14 +65,17 @@ class BucketStore {
   std::uint32_t item_of(const shard::FlatBucket& bucket) const;
   const collective::Group& group(std::int16_t axis_set) const;
   void make_full(shard::FlatBucket& bucket, const collective::Group& members, tensor::Tensor memory = {});
-  bool is_first_of_equals(const program::Bucket& bucket) const;
+  // See Note [Who brings an element to the norm].
+  struct NormShare {
+    bool brings = false;
+    Slice slice;  // of what the rank holds
+  };
+  NormShare norm_share(const program::Bucket& bucket) const;
 
   const Parts& parts_;
   const SlotMemory& slots_;
   const program::Tables& tables_;
-  std::vector<std::size_t> place_;       // by bucket of the tables: place among those held
-  std::vector<std::int16_t> norm_axes_;  // along which ranks bring a slice each to the norm
-  std::int64_t norm_slice_ = 0, norm_slices_ = 1;
+  std::vector<std::size_t> place_;            // by bucket of the tables: place among those held
   std::vector<shard::FlatBucket*> visiting_;  // by gather_all in memory, until free_all
   Counters moved_;
 };

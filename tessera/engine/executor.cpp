@@ -291,6 +291,8 @@ Tensor Executor::partial(std::uint32_t number) {
   switch (tables_.numbers[number].role) {
     case Role::tokens:
       return tensor::number(input_->valid_tokens, parts_.device);
+    case Role::positions:
+      return tensor::number(input_->positions, parts_.device);
     case Role::loss:
       return tensor::read_here(loss_sums_[number]).clone();
     case Role::norm:

@@ -20,7 +20,8 @@ namespace tessera::engine {
 // learning-rate curve.
 struct StepInput {
   std::vector<model::Batch> micro_batches;
-  double valid_tokens = 0;  // of this rank
+  double valid_tokens = 0;  // of this rank: those that count in the loss
+  double positions = 0;     // of this rank: those that are no padding
   double learning_rate = 0;
   std::int64_t count = 1;  // updates taken, this one included
   double loss_scale = 1;   // factor of every gradient until norm, clipping and step divide it out

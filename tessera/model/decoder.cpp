@@ -83,30 +83,46 @@ DecoderBlock::DecoderBlock(const program::Unit& described, const spec::Run& run,
       rotary_(rotary),
       qkv_(projections(run)),
       out_(weight({"self_attn.o_proj"})),
-      gate_up_(weight({"mlp.gate_proj", "mlp.up_proj"})),
-      down_(weight({"mlp.down_proj"})),
       drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
       drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {
   add("qkv", [this](const StepCall& v) {
     return parallel::entering_linear(v["entering_1"], qkv_, v.tape.work, context());
   });
   add("out", [this](const StepCall& v) { return parallel::linear(v["attended"], out_, v.tape.work); });
-  add("up", [this](const StepCall& v) {
-    return parallel::entering_linear(v["entering_2"], {{{&gate_up_}}}, v.tape.work, context());
-  });
-  add("gate", [](const StepCall& v) { return parallel::swiglu(v["gate_up"]); });
-  add("down", [this](const StepCall& v) { return parallel::linear(v["gated"], down_, v.tape.work); });
 }
 
-Weight& DecoderBlock::weight(const std::vector<const char*>& parts, const char* kind) const {
+void DecoderBlock::add_feed_forward() {
+  if (spec_.has_experts(static_cast<std::int64_t>(layer_))) {
+    const auto stacked = [&](const char* name) -> Weight& {
+      return find_weight(buckets_, cat("model.layers.", layer_, ".mlp.", name));
+    };
+    experts_.emplace(
+        spec_, layer_,
+        ExpertWeights{
+            stacked("gate.weight"), stacked("experts.gate_up_proj"), stacked("experts.down_proj"),
+            spec_.balance == spec::Balance::bias ? &stacked("gate.e_score_correction_bias") : nullptr},
+        context());
+    add("experts",
+        [this](const StepCall& v) { return (*experts_)(v["entering_2"], v.batch, v.tape, v.losses); });
+    return;
+  }
+  Weight &gate_up = weight({"mlp.gate_proj", "mlp.up_proj"}), &down = weight({"mlp.down_proj"});
+  add("up", [this, &gate_up](const StepCall& v) {
+    return parallel::entering_linear(v["entering_2"], {{{&gate_up}}}, v.tape.work, context());
+  });
+  add("gate", [](const StepCall& v) { return parallel::swiglu(v["gate_up"]); });
+  add("down", [&down](const StepCall& v) { return parallel::linear(v["gated"], down, v.tape.work); });
+}
+
+Weight& DecoderBlock::weight(const std::vector<std::string>& parts, const char* kind) const {
   std::vector<std::string> names;
-  for (const char* part : parts) names.push_back(cat("model.layers.", layer_, ".", part, ".", kind));
+  for (const std::string& part : parts) names.push_back(cat("model.layers.", layer_, ".", part, ".", kind));
   return find_weight(buckets_, names);
 }
 
 // One product, or two if keys and values lie apart from the queries because several ranks share them.
 std::vector<Projection> DecoderBlock::projections(const spec::Run& run) const {
-  const auto projection = [&](const std::vector<const char*>& parts) {
+  const auto projection = [&](const std::vector<std::string>& parts) {
     return Projection{&weight(parts), run.model.qkv_bias ? &weight(parts, "bias") : nullptr};
   };
   if (run.tp_rep() == 1) return {projection({"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"})};

@@ -2,6 +2,7 @@
 // untied embeddings. A family's block adds the steps in which it differs.
 #pragma once
 
+#include "tessera/model/experts.hpp"
 #include "tessera/model/family.hpp"
 #include "tessera/model/step_unit.hpp"
 #include "tessera/parallel/dropout.hpp"
@@ -9,15 +10,17 @@
 
 namespace tessera::model {
 
-// Has the steps qkv (of entering_1), out (attended to attended_sums), up (of entering_2), gate and down (to
-// fed_sums).
+// Has the steps qkv (of entering_1) and out (attended to attended_sums).
 class DecoderBlock : public StepUnit {
  protected:
   DecoderBlock(const program::Unit& described, const spec::Run& run, std::int64_t layer,
                const RankModel& held, const parallel::Rotary& rotary);
 
   // Of these parts of the layer, which lie side by side.
-  shard::Weight& weight(const std::vector<const char*>& parts, const char* kind = "weight") const;
+  shard::Weight& weight(const std::vector<std::string>& parts, const char* kind = "weight") const;
+  // The steps up (of entering_2), gate and down (to fed_sums); or experts (to fed_sums), if the layer has
+  // them.
+  void add_feed_forward();
   // The step `name`: RMSNorm of the value.
   void add_norm(const std::string& name, const std::string& value, shard::Weight& weight);
   // The steps add_1 and add_2: these values to the stream, after dropout.
@@ -37,7 +40,8 @@ class DecoderBlock : public StepUnit {
   std::span<shard::FlatBucket> buckets_;
   parallel::Rotary rotary_;
   std::vector<parallel::Projection> qkv_;
-  shard::Weight &out_, &gate_up_, &down_;
+  shard::Weight& out_;
+  std::optional<Experts> experts_;
   parallel::Dropout drop_attention_, drop_mlp_;
 };
 

@@ -46,7 +46,8 @@ Tensor StepUnit::run(const program::Step& step, const StepCall& call) const {
 Outcome StepUnit::forward(std::size_t first, std::size_t count, std::vector<Tensor> values,
                           const Batch& batch, Tape& tape) {
   const auto steps = steps_of(described_, first, count);
-  StepCall call{{}, batch, tape};
+  Outcome out;
+  StepCall call{{}, batch, tape, out.losses};
   // As segments list them: what pieces read and do not write before, in the order in which they first do.
   std::size_t next = 0;
   std::set<std::string> known;
@@ -72,7 +73,6 @@ Outcome StepUnit::forward(std::size_t first, std::size_t count, std::vector<Tens
                           });
     });
   }
-  Outcome out;
   for (const std::string& name : wanted) out.values.push_back(std::move(call.values.at(name)));
   return out;
 }

@@ -17,6 +17,7 @@ struct StepCall {
   std::map<std::string, Tensor> values;
   const Batch& batch;
   Tape& tape;
+  std::vector<Tensor>& losses;  // appended to
   const Tensor& operator[](const std::string& name) const { return values.at(name); }
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -17,6 +18,11 @@ using tensor::Tensor;
 
 class Cache;
 
+// Experts that a forward without a tape chose, until its recomputation takes them. By layer, [T,K].
+struct Choices {
+  std::map<std::size_t, Tensor> of_layer;
+};
+
 // One micro-batch of one rank: constants of its forward. T = samples * positions.
 struct Batch {
   std::int64_t samples = 0;
@@ -24,6 +30,9 @@ struct Batch {
   parallel::Documents documents;
   Tensor sample_indices_B;          // global: dropout counts with them; undefined: no dropout
   double head_gradient_factor = 1;  // of the gradient that a loss head makes in its forward
+  Tensor order_T;                   // rising numbers of the tokens, different on all ranks; for experts alone
+  Tensor counted_T;                 // which tokens are no padding; undefined: all
+  Choices* choices = nullptr;       // of a step
   Cache* cache = nullptr;           // generation: read and extended (cache.hpp)
 };
 

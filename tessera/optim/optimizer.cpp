@@ -53,6 +53,7 @@ BucketOptimizer::BucketOptimizer(const spec::Training& rule, shard::FlatBucket& 
     : rule_(rule), bucket_(&bucket), count_(tensor::zeros({}, at::kFloat, bucket.device())) {}
 
 std::size_t BucketOptimizer::num_states() const {
+  if (bucket_->table().rule == program::UpdateRule::sign) return 0;
   if (rule_.optimizer == spec::Optimizer::adamw) return 2;
   return rule_.momentum > 0 ? 1 : 0;
 }
@@ -80,6 +81,7 @@ void BucketOptimizer::step(double learning_rate, std::int64_t count, const Tenso
                 " is stepped while its state lies outside");
   const bool on_cpu = skips.is_cpu();  // where it costs nothing to ask
   if (on_cpu && skips.item<double>() != 0) return;
+  if (bucket_->table().rule == program::UpdateRule::sign) return step_by_sign(skips);
   if (!on_cpu || gradient_scale.item<double>() != 1.0) bucket_->shard_gradient().mul_(gradient_scale);
   const std::optional<Tensor> found_inf = on_cpu ? std::nullopt : std::optional(skips.to(at::kFloat));
   const double decay = bucket_->table().weight_decay ? rule_.weight_decay : 0.0;
@@ -99,6 +101,11 @@ void BucketOptimizer::step(double learning_rate, std::int64_t count, const Tenso
                                   false, false, count == 1, std::nullopt, found_inf);
       break;
   }
+}
+
+void BucketOptimizer::step_by_sign(const Tensor& skips) {
+  const Tensor taken = skips.eq(0).to(bucket_->shard().scalar_type());
+  bucket_->shard().addcmul_(bucket_->shard_gradient().sign(), taken, -bucket_->table().sign_rate);
 }
 
 // The same sum by the device's kernels, in pieces that bound the fp64 copy.

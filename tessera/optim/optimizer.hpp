@@ -25,6 +25,8 @@ class BucketOptimizer {
   void set_state(std::vector<tensor::Tensor> state);
 
  private:
+  void step_by_sign(const tensor::Tensor& skips);
+
   spec::Training rule_;
   shard::FlatBucket* bucket_;
   std::vector<tensor::Tensor> state_;

@@ -26,7 +26,9 @@ ParallelContext make_context(const program::Tables& tables, std::span<const coll
                       .cp = {axis("cp_ring"), axis("cp_heads")},
                       .positions = {},
                       .positions_there = {},
-                      .loss_chunk = options.loss_chunk};
+                      .loss_chunk = options.loss_chunk,
+                      .experts = {axis("experts"), options.expert_slices},
+                      .same_samples = axis("cp+tp")};
   const collective::Group &ring = out.cp.ring.group, &heads = out.cp.heads.group;
   out.positions =
       program::context_positions(options.sequence, {ring.size(), heads.size()}, {ring.rank(), heads.rank()});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/collective/placement.hpp"
+#include "tessera/parallel/experts/dispatch.hpp"
 #include "tessera/program/ir/tables.hpp"
 
 namespace tessera::parallel {
@@ -24,6 +25,8 @@ struct ParallelContext {
   std::vector<std::int64_t> positions;
   tensor::Tensor positions_there;
   std::int64_t loss_chunk = 512;  // tokens whose logits exist at a time
+  ExpertRanks experts;
+  collective::Axis same_samples{"cp+tp", {}};  // ranks with other tokens of the same samples
 };
 
 struct ContextOptions {
@@ -31,6 +34,7 @@ struct ContextOptions {
   bool cuts_stream = false;
   bool regathers = false;
   std::int64_t loss_chunk = 512;
+  std::int64_t expert_slices = 1;
   c10::Device device = c10::kCPU;
 };
 // Of the rank whose groups along the tables' axis sets these are.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "tessera/base/error.hpp"
 #include "tessera/families/families.hpp"
@@ -18,8 +19,34 @@ using program::Tables;
 
 using Axes = std::vector<std::int16_t>;
 
-// The axes of a layout, outermost first: the one list of them.
-std::vector<program::Axis> axes_of(const spec::Run& run) {
+// Note [Fold]
+// The ranks that are dp_shard x cp x tp for attention are data x ep x etp for experts. Each of these axes is
+// cut into three factors, so that both ways to see a rank are products of the same digits: from the innermost
+// axis on, as much of etp as divides it, then as much of ep, and the rest sees other tokens. What ep and etp
+// have of each prime is found somewhere whenever their product divides that of the axes.
+void add_folded(const program::Axis& axis, std::int64_t& ep, std::int64_t& etp,
+                std::vector<program::Axis>& innermost_first) {
+  using enum program::ExpertRole;
+  const std::int64_t of_etp = std::gcd(axis.size, etp), of_ep = std::gcd(axis.size / of_etp, ep);
+  etp /= of_etp, ep /= of_ep;
+  const std::int64_t rest = axis.size / of_etp / of_ep;
+  std::vector<program::Axis> factors;
+  const auto add = [&](const char* name, std::int64_t size, program::ExpertRole role) {
+    if (size == 1) return;
+    factors.push_back(axis);
+    factors.back().size = size;
+    factors.back().for_experts = role;
+    if (size != axis.size) factors.back().name += name;
+  };
+  add(".etp", of_etp, slices);
+  add(".ep", of_ep, experts);
+  add(".data", rest, data);
+  if (factors.empty()) factors.push_back(axis);
+  innermost_first.insert(innermost_first.end(), factors.begin(), factors.end());
+}
+
+// The axes as attention sees them, outermost first: the one list of them.
+std::vector<program::Axis> unfolded_axes(const spec::Run& run) {
   using enum program::AxisRole;
   const spec::Layout& layout = run.layout;
   return {{"pp", layout.pp, stages},
@@ -29,6 +56,22 @@ std::vector<program::Axis> axes_of(const spec::Run& run) {
           {"cp_heads", layout.cp_heads, positions, /*shards=*/true},
           {"tp_kv", run.tp_kv(), channels},
           {"tp_rep", run.tp_rep(), channels}};
+}
+
+std::vector<program::Axis> axes_of(const spec::Run& run) {
+  const auto unfolded = unfolded_axes(run);
+  std::int64_t ep = run.layout.ep, etp = run.layout.etp;
+  std::vector<program::Axis> out;
+  for (std::size_t i = unfolded.size(); i-- > 0;) {
+    const bool folds = unfolded[i].shards || unfolded[i].role == program::AxisRole::channels;
+    if (folds)
+      add_folded(unfolded[i], ep, etp, out);
+    else
+      out.push_back(unfolded[i]);
+  }
+  TESSERA_CHECK(ep == 1 && etp == 1, "ep and etp do not divide the ranks that they are taken from");
+  std::ranges::reverse(out);
+  return out;
 }
 
 template <program::AxisRole role>
@@ -48,10 +91,25 @@ Axes data_axes(const Tables& tables) { return tables.axes_that(has_own_tokens); 
 Axes replica_axes(const Tables& tables) {
   return tables.axes_that([](const program::Axis& axis) { return has_own_tokens(axis) && !axis.shards; });
 }
-Axes axes_called(const Tables& tables, std::string_view name) {
-  const auto found = std::ranges::find(tables.axes, name, &program::Axis::name);
-  TESSERA_CHECK(found != tables.axes.end(), "no axis is called ", name);
-  return {static_cast<std::int16_t>(found - tables.axes.begin())};
+// With the factors of one that is folded.
+Axes axes_called(const Tables& tables, const std::string& name) {
+  Axes out;
+  for (std::size_t i = 0; i < tables.axes.size(); ++i)
+    if (tables.axes[i].name == name || tables.axes[i].name.starts_with(name + "."))
+      out.push_back(static_cast<std::int16_t>(i));
+  TESSERA_CHECK(!out.empty(), "no axis is called ", name);
+  return out;
+}
+
+// What experts see of the axes that fold.
+Axes expert_axes(const Tables& tables, program::ExpertRole role) {
+  Axes out;
+  for (std::size_t i = 0; i < tables.axes.size(); ++i) {
+    const program::Axis& axis = tables.axes[i];
+    if ((axis.shards || axis.role == program::AxisRole::channels) && axis.for_experts == role)
+      out.push_back(static_cast<std::int16_t>(i));
+  }
+  return out;
 }
 
 std::int64_t ranks_along(const Axes& axes, const Tables& tables) {
@@ -69,42 +127,53 @@ std::int16_t set_of(program::AxisSet set, Tables& tables) {
   return index;
 }
 
+void append(Axes& axes, const Axes& more) { axes.insert(axes.end(), more.begin(), more.end()); }
+
 // See InnerSets.
-void add_inner_sets(const spec::Layout& layout, Tables& tables) {
-  const InnerSets expected(layout);
+void add_inner_sets(const spec::Run& run, Tables& tables) {
+  const InnerSets expected(run);
   const auto add = [&](std::int16_t index, program::AxisSet set) {
     if (index >= 0) TESSERA_CHECK(set_of(std::move(set), tables) == index, "sets of pieces come first");
   };
   add(expected.data, {"dp", data_axes(tables)});
+  add(expected.numbers, {"tp.numbers", channel_axes(tables)});
   add(expected.tp, {"tp", channel_axes(tables)});
   add(expected.cp_ring, {"cp_ring", axes_called(tables, "cp_ring")});
   add(expected.cp_heads, {"cp_heads", axes_called(tables, "cp_heads")});
   add(expected.tp_exchanges, {"tp.exchanges", channel_axes(tables)});
+  Axes experts = expert_axes(tables, program::ExpertRole::experts);
+  append(experts, expert_axes(tables, program::ExpertRole::slices));
+  add(expected.experts, {"experts", experts});
+  // Ranks that share samples.
+  Axes samples = axes_called(tables, "cp_ring");
+  append(samples, axes_called(tables, "cp_heads"));
+  append(samples, channel_axes(tables));
+  add(expected.same_samples, {"cp+tp", samples});
 }
 
-void append(Axes& axes, const Axes& more) { axes.insert(axes.end(), more.begin(), more.end()); }
-
-// The names of the model's losses, each once, in the order of its units.
-std::vector<std::string> losses_of(const Blueprint& model) {
-  std::vector<std::string> out;
+// The losses of the model, each once: that of its head first, then in the order of its units.
+std::vector<program::PieceLoss> losses_of(const Blueprint& model) {
+  std::vector<program::PieceLoss> out;
   const auto add = [&](const program::Unit& unit) {
     for (const program::Piece& piece : unit.pieces)
-      for (const std::string& loss : piece.losses)
+      for (const program::PieceLoss& loss : piece.losses)
         if (std::ranges::count(out, loss) == 0) out.push_back(loss);
   };
+  add(model.head);
   add(model.embedding);
   std::ranges::for_each(model.blocks, add);
-  add(model.head);
   return out;
 }
 
-void add_mesh(const spec::Run& run, bool is_pipeline, const std::vector<std::string>& losses,
+void add_mesh(const spec::Run& run, bool is_pipeline, const std::vector<program::PieceLoss>& losses,
               Tables& tables) {
   const spec::Layout& layout = run.layout;
   tables.axes = axes_of(run);
-  add_inner_sets(layout, tables);
+  add_inner_sets(run, tables);
   Axes parts = data_axes(tables);
   tables.numbers = {{"tokens", program::Role::tokens, parts}};
+  if (std::ranges::count(losses, "positions", &program::PieceLoss::tokens) > 0)
+    tables.numbers.push_back({"positions", program::Role::positions, parts});
   if (is_pipeline) {
     const Axes stages = stage_axes(tables);
     tables.stage_axis = stages.front();
@@ -112,23 +181,29 @@ void add_mesh(const spec::Run& run, bool is_pipeline, const std::vector<std::str
     tables.gradients_over = set_of({"pp.gradients", stages}, tables);
     parts.insert(parts.begin(), stages.begin(), stages.end());
   }
-  for (const std::string& loss : losses) tables.numbers.push_back({loss, program::Role::loss, parts});
-  if (layout.tp > 1) append(parts, channel_axes(tables));
+  Axes all_parts = parts;
+  if (layout.tp > 1) append(all_parts, channel_axes(tables));
+  for (const program::PieceLoss& loss : losses)
+    tables.numbers.push_back({loss.name, program::Role::loss, loss.in_parts ? all_parts : parts});
+  parts = all_parts;
   tables.numbers.push_back({"norm", program::Role::norm, parts});
   tables.numbers.push_back({"finite", program::Role::finite, parts});
   tables.class_of_rank.assign(static_cast<std::size_t>(layout.ranks()), 0);
 }
 
-// On the two axes of tp.
+// On the two axes of tp; or, of experts, on the axes that fold.
 struct OnTp {
   Placement kv, rep;
+  bool of_experts = false;
   auto operator<=>(const OnTp&) const = default;
 };
 constexpr OnTp kInvariant{Placement::invariant, Placement::invariant},
     kReplicated{Placement::replicated, Placement::replicated}, kCut{Placement::sharded, Placement::sharded},
-    kWithKeys{Placement::sharded, Placement::replicated};
+    kWithKeys{Placement::sharded, Placement::replicated},
+    kExperts{Placement::sharded, Placement::sharded, /*of_experts=*/true};
 
 OnTp on_tp(TensorPlacement placement, const spec::Run& run) {
+  if (placement == TensorPlacement::experts) return kExperts;
   if (run.layout.tp == 1) return kInvariant;
   switch (placement) {
     case TensorPlacement::by_stream:
@@ -137,6 +212,8 @@ OnTp on_tp(TensorPlacement placement, const spec::Run& run) {
       return kReplicated;
     case TensorPlacement::cut:
       return kCut;
+    case TensorPlacement::experts:
+      break;
     case TensorPlacement::with_keys:
       return run.tp_rep() > 1 ? kWithKeys : kCut;
   }
@@ -154,10 +231,35 @@ Partial partial_over(const OnTp& on, const Tables& tables) {
   return {};
 }
 
+// See Note [Fold]: tokens of all ranks that share experts come together at each of them.
+void place_experts(Bucket& bucket, const spec::Layout& layout, Tables& tables) {
+  using program::ExpertRole;
+  bucket.placement.clear();
+  Axes replicas = replica_axes(tables);
+  const Axes data = expert_axes(tables, ExpertRole::data);
+  const auto lie = [&](const Axes& axes, Placement placement) {
+    for (const std::int16_t axis : axes) bucket.placement.push_back({axis, placement});
+  };
+  lie(replicas, Placement::replicated);
+  lie(data, Placement::replicated);
+  lie(expert_axes(tables, ExpertRole::experts), Placement::sharded);
+  lie(expert_axes(tables, ExpertRole::slices), Placement::sharded);
+  if (layout.ep * layout.etp > 1) bucket.cut_over = tables.set_called("experts");
+  if (layout.zero == 0) {
+    append(replicas, data);
+    bucket.reduced_over = set_of({"experts.dp", replicas}, tables);
+    return;
+  }
+  bucket.sharded_over = set_of({"experts.shard", data}, tables);
+  bucket.reduced_over = set_of({"experts.shard.gradients", data}, tables);
+  if (ranks_along(replicas, tables) > 1) bucket.shared_over = set_of({"experts.replicas", replicas}, tables);
+}
+
 // Where a bucket is summed, and cut. With zero 1 and up the ranks along the axes that shard hold a part each;
 // replicas of a part are summed last. `stages`: the two that share it, if any do.
 void place(Bucket& bucket, const OnTp& on, const std::vector<std::int64_t>& stages,
            const spec::Layout& layout, Tables& tables) {
+  if (on.of_experts) return place_experts(bucket, layout, tables);
   bucket.placement.clear();
   const auto lie = [&](const Axes& axes, Placement placement) {
     for (const std::int16_t axis : axes) bucket.placement.push_back({axis, placement});
@@ -204,16 +306,16 @@ class Buckets {
   // Parameters that lie alike share a bucket; the first takes the name as it is. `tied` is read by the first
   // stage and by the last.
   void add(const std::string& name, PlacedParameters parameters, bool weight_decay, bool is_tied = false) {
-    std::vector<std::pair<OnTp, std::vector<program::Parameter>>> by_placement;
-    for (auto& [parameter, placement] : parameters) {
-      const OnTp on = on_tp(placement, run_);
-      auto found = std::ranges::find(by_placement, on, [](const auto& entry) { return entry.first; });
-      if (found == by_placement.end()) found = by_placement.insert(found, {on, {}});
-      found->second.push_back(part_of(std::move(parameter), on));
+    std::vector<Alike> groups;
+    for (PlacedParameter& placed : parameters) {
+      const Kind kind{on_tp(placed.placement, run_), placed.is_wide, placed.rule};
+      auto found = std::ranges::find(groups, kind, &Alike::kind);
+      if (found == groups.end()) found = groups.insert(found, {kind, {}});
+      found->parameters.push_back(part_of(std::move(placed.parameter), kind.on));
     }
-    for (std::size_t i = 0; i < by_placement.size(); ++i)
-      add_alike(i == 0 ? name : name + suffix(by_placement[i].first), std::move(by_placement[i]),
-                weight_decay, is_tied && i == 0);
+    for (std::size_t i = 0; i < groups.size(); ++i)
+      add_alike(i == 0 ? name : name + suffix(groups[i].kind), std::move(groups[i]), weight_decay,
+                is_tied && i == 0);
   }
 
   // Norms and biases of the units after the embedding, one per pipeline rank.
@@ -227,16 +329,37 @@ class Buckets {
   }
 
  private:
-  static std::string suffix(const OnTp& on) {
-    return on == kCut ? ".cut" : on == kWithKeys ? ".keys" : ".whole";
+  struct Kind {
+    OnTp on;
+    bool is_wide = false;
+    program::UpdateRule rule = program::UpdateRule::optimizer;
+    auto operator<=>(const Kind&) const = default;
+  };
+  struct Alike {
+    Kind kind;
+    std::vector<program::Parameter> parameters;
+  };
+
+  static std::string suffix(const Kind& kind) {
+    if (kind.rule == program::UpdateRule::sign) return ".balance";
+    if (kind.on.of_experts) return ".experts";
+    if (kind.is_wide) return ".router";
+    return kind.on == kCut ? ".cut" : kind.on == kWithKeys ? ".keys" : ".whole";
   }
 
   program::Parameter part_of(program::Parameter parameter, const OnTp& on) const {
-    const std::int64_t parts = on == kCut ? run_.layout.tp : on == kWithKeys ? run_.tp_kv() : 1;
-    if (parts == 1)
-      parameter.cut_dim = -1;
-    else
-      parameter.shape.at(static_cast<std::size_t>(parameter.cut_dim)) /= parts;
+    const spec::Layout& layout = run_.layout;
+    std::vector<std::int64_t> parts;
+    if (on.of_experts)
+      parts = {layout.ep, layout.etp};
+    else if (on == kCut || on == kWithKeys)
+      parts = {on == kCut ? layout.tp : run_.tp_kv()};
+    parameter.cuts.resize(parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      parameter.cuts[i].parts = parts[i];
+      parameter.shape.at(static_cast<std::size_t>(parameter.cuts[i].dim)) /= parts[i];
+    }
+    std::erase_if(parameter.cuts, [](const program::DimCut& cut) { return cut.parts == 1; });
     return parameter;
   }
 
@@ -247,19 +370,26 @@ class Buckets {
     return {low, high};
   }
 
-  void add_alike(const std::string& name, std::pair<OnTp, std::vector<program::Parameter>> alike,
-                 bool weight_decay, bool is_tied) {
+  void add_alike(const std::string& name, Alike alike, bool weight_decay, bool is_tied) {
     const spec::Layout& layout = run_.layout;
-    Bucket bucket{.name = name, .parameters = std::move(alike.second), .weight_decay = weight_decay};
-    place(bucket, alike.first, is_tied ? tied_stages() : std::vector<std::int64_t>(), layout, tables_);
+    const Kind& kind = alike.kind;
+    Bucket bucket{.name = name,
+                  .parameters = std::move(alike.parameters),
+                  .weight_decay = weight_decay,
+                  .rule = kind.rule,
+                  .sign_rate = kind.rule == program::UpdateRule::sign ? run_.model.balance_rate : 0};
+    place(bucket, kind.on, is_tied ? tied_stages() : std::vector<std::int64_t>(), layout, tables_);
     bucket.storage = bucket.gradient = storage_dtype(layout.precision);
-    bucket.compute = compute_dtype(layout.precision);
+    bucket.compute = kind.is_wide ? bucket.storage : compute_dtype(layout.precision);
     bucket.delayed = spec::entry(layout.schedule).traits.is_delayed;
     bucket.full_resident = !bucket.delayed && bucket.storage == bucket.compute &&
                            tables_.size_of(bucket.sharded_over) == 1 &&
                            !spec::offloads(layout, spec::Offload::parameters);
-    bucket.state_bytes = state_bytes(run_.training, bytes_of(bucket.storage));
-    lay_out(bucket, ranks_along(shard_axes(tables_), tables_));
+    bucket.state_bytes =
+        kind.rule == program::UpdateRule::sign ? 0 : state_bytes(run_.training, bytes_of(bucket.storage));
+    lay_out(bucket, ranks_along(kind.on.of_experts ? expert_axes(tables_, program::ExpertRole::data)
+                                                   : shard_axes(tables_),
+                                tables_));
     tables_.buckets.push_back(std::move(bucket));
   }
 
@@ -278,7 +408,6 @@ Tables describe(const spec::Run& run) {
 Tables describe(const spec::Run& run, Blueprint parts, std::span<const std::uint32_t> rank_of_unit,
                 const Cuts& cuts) {
   const spec::Layout& layout = run.layout;
-  TESSERA_CHECK(layout.ep == 1, "experts are not described");
   Tables tables;
   add_mesh(run, !rank_of_unit.empty(), losses_of(parts), tables);
   const std::int64_t num_micro = run.num_micro_batches();
@@ -307,7 +436,7 @@ std::int64_t num_parameters(const Tables& tables) {
   std::int64_t total = 0;
   for (const Bucket& bucket : tables.buckets)
     for (const program::Parameter& parameter : bucket.parameters)
-      total += num_elements(parameter.whole_shape(tables.size_of(bucket.cut_over)));
+      total += num_elements(parameter.whole_shape());
   return total;
 }
 

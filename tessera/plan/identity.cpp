@@ -35,9 +35,11 @@ std::string identity(const program::Program& program) {
   for (const auto& bucket : tables.buckets) {
     out += cat("bucket cut ", name(bucket.cut_over), " sharded ", name(bucket.sharded_over), " reduced ",
                name(bucket.reduced_over), " shared ", name(bucket.shared_over), "\n");
-    for (const auto& parameter : bucket.parameters)
-      out +=
-          cat(parameter.name, " ", parameter.offset, " ", parameter.cut_dim, " ", parameter.elements(), "\n");
+    for (const auto& parameter : bucket.parameters) {
+      out += cat(parameter.name, " ", parameter.offset, " ");
+      for (const auto& cut : parameter.cuts) out += cat(cut.dim, " in ", cut.parts, " ");
+      out += cat(parameter.elements(), "\n");
+    }
   }
   for (const auto& unit : tables.units)
     for (const auto& piece : unit.pieces)

@@ -35,17 +35,18 @@ std::vector<ScheduleChoice> schedule_choices() {
   return out;
 }
 
-// The name of the piece that has this step.
-std::string piece_with(const std::string& step, const program::Unit& block) {
-  for (const program::Piece& piece : block.pieces)
-    if (std::ranges::count(piece.steps, step, &program::Step::name) > 0) return piece.name;
-  throw Bug(cat("no piece of ", block.name, " has the step ", step));
+// The name of the piece that begins the feed-forward part.
+std::string fed_piece(const program::Unit& block) {
+  for (const char* step : {"up", "experts"})
+    for (const program::Piece& piece : block.pieces)
+      if (std::ranges::count(piece.steps, step, &program::Step::name) > 0) return piece.name;
+  throw Bug(cat(block.name, " has no feed-forward part"));
 }
 
 class Enumeration {
  public:
   Enumeration(const spec::Run& run, const Variety& variety)
-      : run_(run), variety_(variety), up_piece_(piece_with("up", families::blueprint(run).blocks.front())) {
+      : run_(run), variety_(variety), fed_piece_(fed_piece(families::blueprint(run).blocks.back())) {
     schedules_ = varies("schedule")
                      ? schedule_choices()
                      : std::vector<ScheduleChoice>{{run.layout.schedule, run.layout.virtual_stages}};
@@ -64,7 +65,10 @@ class Enumeration {
 
  private:
   using Key = std::array<std::int64_t, 3>;
-  static Key key_of(const spec::Run& run) { return {run.layout.pp, run.layout.cp, run.layout.tp}; }
+  static Key key_of(const spec::Run& run) {
+    const spec::Layout& layout = run.layout;
+    return run.model.experts > 0 ? Key{layout.pp, layout.ep, 0} : Key{layout.pp, layout.cp, layout.tp};
+  }
 
   bool varies(const char* axis) const {
     return std::ranges::find(variety_.axes, axis) != variety_.axes.end();
@@ -104,8 +108,18 @@ class Enumeration {
           if (!varies("zero") && zero != run_.layout.zero) continue;
           layout.cp_heads = cp_heads, layout.sequence_parallel = sequence_parallel, layout.zero = zero;
           layout.tp_overlap = run_.layout.tp_overlap && layout.tp > 1;
-          act(run);
+          for_each_fold(run, act);
         }
+  }
+
+  // How the ranks of attention share experts.
+  void for_each_fold(spec::Run run, const std::function<void(const spec::Run&)>& act) const {
+    if (!varies("ep") || run.model.experts == 0) return act(run);
+    auto& layout = run.layout;
+    const std::int64_t ranks = layout.dp_shard * layout.cp * layout.tp;
+    for (layout.ep = 1; layout.ep <= ranks; ++layout.ep)
+      for (layout.etp = 1; layout.ep * layout.etp <= ranks; ++layout.etp)
+        if (ranks % (layout.ep * layout.etp) == 0) act(run);
   }
 
   std::size_t next_of(const spec::Run& crossing) { return turns_[key_of(crossing)]++; }
@@ -149,7 +163,7 @@ class Enumeration {
     }
     if (varies("recompute")) {
       layout.recompute = static_cast<spec::Recompute>(draw(3));
-      layout.recompute_pieces = draw(2) == 0 ? "attention" : cat("attention,", up_piece_);
+      layout.recompute_pieces = draw(2) == 0 ? "attention" : cat("attention,", fed_piece_);
     }
     if (varies("offload")) {
       const char* const kinds[] = {"", "", "optimizer", "optimizer,parameters",
@@ -182,7 +196,7 @@ class Enumeration {
 
   const spec::Run& run_;
   const Variety& variety_;
-  const std::string up_piece_;
+  const std::string fed_piece_;
   std::vector<ScheduleChoice> schedules_;
   std::map<Key, std::size_t> turns_;
   std::map<Key, std::set<ScheduleChoice>> seen_;
@@ -194,8 +208,8 @@ class Enumeration {
 }  // namespace
 
 const std::vector<std::string>& variable_axes() {
-  static const std::vector<std::string> kAxes = {"pp",       "dp",        "cp",      "tp",   "zero",
-                                                 "schedule", "recompute", "offload", "batch"};
+  static const std::vector<std::string> kAxes = {"pp",   "dp",       "cp",        "tp",      "ep",
+                                                 "zero", "schedule", "recompute", "offload", "batch"};
   return kAxes;
 }
 

@@ -1,6 +1,6 @@
 // Lists the layouts that a run may have on so many ranks. The sizes of axes and ZeRO are crossed, every
-// schedule comes with every (pp, cp, tp), all else is dealt by a seed. Whether one is legal is
-// spec::problems' answer, nobody else's.
+// schedule comes with every (pp, cp, tp), or with experts every (pp, ep), all else is dealt by a seed.
+// Whether one is legal is spec::problems' answer, nobody else's.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace tessera::plan {
 
-// What can vary: pp, dp, cp, tp, zero, schedule, recompute, offload, batch (micro-batches, uneven ones too).
+// What can vary: pp, dp, cp, tp, ep (and etp), zero, schedule, recompute, offload, batch (micro-batches,
+// uneven ones too).
 const std::vector<std::string>& variable_axes();
 
 struct Variety {

@@ -63,9 +63,9 @@ void draw_run(T* out, const Parameter& parameter, std::int64_t first, std::int64
 template <typename T>
 void draw_normal(T* out, const Parameter& parameter, const Overlap& where, const Slice& part,
                  std::uint64_t seed) {
-  const Box whole = whole_box(parameter.whole_shape(part.count));
+  const Box whole = whole_box(parameter.whole_shape());
   for (const Box& box : boxes_of_range(parameter.shape, where.first, where.count)) {
-    const Box mine = moved(box, parameter.box(part).offset);
+    const Box mine = moved(box, parameter.box(part.position).offset);
     for_each_run(mine, whole, mine,
                  [&](const CopyRun& run) { draw_run(out + run.to, parameter, run.from, run.count, seed); });
     out += box.elements();

@@ -46,15 +46,15 @@ TEST(FlatBucket, DrawsTheSameValuesInEverySlicing) {
 // those of the whole.
 TEST(FlatBucket, DrawsTheSameValuesInEveryCut) {
   const Init drawn{Init::Kind::normal, 0.5};
-  const auto bucket_of = [&](const tensor::Shape& rows, const tensor::Shape& columns) {
+  const auto bucket_of = [&](const tensor::Shape& rows, const tensor::Shape& columns, std::int64_t parts) {
     program::Bucket bucket{
         .name = "b",
-        .parameters = {{.name = "rows", .shape = rows, .init = drawn, .cut_dim = 0},
-                       {.name = "columns", .shape = columns, .init = drawn, .cut_dim = 1}}};
+        .parameters = {{.name = "rows", .shape = rows, .init = drawn, .cuts = {{0, parts}}},
+                       {.name = "columns", .shape = columns, .init = drawn, .cuts = {{1, parts}}}}};
     program::lay_out(bucket, 2);
     return bucket;
   };
-  const auto whole_table = bucket_of({6, 50}, {4, 30}), table = bucket_of({2, 50}, {4, 10});
+  const auto whole_table = bucket_of({6, 50}, {4, 30}, 1), table = bucket_of({2, 50}, {4, 10}, 3);
   const FlatBucket whole(whole_table, 3);
   for (std::int64_t part = 0; part < 3; ++part) {
     std::vector<Tensor> slices;
@@ -63,9 +63,10 @@ TEST(FlatBucket, DrawsTheSameValuesInEveryCut) {
     const Tensor flat = tensor::concatenate(slices, 0);
     for (const std::size_t i : {0, 1}) {
       const auto& parameter = table.parameters[i];
-      EXPECT_EQ(parameter.whole_shape(3), whole_table.parameters[i].shape);
-      const Tensor expected = parameter_in(whole.shard(), whole_table.parameters[i])
-                                  .narrow(parameter.cut_dim, part * parameter.shape[i], parameter.shape[i]);
+      EXPECT_EQ(parameter.whole_shape(), whole_table.parameters[i].shape);
+      const Tensor expected =
+          parameter_in(whole.shard(), whole_table.parameters[i])
+              .narrow(parameter.cuts[0].dim, part * parameter.shape[i], parameter.shape[i]);
       EXPECT_TRUE(tensor::bit_equal(parameter_in(flat, parameter), expected))
           << parameter.name << ", part " << part;
     }

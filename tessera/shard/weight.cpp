@@ -32,6 +32,19 @@ void Weight::add_product(const Tensor& dy_TO, const Tensor& x_TI) {
   written_ = true;
 }
 
+void Weight::add_grouped_product(const Tensor& dy_RO, const Tensor& x_RI,
+                                 const std::vector<std::int64_t>& rows) {
+  const Tensor matrices_EOI = gradient_.defined() ? gradient_.flatten(1, -2) : gradient_;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < rows.size(); first += rows[i++]) {
+    Weight one(Tensor(), matrices_EOI.select(0, static_cast<std::int64_t>(i)));
+    one.written_ = written_;
+    if (rows[i] > 0) one.add_product(dy_RO.narrow(0, first, rows[i]), x_RI.narrow(0, first, rows[i]));
+    one.end_gradient();
+  }
+  written_ = true;
+}
+
 // On a CPU, where the number is at hand, the sum is rounded once.
 void Weight::add(const Tensor& term, const Tensor& scale) {
   if (!written_) {
@@ -68,6 +81,10 @@ void WeightWork::product(Weight& weight, Tensor dy_TO, Tensor x_TI) {
   take({Kind::product, &weight, std::move(dy_TO), std::move(x_TI)});
 }
 
+void WeightWork::grouped_product(Weight& weight, Tensor dy_RO, Tensor x_RI, std::vector<std::int64_t> rows) {
+  take({Kind::grouped_product, &weight, std::move(dy_RO), std::move(x_RI), std::move(rows)});
+}
+
 void WeightWork::term(Weight& weight, Tensor term, Tensor scale) {
   take({Kind::term, &weight, std::move(term), std::move(scale)});
 }
@@ -99,6 +116,8 @@ void WeightWork::run(const Term& term) {
   switch (term.kind) {
     case Kind::product:
       return term.weight->add_product(term.a, term.b);
+    case Kind::grouped_product:
+      return term.weight->add_grouped_product(term.a, term.b, term.rows);
     case Kind::term:
       return term.weight->add(term.a, term.b);
     case Kind::rows:

@@ -18,6 +18,9 @@ class Weight {
 
   // gradient += dy^T x, the weight half of y = x W^T.
   void add_product(const tensor::Tensor& dy_TO, const tensor::Tensor& x_TI);
+  // The same of weights [E, ..., I] for the rows of each, `rows[e]` of them after those of the ones before.
+  void add_grouped_product(const tensor::Tensor& dy_RO, const tensor::Tensor& x_RI,
+                           const std::vector<std::int64_t>& rows);
   // gradient += scale * term.
   void add(const tensor::Tensor& term, const tensor::Tensor& scale = {});
   // gradient[rows[i]] += dy[i], the weight half of an embedding.
@@ -44,22 +47,28 @@ class Weight {
 class WeightWork {
  public:
   void product(Weight& weight, tensor::Tensor dy_TO, tensor::Tensor x_TI);
+  void grouped_product(Weight& weight, tensor::Tensor dy_RO, tensor::Tensor x_RI,
+                       std::vector<std::int64_t> rows);
   // Times `scale`, a number on the device, if there is one.
   void term(Weight& weight, tensor::Tensor term, tensor::Tensor scale = {});
   void rows(Weight& weight, tensor::Tensor rows_T, tensor::Tensor dy_TH);
   void column_sums(Weight& bias, tensor::Tensor dy_TO);
-  // From now on nothing is kept.
-  void run_at_once() { at_once_ = true; }
+  // What is kept is run, and from now on nothing is kept.
+  void run_at_once() {
+    run();
+    at_once_ = true;
+  }
   // Multiplies what is kept into the gradient buffers in the order it came, and forgets it.
   void run();
   bool empty() const { return terms_.empty(); }
 
  private:
-  enum class Kind { product, term, rows, column_sums };
+  enum class Kind { product, grouped_product, term, rows, column_sums };
   struct Term {
     Kind kind;
     Weight* weight;
     tensor::Tensor a, b;
+    std::vector<std::int64_t> rows = {};
   };
   void take(Term term);
   static void run(const Term& term);

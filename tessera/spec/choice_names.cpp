@@ -56,6 +56,16 @@ const Words& words<RopeScaling>() {
   return list;
 }
 template <>
+const Words& words<RouterScores>() {
+  static const Words list = {"softmax", "sigmoid"};
+  return list;
+}
+template <>
+const Words& words<Balance>() {
+  static const Words list = {"none", "sequence", "bias"};
+  return list;
+}
+template <>
 const Words& words<Decay>() {
   static const Words list = {"constant", "cosine", "linear", "wsd"};
   return list;

@@ -44,6 +44,10 @@ const std::vector<std::string>& words<Packing>();
 template <>
 const std::vector<std::string>& words<RopeScaling>();
 template <>
+const std::vector<std::string>& words<RouterScores>();
+template <>
+const std::vector<std::string>& words<Balance>();
+template <>
 const std::vector<std::string>& words<Decay>();
 template <>
 const std::vector<std::string>& words<Family>();

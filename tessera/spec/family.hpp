@@ -21,7 +21,7 @@ struct FamilyTraits {
   bool ties_embeddings = false;  // unless the run file says otherwise
   bool no_grouped_queries = false;
   std::string_view no_rotary = {};  // positions are a table of parameters
-  std::string_view no_head_dim = {}, no_window = {}, no_qkv_bias = {}, no_qk_norm = {};
+  std::string_view no_head_dim = {}, no_window = {}, no_qkv_bias = {}, no_qk_norm = {}, no_experts = {};
 };
 
 struct FamilyEntry {

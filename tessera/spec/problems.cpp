@@ -94,6 +94,45 @@ void check_family(const Model& model, Findings& findings) {
   unused(family.no_qk_norm, !model.qk_norm, "model.qk_norm");
 }
 
+// Keys of experts, in a model that has none or has them otherwise.
+void check_experts(const Run& run, Findings& findings) {
+  const Model& model = run.model;
+  const FamilyTraits& family = traits(model.family);
+  findings.need(family.no_experts.empty() || model.experts == 0, "model.experts",
+                cat("means nothing to ", family.title, ", ", family.no_experts, ": leave it out"));
+  const Run plain;
+  const auto is_default = [&](const std::string& full) {
+    const Key* key = find_key(full);
+    return key->get(run) == key->get(plain);
+  };
+  if (model.experts == 0) {
+    for (const char* name : {"experts_per_token", "expert_ffn", "shared_experts", "dense_layers",
+                             "router_scores", "router_groups", "router_groups_kept", "router_normalizes",
+                             "router_scale", "balance", "router_z_weight", "capacity_factor"})
+      findings.need(is_default(cat("model.", name)), cat("model.", name), "is for model.experts above 0");
+    for (const char* key : {"layout.ep", "layout.etp"})
+      findings.need(is_default(key), key, "has no experts to share: it is for model.experts above 0");
+    return;
+  }
+  findings.need(model.balance == Balance::sequence || is_default("model.balance_weight"),
+                "model.balance_weight", "is for model.balance = sequence");
+  findings.need(model.balance == Balance::bias || is_default("model.balance_rate"), "model.balance_rate",
+                "is for model.balance = bias");
+  findings.need(model.dense_layers < model.layers, "model.dense_layers",
+                cat("leaves none of model.layers = ", model.layers, " to have experts"));
+  findings.need(model.experts % model.router_groups == 0, "model.router_groups",
+                cat("does not divide model.experts = ", model.experts));
+  findings.need(model.router_groups_kept <= model.router_groups, "model.router_groups_kept",
+                cat("is above model.router_groups = ", model.router_groups));
+  const std::int64_t reached = model.experts / model.router_groups * model.router_groups_kept;
+  findings.need(model.experts_per_token <= reached, "model.experts_per_token",
+                cat("is above the ", reached, " experts that a token may choose from"));
+  findings.need(model.capacity_factor == 0, "model.capacity_factor", "is not implemented yet; write 0");
+  findings.need(model.shared_experts == 0, "model.shared_experts", "is not implemented yet; write 0");
+  findings.need(!run.layout.tp_overlap, "layout.tp_overlap",
+                "does not cut blocks with experts yet: leave it out");
+}
+
 void check_training(const Training& training, Findings& findings) {
   findings.need(training.min_learning_rate <= training.learning_rate, "training.min_learning_rate",
                 cat("is above training.learning_rate = ", training.learning_rate));
@@ -194,8 +233,11 @@ void check_totals(const Run& run, Findings& findings) {
   const Model& m = run.model;
   const double hidden = x(m.hidden), width = std::max(hidden, x(m.heads) * x(m.head_size())), ffn = x(m.ffn),
                vocab = x(m.vocab), layers = x(m.layers);
-  findings.need(layers * (4 * hidden * width + 3 * hidden * ffn) + 2 * vocab * hidden <= kMaxValues,
-                "model.hidden", "with layers, ffn and vocab makes more than 2^56 parameters");
+  const double of_experts =
+      m.experts > 0 ? 3 * hidden * x(m.expert_width()) * x(m.experts + m.shared_experts) : 0;
+  findings.need(
+      layers * (4 * hidden * width + 3 * hidden * ffn + of_experts) + 2 * vocab * hidden <= kMaxValues,
+      "model.hidden", "with layers, ffn and vocab makes more than 2^56 parameters");
   findings.need(x(run.layout.micro_batch) * x(m.sequence) * (width + ffn + vocab) * layers <= kMaxValues,
                 "layout.micro_batch",
                 "is too large: micro_batch * model.sequence * (model.hidden + model.ffn + model.vocab) * "
@@ -233,10 +275,7 @@ void check_ops(const Run& run, Findings& findings) {
                     " or more, or take more data-parallel ranks"));
 }
 
-void check_implemented(Findings& findings) {
-  findings.need_one_of("layout.ep", {"1"});
-  findings.need_one_of("layout.tp_kind", {"1d"});
-}
+void check_implemented(Findings& findings) { findings.need_one_of("layout.tp_kind", {"1d"}); }
 
 // Keys that say something of sources say it of nothing else.
 void check_data(const Run& run, Findings& findings) {
@@ -288,6 +327,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   Findings findings(run);
   check_model(run.model, findings);
   check_family(run.model, findings);
+  check_experts(run, findings);
   check_training(run.training, findings);
   check_ranks(run, findings);
   check_stages(run, findings);

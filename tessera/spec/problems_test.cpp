@@ -216,7 +216,8 @@ TEST(Problems, SizesWhoseProductsCannotBeCountedAreRefused) {
 
 TEST(Problems, WhatIsNotImplementedIsRefusedByName) {
   const std::vector<std::pair<std::function<void(spec::Run&)>, std::string>> cases = {
-      {[](spec::Run& run) { run.layout.ep = 2; }, "layout.ep = 2 is not implemented yet; possible today: 1"},
+      {[](spec::Run& run) { run.layout.ep = 2; },
+       "layout.ep = 2 has no experts to share: it is for model.experts above 0"},
       {[](spec::Run& run) { run.layout.tp_kind = TensorKind::d2; },
        "layout.tp_kind = 2d is not implemented yet; possible today: 1d"},
   };
@@ -343,8 +344,9 @@ TEST(Problems, ValidateListsAllOfThem) {
   run.layout.ep = 2;
   run.model.kv_heads = 3;
   EXPECT_THAT([&] { validate(run); },
-              ThrowsMessage<UserError>(StrEq("model.heads = 4 is not divisible by model.kv_heads = 3\n"
-                                             "layout.ep = 2 is not implemented yet; possible today: 1")));
+              ThrowsMessage<UserError>(
+                  StrEq("model.heads = 4 is not divisible by model.kv_heads = 3\n"
+                        "layout.ep = 2 has no experts to share: it is for model.experts above 0")));
 }
 
 TEST(Problems, WhatTpAndCpDoNotDivideIsRefusedWithTheNearestThatDoes) {

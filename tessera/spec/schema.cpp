@@ -104,6 +104,38 @@ void declare_model(std::vector<Key>& keys) {
   section.add("qkv_bias", &Model::qkv_bias, "llama: biases of q, k and v, as Qwen 2 has them");
   section.add("qk_norm", &Model::qk_norm,
               "llama: RMSNorm over the channels of each head of q and k, as Qwen 3 has it");
+  section.add(
+      "experts", &Model::experts, from_to(0, kMaxWidth),
+      "llama: experts in the feed-forward part of a block, as Mixtral and Qwen 3 MoE have them; 0: none");
+  section.add("experts_per_token", &Model::experts_per_token, from_to(1, kMaxWidth),
+              "experts: how many a token goes to");
+  section.add("expert_ffn", &Model::expert_ffn, from_to(0, kMaxTokens),
+              "experts: inner width of one; 0: model.ffn");
+  section.add("shared_experts", &Model::shared_experts, from_to(0, kMaxWidth),
+              "experts: how many more every token goes to");
+  section.add("dense_layers", &Model::dense_layers, from_to(0, kMaxLayers),
+              "experts: blocks before the first that has them");
+  section.add("router_scores", &Model::router_scores, "experts: how a router's logits become scores");
+  section.add("router_groups", &Model::router_groups, from_to(1, kMaxWidth),
+              "experts: equal groups that they lie in");
+  section.add("router_groups_kept", &Model::router_groups_kept, from_to(1, kMaxWidth),
+              "experts: groups that a token chooses from, those whose two best scores add up to most");
+  section.add("router_normalizes", &Model::router_normalizes,
+              "experts: the weights of a token's experts add up to router_scale");
+  section.add("router_scale", &Model::router_scale, above(0), "experts: factor of their weights");
+  section.add(
+      "balance", &Model::balance,
+      "experts: how loads are kept equal: by a loss over each sequence, or by a bias of the choice that "
+      "follows the loads");
+  section.add("balance_weight", &Model::balance_weight, at_least(0),
+              "balance = sequence: weight of that loss");
+  section.add("balance_rate", &Model::balance_rate, at_least(0),
+              "balance = bias: what a bias moves by in a step");
+  section.add("router_z_weight", &Model::router_z_weight, at_least(0),
+              "experts: weight of the squared log-sum-exp of router logits in the loss");
+  section.add(
+      "capacity_factor", &Model::capacity_factor, at_least(0),
+      "experts: each takes so many times an even share of a sequence's tokens, the first ones; 0: all");
   section.add("norm_epsilon", &Model::norm_epsilon, at_least(0),
               "added to the mean square (gpt2: the variance) in a norm");
   section.add("tied_embeddings", &Model::tied_embeddings,
@@ -224,7 +256,10 @@ void declare_layout(std::vector<Key>& keys) {
       "with sequence_parallel: the gathered input of a branch is gathered again in the backward instead "
       "of kept; blocks cut by tp_overlap keep it");
   section.add("tp_kind", &Layout::tp_kind, "how matrices are split over tp");
-  section.add("ep", &Layout::ep, from_to(1, kMaxAxis), "ranks that share the experts; taken from dp and cp");
+  section.add("ep", &Layout::ep, from_to(1, kMaxAxis),
+              "ranks that share the experts, of those of dp_shard, cp and tp");
+  section.add("etp", &Layout::etp, from_to(1, kMaxAxis),
+              "ranks, of the same, that share the matrices of each expert");
   section.add("zero", &Layout::zero, from_to(0, 3),
               "what dp_shard shards: 1 optimizer state, 2 gradients too, 3 weights too");
   section.add(

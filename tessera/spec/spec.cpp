@@ -33,6 +33,24 @@ Model in_one_form(Model model) {
   if (!family.no_window.empty()) model.sliding_window = plain.sliding_window;
   if (!family.no_qkv_bias.empty()) model.qkv_bias = plain.qkv_bias;
   if (!family.no_qk_norm.empty()) model.qk_norm = plain.qk_norm;
+  if (model.experts == 0) {
+    model.experts_per_token = plain.experts_per_token;
+    model.expert_ffn = plain.expert_ffn;
+    model.shared_experts = plain.shared_experts;
+    model.dense_layers = plain.dense_layers;
+    model.router_scores = plain.router_scores;
+    model.router_groups = plain.router_groups;
+    model.router_groups_kept = plain.router_groups_kept;
+    model.router_normalizes = plain.router_normalizes;
+    model.router_scale = plain.router_scale;
+    model.balance = plain.balance;
+    model.router_z_weight = plain.router_z_weight;
+    model.capacity_factor = plain.capacity_factor;
+  } else {
+    model.expert_ffn = model.expert_width();
+  }
+  if (model.balance != Balance::sequence) model.balance_weight = plain.balance_weight;
+  if (model.balance != Balance::bias) model.balance_rate = plain.balance_rate;
   model.window_layers = model.windows();
   if (model.rope_scaling_factor == 1) model.rope_scaling = plain.rope_scaling;
   if (model.rope_scaling_factor == 1 || model.rope_scaling == RopeScaling::linear) {

@@ -29,6 +29,8 @@ enum class Recompute { none, full, selective, budget };
 enum class Optimizer { adamw, sgd };
 enum class Packing { cut, best_fit };                // how documents become samples
 enum class RopeScaling { llama3, linear, yarn };     // how rotary frequencies are made slower
+enum class RouterScores { softmax, sigmoid };        // of experts
+enum class Balance { none, sequence, bias };         // how the loads of experts are kept equal
 enum class Decay { constant, cosine, linear, wsd };  // the learning rate after warm-up
 
 enum class Offload { optimizer, parameters, values };
@@ -62,6 +64,21 @@ struct Model {
   std::string window_layers;  // w or f for each layer, from the first again; empty: all have the window
   bool qkv_bias = false;      // biases of q, k and v
   bool qk_norm = false;       // RMSNorm over the channels of each head of q and k
+  std::int64_t experts = 0;   // of a block; 0: its feed-forward part is one, and the next keys mean nothing
+  std::int64_t experts_per_token = 2;
+  std::int64_t expert_ffn = 0;      // inner width of one; 0: ffn
+  std::int64_t shared_experts = 0;  // that every token goes to besides, as one of their width together
+  std::int64_t dense_layers = 0;    // blocks before the first with experts
+  RouterScores router_scores = RouterScores::softmax;
+  std::int64_t router_groups = 1;       // equal groups of experts
+  std::int64_t router_groups_kept = 1;  // of which a token's experts are chosen
+  bool router_normalizes = true;        // the weights of a token add up to router_scale
+  double router_scale = 1;
+  Balance balance = Balance::none;
+  double balance_weight = 0.01;  // sequence: of the loss
+  double balance_rate = 0.001;   // bias: of its update
+  double router_z_weight = 0;    // of the squared log-sum-exp of router logits
+  double capacity_factor = 0;    // tokens of a sequence that an expert takes, of what is even; 0: all
   double norm_epsilon = 1e-5;
   bool tied_embeddings = false;  // a run file starts from what its family does
   double init_std = 0.02;
@@ -72,6 +89,8 @@ struct Model {
   std::int64_t window_of(std::int64_t layer) const;
   // A letter for each layer; empty: there is no window.
   std::string windows() const;
+  bool has_experts(std::int64_t layer) const { return experts > 0 && layer >= dense_layers; }
+  std::int64_t expert_width() const { return expert_ffn > 0 ? expert_ffn : ffn; }
   std::int64_t head_size() const { return head_dim > 0 ? head_dim : hidden / heads; }
   std::int64_t query_size() const { return heads * head_size(); }
   std::int64_t key_size() const { return kv_heads * head_size(); }
@@ -153,7 +172,8 @@ struct Layout {
       false;  // tp's collectives are ops of their own, under the computation of another micro-batch
   bool tp_regather = true;  // a product's gathered input is gathered again in the backward instead of kept
   TensorKind tp_kind = TensorKind::d1;
-  std::int64_t ep = 1;
+  std::int64_t ep = 1;   // ranks that share the experts, of those of dp_shard, cp and tp
+  std::int64_t etp = 1;  // ranks, of the same, that share the matrices of one
   std::int64_t zero = 0;
   std::int64_t reduce_every =
       1;  // zero 2 and 3: gradients are reduced after so many micro-batches; 0: once a step

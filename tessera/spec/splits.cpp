@@ -21,9 +21,13 @@ Trouble trouble_of_tp(const Run& run) {
   if (auto found = undivided(tp, "model.heads", model.heads)) return found;
   if (model.kv_heads % tp != 0 && tp % model.kv_heads != 0)
     return cat("neither divides model.kv_heads = ", model.kv_heads, " nor is a multiple of it");
-  if (auto found = undivided(tp, "model.ffn", model.ffn)) return found;
+  const bool has_dense = model.experts == 0 || model.dense_layers > 0;
+  if (auto found = undivided(tp, "model.ffn", model.ffn); found && has_dense) return found;
+  if (auto found =
+          undivided(tp, "the width of model.shared_experts", model.shared_experts * model.expert_width()))
+    return found;
   if (auto found = undivided(tp, "model.vocab", model.vocab)) return found;
-  if (!run.layout.sequence_parallel) return {};
+  if (!run.layout.sequence_parallel && model.experts == 0) return {};
   if (run.layout.cp == 1) return undivided(tp, "model.sequence", model.sequence);
   return undivided(tp, "model.sequence / layout.cp", model.sequence / run.layout.cp);
 }
@@ -46,6 +50,21 @@ Trouble trouble_of_cp_heads(const Run& run) {
   return cat("does not divide the ", heads, " query heads of a rank (model.heads / layout.tp)");
 }
 
+Trouble trouble_of_etp(const Run& run) {
+  if (run.model.experts == 0) return {};
+  if (auto found = undivided(run.layout.etp, "the width of an expert", run.model.expert_width()))
+    return found;
+  return undivided(run.layout.etp, "the ranks of layout.dp_shard, cp and tp",
+                   run.layout.dp_shard * run.layout.cp * run.layout.tp);
+}
+
+Trouble trouble_of_ep(const Run& run) {
+  if (run.model.experts == 0) return {};
+  if (auto found = undivided(run.layout.ep, "model.experts", run.model.experts)) return found;
+  return undivided(run.layout.ep, "the ranks of layout.dp_shard, cp and tp, over layout.etp",
+                   run.layout.dp_shard * run.layout.cp * run.layout.tp / run.layout.etp);
+}
+
 struct Split {
   const char* key;
   std::int64_t Layout::*size;
@@ -54,7 +73,9 @@ struct Split {
 // Each takes those before it to divide.
 constexpr Split kSplits[] = {{"layout.cp", &Layout::cp, trouble_of_cp},
                              {"layout.tp", &Layout::tp, trouble_of_tp},
-                             {"layout.cp_heads", &Layout::cp_heads, trouble_of_cp_heads}};
+                             {"layout.cp_heads", &Layout::cp_heads, trouble_of_cp_heads},
+                             {"layout.etp", &Layout::etp, trouble_of_etp},
+                             {"layout.ep", &Layout::ep, trouble_of_ep}};
 
 // The nearest sizes below and above with which everything divides.
 std::string nearest_sizes(const Run& run, const Split& split) {

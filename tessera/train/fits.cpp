@@ -69,13 +69,13 @@ void check_tensors(const Session& session, const Checkpoint& from, const std::ve
     for (const Parameter& parameter : bucket.parameters) {
       const auto found = saved.find(parameter.name);
       if (found == saved.end()) complain(cat("has no ", parameter.name, ", which the model of this run has"));
-      const auto shape = parameter.whole_shape(session.program().tables.size_of(bucket.cut_over));
+      const auto shape = parameter.whole_shape();
       if (found->second.shape != shape)
         complain(cat("has ", parameter.name, " as ", shape_text(found->second.shape),
                      ", the model of this run as ", shape_text(shape)));
       known.insert(parameter.name);
       for (const std::string& prefix : prefixes)
-        if (!saved.contains(prefix + parameter.name))
+        if (bucket.rule == program::UpdateRule::optimizer && !saved.contains(prefix + parameter.name))
           complain(cat("has no ", prefix, parameter.name, ", which training.optimizer of this run needs"));
     }
   for (const auto& [name, tensor] : saved)

@@ -57,10 +57,13 @@ TEST_F(Fits, AnotherModelOfEqualShapesIsRefusedWithBothValues) {
 }
 
 TEST_F(Fits, EveryKeyOfTheModelIsComparedOrNamedHere) {
-  const std::set<std::string> not_compared = {"model.init_std", "model.dropout", "model.weights",
-                                              "model.follow_links"};
+  const std::set<std::string> not_compared = {
+      "model.init_std",     "model.dropout",         "model.weights",
+      "model.follow_links", "model.balance",         "model.balance_weight",
+      "model.balance_rate", "model.router_z_weight", "model.capacity_factor"};
   spec::Run run = small_run(1);
   run.model.rope_scaling_factor = 2;
+  run.model.experts = 4;
   go_on(run, 1);
   for (const spec::Key& key : spec::schema()) {
     if (key.section != "model") continue;

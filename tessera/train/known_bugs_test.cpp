@@ -317,5 +317,85 @@ TEST_F(KnownBugs, Row22_PartsOfADimensionAreTakenInAnotherOrderOfAxes) {
   EXPECT_THAT(found.fault, HasSubstr("loss of step 1"));
 }
 
+// The same with experts, and a loss that balances them.
+spec::Run expert_run_with(const spec::Layout& layout, spec::Balance balance = spec::Balance::none) {
+  spec::Run run = run_with(layout);
+  run.model.experts = 4;
+  run.model.expert_ffn = 24;
+  run.model.balance = balance;
+  return run;
+}
+
+// The gradient of a bucket is summed over another set.
+void reduce_over(const std::string& set, const std::string& bucket, Program& program) {
+  const std::int16_t over = set_named(set, program.tables);
+  const std::uint32_t item = item_named(bucket, program.tables);
+  bucket_named(bucket, program.tables).reduced_over = over;
+  for (auto& sequence : program.classes)
+    for (auto& op : sequence.ops)
+      if (op.what == OpKind::reduce && op.item == item)
+        op.along = over, op.lane = program::communication(over);
+  rebuild_waits(program);
+}
+
+TEST_F(KnownBugs, Row04_GradientsOfExpertsAreSummedOverAllDataParallelRanks) {
+  const auto found = with_bug(expert_run_with({.dp_shard = 2, .ep = 2}),
+                              [](Program& program) { reduce_over("dp", "block.0.experts", program); });
+  EXPECT_THAT(found.fault, HasSubstr("mlp.experts"));
+  EXPECT_NE(complaints_, "");
+}
+
+TEST_F(KnownBugs, Row05_GradientsOfSlicesAreSummedOverTheWrongGroupWhenEpIsOne) {
+  const auto found = with_bug(expert_run_with({.dp_shard = 2, .tp = 2, .ep = 1, .etp = 2}),
+                              [](Program& program) { reduce_over("dp+tp", "block.0.experts", program); });
+  EXPECT_THAT(found.fault, HasSubstr("mlp.experts"));
+  EXPECT_NE(complaints_, "");
+}
+
+TEST_F(KnownBugs, Row08_TheNormLeavesOutExperts) {
+  const auto found = with_bug(expert_run_with({.dp_shard = 2, .ep = 2}), [](Program& program) {
+    placement_on("dp_shard", bucket_named("block.0.experts", program.tables), program.tables) =
+        program::Placement::invariant;
+  });
+  expect_only_the_norm_is_wrong(found);
+  EXPECT_LT(*of(found, "norm of step 1").ratio, 1);
+}
+
+// Each rank counts the choices of its own part of a sequence.
+TEST_F(KnownBugs, Row11_TheBalanceLossIsThatOfPartsOfSequences) {
+  for (const spec::Layout& layout : {spec::Layout{.cp = 2}, spec::Layout{.tp = 2}}) {
+    const auto found = with_damage(expert_run_with(layout, spec::Balance::sequence), "cp+tp",
+                                   {.harm = collective::Harm::skipped});
+    EXPECT_THAT(found.fault, HasSubstr("(gradient)"));
+  }
+}
+
+TEST_F(KnownBugs, Row13_TheBalanceLossIsDividedByWhatOneRankCounts) {
+  const auto run = expert_run_with({.dp_shard = 2}, spec::Balance::sequence);
+  const auto found = with_bug(run, [](Program& program) {
+    const std::uint32_t positions = number_of(Role::positions, program.tables);
+    for (auto& op : program.classes.front().ops)
+      if (op.what == OpKind::sum && op.item == positions) op.along = -1, op.lane = program::kCompute;
+    rebuild_waits(program);
+  });
+  EXPECT_LE(of(found, "loss of step 1").error, found.tolerance);
+  EXPECT_THAT(complaints_, HasSubstr("stays partial over"));
+}
+
+TEST_F(KnownBugs, Row25_LoadsAreThoseOfOneRankOfTp) {
+  const auto run = expert_run_with({.tp = 2}, spec::Balance::bias);
+  const auto found = with_bug(run, [](Program& program) { reduce_over("dp", "vectors.balance", program); });
+  EXPECT_THAT(to_text(found), HasSubstr("e_score_correction_bias"));
+  EXPECT_NE(complaints_, "");
+}
+
+// tp shares the experts here: what sees other tokens is dp_shard.
+TEST_F(KnownBugs, Row27_ExpertsAreSummedOverTheAxesOfDenseWeightsWhenEpMeetsTp) {
+  const auto found = with_bug(expert_run_with({.dp_shard = 2, .tp = 2, .ep = 2}),
+                              [](Program& program) { reduce_over("dp+tp", "block.0.experts", program); });
+  EXPECT_THAT(found.fault, HasSubstr("mlp.experts"));
+  EXPECT_NE(complaints_, "");
+}
+
 }  // namespace
 }  // namespace tessera::train

@@ -38,8 +38,15 @@ spec::Model model_of(spec::Family family, std::int64_t kv_heads, bool tied) {
 spec::Model related_model(const std::string& kind) {
   spec::Model model = model_of(spec::Family::llama, 2, kind == "qwen2");
   model.qkv_bias = kind == "qwen2";
-  model.qk_norm = kind == "qwen3";
-  if (kind == "qwen3") model.head_dim = 12;
+  model.qk_norm = kind == "qwen3" || kind == "qwen3_moe";
+  if (kind == "qwen3" || kind == "qwen3_moe") model.head_dim = 12;
+  if (kind == "mixtral") model.experts = 5;
+  if (kind == "qwen3_moe") {
+    model.experts = 6;
+    model.experts_per_token = 3;
+    model.expert_ffn = 40;
+    model.router_normalizes = false;
+  }
   if (kind == "mistral") {
     model.head_dim = 16;
     model.sliding_window = 5;
@@ -75,6 +82,8 @@ const std::vector<Case> kCases = {
     {"Qwen2", "llama.py", "qwen2", related_model("qwen2"), 3 * 12 + 2},
     {"Qwen3", "llama.py", "qwen3", related_model("qwen3"), 3 * 11 + 3},
     {"Mistral", "llama.py", "mistral", related_model("mistral"), 3 * 9 + 3},
+    {"Mixtral", "llama.py", "mixtral", related_model("mixtral"), 3 * 9 + 3},
+    {"Qwen3Moe", "llama.py", "qwen3_moe", related_model("qwen3_moe"), 3 * 11 + 3},
     {"Olmo2", "llama.py", "olmo2", model_of(spec::Family::olmo2, 2, false), 3 * 11 + 3},
     {"Gpt2", "gpt2.py", "tied", model_of(spec::Family::gpt2, 8, true), 3 * 16 + 4},
     {"Gpt2Untied", "gpt2.py", "untied", model_of(spec::Family::gpt2, 8, false), 3 * 16 + 5}};
@@ -141,7 +150,7 @@ class Reference : public testing::TestWithParam<Case> {
 
 // `floor`: what a tensor that is zero in theory (a key bias) is measured by.
 double relative_error(const Tensor& found, const Tensor& expected, double floor = 0) {
-  return found.sub(expected).abs().max().item<double>() /
+  return found.sub(expected.reshape(found.sizes())).abs().max().item<double>() /
          std::max(expected.abs().max().item<double>(), floor);
 }
 

@@ -10,7 +10,9 @@ namespace {
 
 // All of [model] but how weights and samples come about.
 bool defines_model(const spec::Key& key) {
-  static const std::set<std::string> others = {"sequence", "init_std", "dropout", "weights", "follow_links"};
+  static const std::set<std::string> others = {
+      "sequence", "init_std",       "dropout",      "weights",         "follow_links",
+      "balance",  "balance_weight", "balance_rate", "router_z_weight", "capacity_factor"};
   return key.section == "model" && !others.contains(key.name);
 }
 

@@ -69,8 +69,8 @@ void for_each_piece(Session& session, const Visit& visit) {
             const std::int64_t elements = box.elements();
             visit({kept.prefix + parameter.name,
                    stored_word(kept.flat.scalar_type()),
-                   parameter.whole_shape(bucket.part().count),
-                   moved(box, parameter.box(bucket.part()).offset),
+                   parameter.whole_shape(),
+                   moved(box, parameter.box(bucket.part().position).offset),
                    {}},
                   kept.flat.narrow(0, at, elements));
             at += elements;
@@ -93,7 +93,7 @@ void read_into(const Kept& kept, const Parameter& parameter, const Slice& part, 
     auto rest = std::span(buffer);
     for (const Box& box : boxes_of_range(parameter.shape, first, count)) {
       const auto bytes = rest.first(static_cast<std::size_t>(box.elements()) * c10::elementSize(dtype));
-      from.read(name, moved(box, parameter.box(part).offset), bytes);
+      from.read(name, moved(box, parameter.box(part.position).offset), bytes);
       rest = rest.subspan(bytes.size());
     }
     kept.flat.narrow(0, parameter.offset + first - kept.first, count)

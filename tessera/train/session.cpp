@@ -74,6 +74,13 @@ std::int64_t data_rank(int rank, const program::Tables& tables) {
   return program::mesh_of(tables).along(names).coordinate(rank);
 }
 
+// Whether experts are shared by ranks with different samples.
+bool meets_other_samples(const program::Tables& tables) {
+  return std::ranges::any_of(tables.axes, [](const program::Axis& axis) {
+    return axis.role == program::AxisRole::samples && axis.for_experts != program::ExpertRole::data;
+  });
+}
+
 }  // namespace
 
 Session::Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
@@ -92,8 +99,11 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
                                        .cuts_stream = run.layout.cuts_stream(),
                                        .regathers = run.layout.regathers(),
                                        .loss_chunk = run.cluster.loss_chunk_tokens(),
+                                       .expert_slices = run.layout.etp,
                                        .device = device_})),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
+      meets_other_samples_(meets_other_samples(program_.tables)),
+      choices_(static_cast<std::size_t>(program_.tables.num_micro)),
       loss_scale_(run) {
   const auto& tables = program_.tables;
   const std::size_t rank_class = tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()));
@@ -206,6 +216,31 @@ parallel::Documents documents_of(std::span<const std::int64_t> documents, std::s
 
 }  // namespace
 
+// Of the tokens at this rank's positions, their places in the order of samples and positions.
+tensor::Tensor Session::order_of(std::span<const std::uint64_t> samples, std::uint64_t first) const {
+  const auto sequence = static_cast<std::size_t>(run_.model.sequence);
+  std::vector<std::int64_t> whole(samples.size() * sequence);
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    whole[i] = static_cast<std::int64_t>((samples[i / sequence] - first) * sequence + i % sequence);
+  return mine(whole);
+}
+
+// Ranks whose samples have ended still hold experts for those of others.
+model::Batch Session::padding() const {
+  model::Batch batch;
+  batch.samples = 1;
+  const std::vector<std::int64_t> zeros(static_cast<std::size_t>(run_.model.sequence), 0);
+  const auto filled = [&](double value) { return tensor::on_device(mine(zeros).fill_(value), device_); };
+  batch.tokens_T = filled(0);
+  batch.targets_T = filled(data::kIgnoredTarget);
+  batch.counted_T = batch.targets_T.ge(0);
+  batch.order_T = batch.tokens_T;
+  if (run_.data.has_documents()) batch.documents.ends = {{run_.model.sequence}};
+  if (run_.model.dropout > 0)
+    batch.sample_indices_B = tensor::on_device(tensor::indices(std::vector<std::int64_t>{0}), device_);
+  return batch;
+}
+
 engine::StepInput Session::input_of(const Reading& reading) const {
   engine::StepInput input;
   input.loss_scale = loss_scale_.value();
@@ -214,8 +249,13 @@ engine::StepInput Session::input_of(const Reading& reading) const {
   for (std::int64_t micro = 0; micro < program_.tables.num_micro; ++micro) {
     const auto samples = data::samples_of(reading.first, reading.count, data_rank_, run_.layout.dp(),
                                           run_.layout.micro_batch, micro);
+    if (samples.empty() && meets_other_samples_) {
+      input.micro_batches.push_back(padding());
+      continue;
+    }
     model::Batch batch;
     batch.samples = static_cast<std::int64_t>(samples.size());
+    batch.choices = reading.trains ? &choices_[static_cast<std::size_t>(micro)] : nullptr;
     if (reading.drops && run_.model.dropout > 0)
       batch.sample_indices_B =
           on_device(tensor::indices(std::vector<std::int64_t>(samples.begin(), samples.end())));
@@ -230,6 +270,13 @@ engine::StepInput Session::input_of(const Reading& reading) const {
     batch.targets_T = mine(targets);
     input.valid_tokens += batch.targets_T.ge(0).sum().item<double>();
     batch.targets_T = on_device(batch.targets_T);
+    if (run_.model.experts > 0) {
+      const Tensor documents_T = mine(documents), counted_T = documents_T.ne(data::kPadding);
+      const double counted = counted_T.sum().item<double>();
+      input.positions += counted;
+      if (counted < static_cast<double>(counted_T.numel())) batch.counted_T = on_device(counted_T);
+      batch.order_T = on_device(order_of(samples, reading.first));
+    }
     input.micro_batches.push_back(std::move(batch));
   }
   return input;
@@ -237,7 +284,11 @@ engine::StepInput Session::input_of(const Reading& reading) const {
 
 engine::StepInput Session::next_input() {
   const During reading(log_, Doing::reading_data, steps_ + 1);
-  return input_of({source_, cursor_, run_.training.global_batch, true});
+  return input_of({.source = source_,
+                   .first = cursor_,
+                   .count = run_.training.global_batch,
+                   .drops = true,
+                   .trains = true});
 }
 
 // As many samples at a time as a step has: the program's micro-batches are those of training. What delayed
@@ -261,7 +312,7 @@ std::vector<engine::LossSum> Session::evaluate(const Source& source, std::uint64
   const auto batch = static_cast<std::uint64_t>(run_.training.global_batch);
   for (std::uint64_t done = 0; done < count; done += batch) {
     const auto now = static_cast<std::int64_t>(std::min(batch, count - done));
-    const auto more = evaluator_->evaluate(input_of({source, first + done, now, false}));
+    const auto more = evaluator_->evaluate(input_of({.source = source, .first = first + done, .count = now}));
     if (progress) progress(done + static_cast<std::uint64_t>(now), count);
     if (sums.empty()) sums.resize(more.size());
     for (std::size_t i = 0; i < more.size(); ++i)

@@ -125,12 +125,15 @@ class Session {
     std::uint64_t first = 0;
     std::int64_t count = 0;  // samples of all ranks
     bool drops = false;      // by dropout
+    bool trains = false;     // choices of experts are kept for recomputations
   };
   engine::StepInput input_of(const Reading& reading) const;
   engine::StepInput next_input();
   engine::Parts parts_of(const program::Sequence& sequence, ActivityLog* log = nullptr,
                          const program::Slots* slots = nullptr, bool keep_gradients = false);
   tensor::Tensor mine(std::span<const std::int64_t> whole) const;
+  tensor::Tensor order_of(std::span<const std::uint64_t> samples, std::uint64_t first) const;
+  model::Batch padding() const;
   void end_documents(std::span<const std::int64_t> tokens, std::span<std::int64_t> targets,
                      std::span<std::int64_t> documents) const;
   void make_buckets(const program::Sequence& sequence, const program::Holdings& held);
@@ -156,6 +159,8 @@ class Session {
   std::optional<engine::StepInput> next_;  // that was read ahead
   bool is_gathered_ = false;
   std::int64_t data_rank_ = 0;
+  bool meets_other_samples_ = false;
+  mutable std::vector<model::Choices> choices_;  // by micro-batch
   std::uint64_t cursor_ = 0;
   std::int64_t steps_ = 0, updates_ = 0, reset_after_ = 0;
   double learning_rate_ = 0;

@@ -148,7 +148,7 @@ std::string placement_text(const std::string& parameter, const program::Tables& 
     if (on.size == 1) continue;
     const std::string how = placement == program::Placement::replicated  ? "R"
                             : placement == program::Placement::invariant ? "I"
-                                                                         : cat("S(", own->cut_dim, ")");
+                                                                         : own->cut_text();
     words.push_back(cat(on.name, " ", on.size, " ", how));
   }
   if (tables.size_of(bucket->sharded_over) > 1)

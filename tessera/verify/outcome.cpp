@@ -34,11 +34,15 @@ Tensor all_parts(const Session& session, const shard::FlatBucket& bucket, const 
 
 // The whole parameter as a vector.
 Tensor assembled(const Tensor& flats, const program::Bucket& bucket, const program::Parameter& parameter) {
-  std::vector<Tensor> parts;
-  for (std::int64_t first = 0; first < flats.numel(); first += bucket.elements)
-    parts.push_back(shard::parameter_in(flats.narrow(0, first, bucket.elements), parameter));
-  if (parts.size() == 1) return parts.front().reshape({-1});
-  return tensor::concatenate(parts, parameter.cut_dim).reshape({-1});
+  Tensor whole = tensor::empty(parameter.whole_shape(), flats.scalar_type());
+  for (std::int64_t part = 0; part * bucket.elements < flats.numel(); ++part) {
+    const Box box = parameter.box(part);
+    Tensor place = whole;
+    for (std::size_t dim = 0; dim < box.offset.size(); ++dim)
+      place = place.narrow(static_cast<std::int64_t>(dim), box.offset[dim], box.extent[dim]);
+    place.copy_(shard::parameter_in(flats.narrow(0, part * bucket.elements, bucket.elements), parameter));
+  }
+  return whole.reshape({-1});
 }
 
 std::map<std::string, Tensor> by_name(const Flats& flats, const program::Tables& tables) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <vector>
 
 #include "tessera/base/text.hpp"
@@ -71,6 +72,16 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note, const
   cut("hidden", m.hidden, m.heads * head_dim + extra);
   const auto tp = small.layout.tp;
   cut("ffn", m.ffn, rounded_up(std::min(smallest.ffn, 3 * m.hidden), tp));
+  if (m.experts > 0) {
+    const auto ep = small.layout.ep, etp = small.layout.etp;
+    m.expert_ffn = m.expert_width();
+    cut("expert_ffn", m.expert_ffn, rounded_up(std::min(smallest.ffn, 2 * m.hidden), etp * tp));
+    // Groups as many as they were, and more experts than a token goes to.
+    const std::int64_t of_group =
+        std::max<std::int64_t>(2, (m.experts_per_token + m.router_groups_kept) / m.router_groups_kept);
+    cut("experts", m.experts, rounded_up(m.router_groups * of_group, std::lcm(ep, m.router_groups)));
+    cut("dense_layers", m.dense_layers, 1);
+  }
   // Every stage keeps a unit, embedding and head among them.
   const bool dealt_by_hand = !small.layout.stages.empty() || !small.layout.schedule_file.empty();
   if (!dealt_by_hand)

@@ -125,8 +125,7 @@ std::string excuse(const spec::Run& run, const Site& site, Harm harm, const std:
   // already.
   const bool is_number = site.kind == CallKind::all_reduce && calls[index].bytes == 8;
   if (is_number && index + 1 == calls.size()) return "all ranks judge the same norm";
-  const bool ends_block = site.set == plan::InnerSets(run.layout).tp &&
-                          site.direction == CallDirection::forward &&
+  const bool ends_block = site.set == plan::InnerSets(run).tp && site.direction == CallDirection::forward &&
                           (site.kind == CallKind::reduce_scatter || site.kind == CallKind::all_reduce);
   if (run.layout.recompute != spec::Recompute::none && ends_block)
     return "what a recomputed block gives is not used again, only what it keeps for its backward";

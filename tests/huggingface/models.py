@@ -12,8 +12,8 @@ import sys
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
-                          MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
-                          Qwen3ForCausalLM)
+                          MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 VOCAB, SEQUENCE, BATCH, POSITIONS = 256, 24, 2, 64
 USUAL = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -26,6 +26,9 @@ FAMILIES = {  # and the dtype that they are saved in
     "qwen2": (Qwen2ForCausalLM, Qwen2Config(**USUAL | {"tie_word_embeddings": True}), torch.bfloat16),
     "qwen3": (Qwen3ForCausalLM, Qwen3Config(**USUAL | {"head_dim": 24}), torch.float32),
     "mistral": (MistralForCausalLM, MistralConfig(**USUAL | {"sliding_window": 32}), torch.float16),
+    "mixtral": (MixtralForCausalLM, MixtralConfig(**USUAL | {"num_local_experts": 4}), torch.bfloat16),
+    "qwen3_moe": (Qwen3MoeForCausalLM, Qwen3MoeConfig(**USUAL | {"head_dim": 24, "num_experts": 6, "num_experts_per_tok": 3,
+                                                                 "moe_intermediate_size": 40}), torch.float32),
     "olmo2": (Olmo2ForCausalLM, Olmo2Config(**USUAL), torch.float32),
     "gpt2": (GPT2LMHeadModel, GPT2Config(n_embd=64, n_inner=96, n_layer=2, n_head=4, vocab_size=VOCAB, n_positions=POSITIONS,
                                          bos_token_id=0, eos_token_id=0), torch.float32),

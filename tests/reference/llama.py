@@ -1,7 +1,7 @@
 """Writes what the rest of the world computes for a small model of the Llama family or one related to it, for
 reference_process_test.cpp to compare with.
 
-  llama.py FOLDER KIND...   of llama, llama3, linear, yarn, qwen2, qwen3, mistral, olmo2; each in FOLDER/KIND:
+  llama.py FOLDER KIND...   of llama, llama3, linear, yarn, qwen2, qwen3, mistral, mixtral, qwen3_moe, olmo2; each in FOLDER/KIND:
 
 model.safetensors      a random model of the `transformers` package (grouped queries), fp32
 reference.safetensors  tokens, its logits and all gradients (fp32); and, in fp64, the losses and parameters of 20 steps of
@@ -16,8 +16,9 @@ import plain
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM,
-                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config,
+                          Olmo2ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
+                          Qwen3MoeForCausalLM)
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, FFN, VOCAB, SEQUENCE, BATCH = 3, 64, 8, 2, 160, 97, 24, 4
 STEPS, RATE, DECAY, CLIP, BETAS, EPSILON = 20, 1e-3, 0.1, 0.5, (0.9, 0.95), 1e-8
@@ -36,6 +37,9 @@ KINDS = {  # the classes, and what differs from Llama 2
                                               "max_window_layers": 1}),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 12}),
     "mistral": (MistralConfig, MistralForCausalLM, {"head_dim": 16, "sliding_window": 5}),
+    "mixtral": (MixtralConfig, MixtralForCausalLM, {"num_local_experts": 5, "num_experts_per_tok": 2}),
+    "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM, {"head_dim": 12, "num_experts": 6, "num_experts_per_tok": 3,
+                                                        "moe_intermediate_size": 40, "norm_topk_prob": False}),
     "olmo2": (Olmo2Config, Olmo2ForCausalLM, {"pad_token_id": None}),  # whose row would get no gradient
 }
 
@@ -98,7 +102,7 @@ def plain_logits(w, ids, kind):
     # Both cosines and sines carry YaRN's factor, so that scores have its square.
     strength = 0.1 * math.log(YARN["factor"]) + 1 if kind == "yarn" else 1.0
     return plain.llama_logits(w, ids, LAYERS, HEADS, KV_HEADS, frequencies(kind, d), NORM_EPSILON, seen=windows(kind),
-                              strength=strength)
+                              strength=strength, routing={"mixtral": (2, True), "qwen3_moe": (3, False)}.get(kind))
 
 
 def trained(weights, kind):

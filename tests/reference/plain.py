@@ -1,7 +1,7 @@
 """Llama and GPT-2 written out in plain PyTorch, in the dtype of their weights: w is a dict by the names of Hugging Face.
 
 `seen` ([samples, positions, positions], True where a query sees a key, or a list of such by layer) takes the place of the causal mask.
-`strength` multiplies cosines and sines.
+`strength` multiplies cosines and sines. `routing`: with experts, how many a token goes to and whether their weights add up to 1.
 """
 import torch
 import torch.nn.functional as F
@@ -27,7 +27,21 @@ def heads_of(y, n):
     return y.unflatten(-1, (n, -1)).transpose(1, 2)
 
 
-def llama_logits(w, ids, layers, heads, kv_heads, frequency, norm_epsilon=1e-5, seen=None, strength=1.0):
+def experts(w, at, h, per_token, normalizes):
+    """One expert after the other, each on the tokens that chose it."""
+    scores = F.linear(h, w[at + "mlp.gate.weight"]).softmax(-1)
+    weights, chosen = scores.topk(per_token, -1)
+    if normalizes:
+        weights = weights / weights.sum(-1, keepdim=True)
+    out = torch.zeros_like(h)
+    for e in range(scores.shape[-1]):
+        share = (weights * (chosen == e)).sum(-1, keepdim=True)
+        gate, up = F.linear(h, w[at + "mlp.experts.gate_up_proj"][e]).chunk(2, -1)
+        out = out + share * F.linear(F.silu(gate) * up, w[at + "mlp.experts.down_proj"][e])
+    return out
+
+
+def llama_logits(w, ids, layers, heads, kv_heads, frequency, norm_epsilon=1e-5, seen=None, strength=1.0, routing=None):
     norm = lambda x, name: F.rms_norm(x, x.shape[-1:], w[name], norm_epsilon) if name in w else x
     x = F.embedding(ids, w["model.embed_tokens.weight"])
     for i in range(layers):
@@ -40,6 +54,9 @@ def llama_logits(w, ids, layers, heads, kv_heads, frequency, norm_epsilon=1e-5, 
         seen_here = seen[i] if isinstance(seen, list) else seen
         x = x + F.linear(attended(q, k, v, seen_here), w[at + "self_attn.o_proj.weight"])
         h = norm(x, at + "post_attention_layernorm.weight")
+        if routing:
+            x = x + experts(w, at, h, *routing)
+            continue
         gate, up = (F.linear(h, w[f"{at}mlp.{n}_proj.weight"]) for n in ("gate", "up"))
         x = x + F.linear(F.silu(gate) * up, w[at + "mlp.down_proj.weight"])
     return F.linear(norm(x, "model.norm.weight"), w.get("lm_head.weight", w["model.embed_tokens.weight"]))

@@ -33,6 +33,13 @@ struct ForeignPlace {
   bool operator==(const ForeignPlace&) const = default;
 };
 
+// A parameter that lies there in several tensors of one shape: its elements are theirs, one tensor after the
+// other.
+struct ForeignStack {
+  std::string_view type;  // of the architecture that has it so
+  std::vector<std::string> tensors;
+};
+
 struct ForeignFamily {
   std::vector<Architecture> architectures;
   // Throws UserError naming the file, the key and what to do.
@@ -40,7 +47,10 @@ struct ForeignFamily {
   // Throws UserError when no architecture has all of the model's properties.
   void (*write)(const spec::Model& model, nlohmann::ordered_json& config);
   ForeignPlace (*place)(const std::string& name) = nullptr;  // null: every parameter has its own name there
-  std::string_view prefix = {};                              // of its names, which some files leave out
+  // The ways in which architectures stack a parameter of this shape; null, or none: it lies in one tensor.
+  std::vector<ForeignStack> (*stacks)(const std::string& name,
+                                      const std::vector<std::int64_t>& shape) = nullptr;
+  std::string_view prefix = {};                 // of its names, which some files leave out
   std::vector<std::string_view> derived = {};   // endings of names without which no parameter is lost: masks
                                                 // and frequencies that older files hold
   std::vector<const char*> position_keys = {};  // of the config, that say how many positions are learnt

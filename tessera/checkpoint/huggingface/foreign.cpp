@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tessera/base/box.hpp"
+#include "tessera/base/error.hpp"
 #include "tessera/families/families.hpp"
 
 namespace tessera::checkpoint {
@@ -21,6 +23,25 @@ const ForeignFamily* prefixed(const std::string& name) {
 ForeignPlace foreign_place(const std::string& name) {
   const ForeignFamily* family = prefixed(name);
   return family && family->place ? family->place(name) : ForeignPlace{.tensor = name};
+}
+
+std::vector<ForeignStack> foreign_stacks(const std::string& name, const std::vector<std::int64_t>& shape) {
+  std::vector<ForeignStack> out;
+  for (const ForeignFamily& family : families::foreign_families())
+    if (family.stacks)
+      for (ForeignStack& stack : family.stacks(name, shape)) out.push_back(std::move(stack));
+  return out;
+}
+
+std::vector<std::int64_t> foreign_shape(const std::vector<std::int64_t>& shape) {
+  return shape.size() == 4 ? std::vector{shape[0], shape[1] * shape[2], shape[3]} : shape;
+}
+
+std::vector<std::int64_t> shape_in_stack(const std::vector<std::int64_t>& shape, std::size_t num_tensors) {
+  std::size_t dim = 0, tensors = 1;
+  while (tensors < num_tensors && dim < shape.size()) tensors *= static_cast<std::size_t>(shape[dim++]);
+  TESSERA_CHECK(tensors == num_tensors, num_tensors, " tensors of a parameter of ", shape_text(shape));
+  return {shape.begin() + static_cast<std::ptrdiff_t>(dim), shape.end()};
 }
 
 bool is_derived(const std::string& foreign_name) {

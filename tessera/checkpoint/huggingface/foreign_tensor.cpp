@@ -26,8 +26,10 @@ void for_each_row_block(const ForeignTensor& tensor, const std::string& part, Ch
                         const std::function<void(std::span<const std::byte>)>& take) {
   const Tensor& ours = from.tensor(part);
   const auto element = static_cast<std::int64_t>(element_bytes(ours.dtype).value());
-  for_each_block(whole_box(ours.shape), kBlockBytes / element,
-                 [&](const Box& box) { take(converted(read(from, part, box), ours.dtype, tensor.dtype)); });
+  const std::int64_t count = num_elements(ours.shape) / tensor.runs;
+  for (const Box& run : boxes_of_range(ours.shape, tensor.run * count, count))
+    for_each_block(run, kBlockBytes / element,
+                   [&](const Box& box) { take(converted(read(from, part, box), ours.dtype, tensor.dtype)); });
 }
 
 // A block of rows there is a block of columns of each part.
@@ -57,7 +59,7 @@ void for_each_turned_block(const ForeignTensor& tensor, Checkpoint& from,
 }  // namespace
 
 Shape ForeignTensor::shape(const Checkpoint& from) const {
-  Shape out = from.tensor(parts.front()).shape;
+  Shape out = shape_in_stack(from.tensor(parts.front()).shape, static_cast<std::size_t>(runs));
   if (parts.size() > 1) out.front() *= std::ssize(parts);
   if (transposed) std::swap(out.front(), out.back());
   return out;
@@ -67,16 +69,31 @@ std::uint64_t ForeignTensor::bytes(const Checkpoint& from) const {
   return static_cast<std::uint64_t>(num_elements(shape(from))) * element_bytes(dtype).value();
 }
 
-std::vector<ForeignTensor> foreign_tensors(const Checkpoint& from, const std::string& dtype,
-                                           const std::function<bool(const std::string&)>& is_there) {
+namespace {
+
+// Where a parameter goes: to the tensors of a stack, or to a place in one; to none if that one is empty.
+struct Target {
+  std::vector<std::string> stack;
+  ForeignPlace place;
+};
+
+std::vector<ForeignTensor> made_of(const Checkpoint& from, const std::string& dtype,
+                                   const std::function<Target(const Wanted&)>& target_of) {
   std::map<std::string, ForeignTensor> found;
   for (const auto& [name, tensor] : from.manifest().tensors) {
     if (!is_parameter(name)) continue;
-    const ForeignPlace place = is_there ? place_of(name, is_there) : foreign_place(name);
-    if (is_there && !is_there(place.tensor)) continue;
+    const auto [stack, place] = target_of({name, tensor.shape});
+    const std::string written_as = dtype.empty() ? tensor.dtype : dtype;
+    for (std::size_t i = 0; i < stack.size(); ++i)
+      found[stack[i]] = {.name = stack[i],
+                         .dtype = written_as,
+                         .parts = {name},
+                         .run = static_cast<std::int64_t>(i),
+                         .runs = std::ssize(stack)};
+    if (!stack.empty() || place.tensor.empty()) continue;
     ForeignTensor& out = found[place.tensor];
     out.name = place.tensor;
-    out.dtype = dtype.empty() ? tensor.dtype : dtype;
+    out.dtype = written_as;
     out.transposed = place.transposed;
     out.parts.resize(static_cast<std::size_t>(place.parts));
     out.parts[static_cast<std::size_t>(place.part)] = name;
@@ -93,6 +110,27 @@ std::vector<ForeignTensor> foreign_tensors(const Checkpoint& from, const std::st
     out.push_back(std::move(tensor));
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<ForeignTensor> foreign_tensors(const Checkpoint& from, const std::string& dtype,
+                                           const std::function<bool(const std::string&)>& is_there) {
+  return made_of(from, dtype, [&](const Wanted& parameter) -> Target {
+    if (auto stack = stack_of(parameter, is_there)) return {std::move(*stack), {}};
+    ForeignPlace place = place_of(parameter.name, is_there);
+    if (!is_there(place.tensor)) place.tensor.clear();
+    return {{}, std::move(place)};
+  });
+}
+
+std::vector<ForeignTensor> foreign_tensors(const Checkpoint& from, const std::string& dtype,
+                                           std::string_view type) {
+  return made_of(from, dtype, [&](const Wanted& parameter) -> Target {
+    for (ForeignStack& stack : foreign_stacks(parameter.name, parameter.shape))
+      if (stack.type == type) return {std::move(stack.tensors), {}};
+    return {{}, foreign_place(parameter.name)};
+  });
 }
 
 void for_each_block(const ForeignTensor& tensor, Checkpoint& from,

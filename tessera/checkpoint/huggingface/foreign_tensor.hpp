@@ -15,15 +15,19 @@ struct ForeignTensor {
   std::string name, dtype;  // as it is written
   std::vector<std::string> parts;
   bool transposed = false;
+  std::int64_t run = 0, runs = 1;  // of the one part, which of how many equal runs of its elements
 
   Shape shape(const Checkpoint& from) const;
   std::uint64_t bytes(const Checkpoint& from) const;
 };
 
-// Of the checkpoint's parameters, where `is_there` says which names the file has; without it, the names that
-// transformers writes. Those that are not there are left out.
+// Of the checkpoint's parameters, where `is_there` says which names the file has; those that are not there
+// are left out.
 std::vector<ForeignTensor> foreign_tensors(const Checkpoint& from, const std::string& dtype,
-                                           const std::function<bool(const std::string&)>& is_there = nullptr);
+                                           const std::function<bool(const std::string&)>& is_there);
+// The same with the names that transformers writes for an architecture of this model_type.
+std::vector<ForeignTensor> foreign_tensors(const Checkpoint& from, const std::string& dtype,
+                                           std::string_view type);
 
 // Hands its bytes to `take`, a block of them at a time.
 void for_each_block(const ForeignTensor& tensor, Checkpoint& from,

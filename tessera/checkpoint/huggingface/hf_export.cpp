@@ -193,6 +193,11 @@ void expect_same_model(const spec::Model& ours, const HfModel& theirs, const std
   compared.dropout = ours.dropout;
   compared.weights = ours.weights;
   compared.follow_links = ours.follow_links;
+  // How experts are kept busy is no part of the architecture, unless it has a parameter.
+  if (ours.balance != spec::Balance::bias) compared.balance = ours.balance;
+  compared.balance_weight = ours.balance_weight;
+  compared.router_z_weight = ours.router_z_weight;
+  compared.capacity_factor = ours.capacity_factor;
   if (spec::in_one_form(compared) != spec::in_one_form(ours))
     throw UserError(
         cat("the config.json ", where,
@@ -242,6 +247,10 @@ void write_shards(Export& to, const std::vector<std::vector<ForeignTensor>>& sha
   to.write_text(kIndexName, index.dump(2) + "\n");
 }
 
+std::string model_type(const std::string& config) {
+  return nlohmann::json::parse(config).value("model_type", "");
+}
+
 // The model that the run trained, or that was imported.
 spec::Model model_of(const Manifest& manifest, const std::optional<HfModel>& attached) {
   if (!manifest.config.empty()) return spec::parse(manifest.config, "the checkpoint's run file").model;
@@ -265,15 +274,16 @@ ExportSummary export_anew(Export& to, const ExportOptions& options) {
   ExportSummary summary{.dtype = options.dtype};
   if (summary.dtype.empty() && described) summary.dtype = described->dtype;
   if (summary.dtype.empty()) summary.dtype = "F32";
-  auto tensors = foreign_tensors(to.from_, summary.dtype);
+  const std::string written_config =
+      described ? with_dtype(to.text_of(*config), summary.dtype, model) : hf_config(model, summary.dtype);
+  auto tensors = foreign_tensors(to.from_, summary.dtype, model_type(written_config));
   std::uint64_t bytes = 0;
   for (const auto& tensor : tensors) bytes += tensor.bytes(to.from_);
   summary.num_tensors = tensors.size();
   to.expect_bytes(bytes);
   const auto shards = dealt(std::move(tensors), to.from_, options.most_shard_bytes);
   write_shards(to, shards);
-  to.write_text(kConfigName, described ? with_dtype(to.text_of(*config), summary.dtype, model)
-                                       : hf_config(model, summary.dtype));
+  to.write_text(kConfigName, written_config);
   summary.num_files = 1;
   for (const auto& file : others) {
     if (file.name == kConfigName || speaks_of_weights(file.name)) continue;

@@ -23,14 +23,22 @@ constexpr std::uint64_t kReadBytes = 8 << 20;
 struct FoundTensor {
   const Wanted* parameter;
   ForeignPlace place;
-  const TensorBytes* tensor;
+  const TensorBytes* tensor;                  // the first one of a stack
+  std::vector<const TensorBytes*> rest = {};  // of a stack
   std::uint64_t element() const { return element_bytes(tensor->dtype).value(); }
 };
 
 class Import {
  public:
-  Import(const TensorFiles& files, const std::string& folder, const Told& told)
-      : files_(files), folder_(folder), told_(told) {
+  Import(const TensorFiles& files, std::span<const Wanted> parameters, const std::string& folder,
+         const Told& told)
+      : folder_(folder), told_(told) {
+    for (const Wanted& parameter : parameters) {
+      if (const auto stack = stack_of(parameter, files))
+        used_.insert(stack->begin(), stack->end());
+      else
+        used_.insert(place_of(parameter.name, files).tensor);
+    }
     for (const auto& file : files.files()) all_ += file->bytes().size();
   }
 
@@ -51,7 +59,7 @@ class Import {
       at += append(each, writer);
     }
     manifest.files.push_back(writer.finish());
-    attach_rest(file, found);
+    attach_rest(file);
   }
 
   // A file as it is.
@@ -70,16 +78,23 @@ class Import {
         static_cast<std::uint64_t>(num_elements(found.parameter->shape)) * found.element();
     if (found.place.transposed) {
       append_transposed(found, writer);
+    } else if (!found.rest.empty()) {
+      append_bytes(found.tensor->bytes, writer);
+      for (const TensorBytes* tensor : found.rest) append_bytes(tensor->bytes, writer);
     } else {
-      const std::uint64_t begin = static_cast<std::uint64_t>(found.place.part) * bytes;
-      for (std::uint64_t done = 0; done < bytes; done += kReadBytes) {
-        const std::uint64_t count = std::min(kReadBytes, bytes - done);
-        writer.append(found.tensor->bytes.subspan(begin + done, count));
-        tell(count);
-      }
+      append_bytes(found.tensor->bytes.subspan(static_cast<std::uint64_t>(found.place.part) * bytes, bytes),
+                   writer);
     }
     parameter_bytes += bytes;
     return bytes;
+  }
+
+  void append_bytes(std::span<const std::byte> bytes, FileWriter& writer) {
+    for (std::uint64_t done = 0; done < bytes.size(); done += kReadBytes) {
+      const std::uint64_t count = std::min<std::uint64_t>(kReadBytes, bytes.size() - done);
+      writer.append(bytes.subspan(done, count));
+      tell(count);
+    }
   }
 
   // Rows of ours are columns there, a third of them where three lie side by side.
@@ -104,14 +119,12 @@ class Import {
     }
   }
 
-  void attach_rest(const Safetensors& file, const std::vector<FoundTensor>& found) {
+  void attach_rest(const Safetensors& file) {
     const std::string name = kHeaderPrefix + fs::path(file.path()).filename().string();
     attach(name + kHeaderSuffix, file.header());
-    std::set<std::string> used;
-    for (const FoundTensor& each : found) used.insert(each.place.tensor);
     std::vector<std::span<const std::byte>> surplus;
     for (const auto& [tensor, held] : file.tensors())
-      if (!used.contains(tensor)) surplus.push_back(held.bytes);
+      if (!used_.contains(tensor)) surplus.push_back(held.bytes);
     if (surplus.empty()) return;
     std::ranges::sort(surplus, {}, [](const auto& bytes) { return bytes.data(); });
     FileWriter writer(folder_, name + kSurplusSuffix);
@@ -127,7 +140,7 @@ class Import {
     if (told_) told_(done_, all_);
   }
 
-  const TensorFiles& files_;
+  std::set<std::string> used_;  // tensors that parameters are made of
   std::string folder_;
   const Told& told_;
   std::uint64_t done_ = 0, all_ = 0;
@@ -138,6 +151,13 @@ std::vector<FoundTensor> found_in(const Safetensors& file, const TensorFiles& fi
                                   std::span<const Wanted> parameters) {
   std::vector<FoundTensor> out;
   for (const Wanted& parameter : parameters) {
+    if (const auto stack = stack_of(parameter, files)) {
+      const auto first = file.tensors().find(stack->front());
+      if (first == file.tensors().end()) continue;
+      out.push_back({&parameter, {.tensor = stack->front()}, &first->second});
+      for (std::size_t i = 1; i < stack->size(); ++i) out.back().rest.push_back(&files.tensor((*stack)[i]));
+      continue;
+    }
     const ForeignPlace place = place_of(parameter.name, files);
     if (const auto found = file.tensors().find(place.tensor); found != file.tensors().end())
       out.push_back({&parameter, place, &found->second});
@@ -176,7 +196,7 @@ ImportSummary import_folder(const std::string& from, const std::string& to,
   check_fits(files, parameters);
   NewFolder folder(to);
   ImportSummary summary;
-  Import import(files, folder.path(), told);
+  Import import(files, parameters, folder.path(), told);
   import.manifest.written_by = version;
   for (const auto& file : files.files()) import.add_file(*file, found_in(*file, files, parameters));
   attach_files(from, files, links, import, summary);

@@ -17,7 +17,7 @@ void check_tensor(const TensorFiles& files, const Wanted& parameter, const Forei
   const std::string where = cat(place.tensor, " in ", files.path());
   if (found.dtype != "F32" && found.dtype != "F64" && found.dtype != "BF16" && found.dtype != "F16")
     throw UserError(cat(where, " is stored as ", found.dtype, "; weights may be F64, F32, BF16 or F16"));
-  auto needed = parameter.shape;
+  auto needed = foreign_shape(parameter.shape);
   needed.front() *= place.parts;
   if (place.transposed) std::swap(needed.front(), needed.back());
   auto compared = found.shape;
@@ -52,9 +52,31 @@ ForeignPlace place_of(const std::string& name, const TensorFiles& files) {
   return place_of(name, [&](const std::string& tensor) { return files.tensors().contains(tensor); });
 }
 
+std::optional<std::vector<std::string>> stack_of(const Wanted& parameter,
+                                                 const std::function<bool(const std::string&)>& is_there) {
+  if (is_there(parameter.name)) return std::nullopt;
+  for (ForeignStack& stack : foreign_stacks(parameter.name, parameter.shape))
+    if (std::ranges::any_of(stack.tensors, is_there)) return std::move(stack.tensors);
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::string>> stack_of(const Wanted& parameter, const TensorFiles& files) {
+  return stack_of(parameter, [&](const std::string& tensor) { return files.tensors().contains(tensor); });
+}
+
 void check_fits(const TensorFiles& files, std::span<const Wanted> parameters) {
   std::set<std::string> used;
   for (const Wanted& parameter : parameters) {
+    if (const auto stack = stack_of(parameter, files)) {
+      for (const std::string& tensor : *stack) {
+        check_tensor(files, {tensor, shape_in_stack(parameter.shape, stack->size())}, {.tensor = tensor});
+        if (files.tensor(tensor).dtype != files.tensor(stack->front()).dtype)
+          throw UserError(cat(tensor, " in ", files.path(), " has another dtype than ", stack->front(),
+                              ", with which it makes one parameter"));
+      }
+      used.insert(stack->begin(), stack->end());
+      continue;
+    }
     const ForeignPlace place = place_of(parameter.name, files);
     check_tensor(files, parameter, place);
     used.insert(place.tensor);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,12 @@ struct Wanted {
 // Among tensors of these names; its own name if it is in none of its places.
 ForeignPlace place_of(const std::string& name, const std::function<bool(const std::string&)>& is_there);
 ForeignPlace place_of(const std::string& name, const TensorFiles& files);
+
+// The tensors that a parameter of this shape lies in, one after the other, if it is stacked and any of them
+// is there.
+std::optional<std::vector<std::string>> stack_of(const Wanted& parameter,
+                                                 const std::function<bool(const std::string&)>& is_there);
+std::optional<std::vector<std::string>> stack_of(const Wanted& parameter, const TensorFiles& files);
 
 // Throws UserError naming what is missing, surplus or of another shape, or a head that is not the table it is
 // tied to. The first parameter is the table of the tokens.

@@ -95,7 +95,7 @@ void DataSet::fill(std::span<const std::uint64_t> samples, const SampleRows& row
       ++document;
     }
     if (!rows.documents.empty())
-      std::ranges::fill(rows.documents.subspan(at, (row + 1) * length - at), document);
+      std::ranges::fill(rows.documents.subspan(at, (row + 1) * length - at), kPadding);
   }
 }
 

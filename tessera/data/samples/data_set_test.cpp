@@ -66,7 +66,7 @@ TEST_F(DataSets, BestFitPadsWhatIsLeftAndIgnoresIt) {
     set.fill(std::vector{sample}, {tokens, targets, documents});
     rows[tokens] = targets;
     if (tokens[0] == 1) {
-      EXPECT_EQ(documents, (Row{0, 0, 0, 1, 1, 1}));
+      EXPECT_EQ(documents, (Row{0, 0, 0, -1, -1, -1}));
     }
   }
   EXPECT_EQ(rows, (std::map<Row, Row>{{{1, 2, 3, 0, 0, 0}, {2, 3, -1, -1, -1, -1}},

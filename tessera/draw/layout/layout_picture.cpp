@@ -35,7 +35,7 @@ std::vector<Box> stored_boxes(const Parameter& parameter, const Bucket& bucket, 
   const std::int64_t end =
       std::min((place.slice + 1) * slice_elements, parameter.offset + parameter.elements());
   if (begin >= end) return {};
-  const Box part = parameter.box({place.part, tables.size_of(bucket.cut_over)});
+  const Box part = parameter.box(place.part);
   std::vector<Box> out = boxes_of_range(parameter.shape, begin - parameter.offset, end - begin);
   for (Box& box : out) box = moved(std::move(box), part.offset);
   return out;
@@ -46,7 +46,7 @@ std::string placement_word(const Tables& tables, const Bucket& bucket, const Par
   const auto has = [&](std::int16_t set) {
     return set >= 0 && std::ranges::count(tables.axis_sets[static_cast<std::size_t>(set)].axes, on.axis) > 0;
   };
-  if (has(bucket.cut_over)) return cat("S(", parameter.cut_dim, ")");
+  if (has(bucket.cut_over)) return parameter.cut_text();
   const char* word = on.placement == Placement::replicated  ? "R"
                      : on.placement == Placement::invariant ? "I"
                                                             : "S";
@@ -67,9 +67,9 @@ HeldParameter held(const Parameter& parameter, const Bucket& bucket, const Table
   const std::int64_t num_parts = tables.size_of(bucket.cut_over);
   HeldParameter out{.name = parameter.name,
                     .bucket = bucket.name,
-                    .shape = parameter.whole_shape(num_parts),
+                    .shape = parameter.whole_shape(),
                     .placements = placements_text(tables, bucket, parameter)};
-  for (std::int64_t part = 0; part < num_parts; ++part) out.parts.push_back(parameter.box({part, num_parts}));
+  for (std::int64_t part = 0; part < num_parts; ++part) out.parts.push_back(parameter.box(part));
   std::map<std::int64_t, std::vector<mesh::Rank>> by_part;
   for (const auto& [place, ranks] : holders) {
     if (auto boxes = stored_boxes(parameter, bucket, tables, place); !boxes.empty())

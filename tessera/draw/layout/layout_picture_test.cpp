@@ -28,7 +28,7 @@ program::Tables cut(program::Tables tables) {
     bucket.placement.push_back({axis, is_cut ? program::Placement::sharded : program::Placement::invariant});
     if (!is_cut) continue;
     bucket.cut_over = set;
-    bucket.parameters[0].cut_dim = dim;
+    bucket.parameters[0].cuts = {{dim, 2}};
     dim = static_cast<std::int16_t>(1 - dim);
   }
   return tables;

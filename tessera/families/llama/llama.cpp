@@ -1,7 +1,8 @@
 // The Llama family: RMSNorm, rotary positions, grouped queries, SwiGLU; with biases of q, k and v as Qwen 2,
-// or norms of their heads as Qwen 3.
+// or norms of their heads as Qwen 3; with experts as Mixtral and Qwen 3 MoE.
 #include "tessera/base/text.hpp"
 #include "tessera/plan/model/decoder.hpp"
+#include "tessera/plan/model/experts.hpp"
 #include "tessera/plan/model/unit_allocation_events.hpp"
 
 namespace tessera::plan {
@@ -29,18 +30,27 @@ program::Unit block_unit(const Sizes& of_run, const spec::Run& run, std::int64_t
                {step("attention", {"qkv"}, {"attended"}, names(of_heads))}),
        made_of(product_and_residual("out", s, s.q, 0),
                {step("out", {"attended"}, {"attended_sums"}, names({"self_attn.o_proj.weight"})),
-                leave("attended_sums"), step("add_1", {"attended_sums", "hidden"}, {"middle"})}),
-       made_of(
-           norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0),
-           {step("norm_2", {"middle"}, {"entering_2"}, names({"post_attention_layernorm.weight"})),
-            enter("entering_2"),
-            step("up", {"entering_2"}, {"gate_up"}, names({"mlp.gate_proj.weight", "mlp.up_proj.weight"}))}),
-       made_of(gate(s), {step("gate", {"gate_up"}, {"gated"})}),
-       made_of(product_and_residual("down", s, s.f, 0),
-               {step("down", {"gated"}, {"fed_sums"}, names({"mlp.down_proj.weight"})), leave("fed_sums"),
-                step("add_2", {"fed_sums", "middle"}, {"hidden"})})}};
-  add_block_events(
-      unit, s, {.has_rotary = true, .has_qk_norm = m.qk_norm, .has_qkv_bias = m.qkv_bias, .is_gated = true});
+                leave("attended_sums"), step("add_1", {"attended_sums", "hidden"}, {"middle"})})}};
+  const BlockShape shape{
+      .has_rotary = true, .has_qk_norm = m.qk_norm, .has_qkv_bias = m.qkv_bias, .is_gated = true};
+  if (m.has_experts(layer)) {
+    add_attention_branch_events(unit, s, shape);
+    for (program::Piece& piece : expert_pieces(run, layer)) unit.pieces.push_back(std::move(piece));
+    settle(unit);
+    return unit;
+  }
+  for (program::Piece& piece : std::vector<program::Piece>{
+           made_of(norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0),
+                   {step("norm_2", {"middle"}, {"entering_2"}, names({"post_attention_layernorm.weight"})),
+                    enter("entering_2"),
+                    step("up", {"entering_2"}, {"gate_up"},
+                         names({"mlp.gate_proj.weight", "mlp.up_proj.weight"}))}),
+           made_of(gate(s), {step("gate", {"gate_up"}, {"gated"})}),
+           made_of(product_and_residual("down", s, s.f, 0),
+                   {step("down", {"gated"}, {"fed_sums"}, names({"mlp.down_proj.weight"})), leave("fed_sums"),
+                    step("add_2", {"fed_sums", "middle"}, {"hidden"})})})
+    unit.pieces.push_back(std::move(piece));
+  add_block_events(unit, s, shape);
   return unit;
 }
 
@@ -60,6 +70,8 @@ PlacedParameters block_vectors(const spec::Model& m, std::int64_t layer) {
     for (const char* name : {"self_attn.q_norm", "self_attn.k_norm"})
       out.push_back({norm_weight(block + name, m.head_size()), TensorPlacement::by_heads});
   out.push_back({norm_weight(block + "post_attention_layernorm", m.hidden)});
+  if (m.has_experts(layer))
+    for (PlacedParameter& parameter : expert_vectors(m, layer)) out.push_back(std::move(parameter));
   return out;
 }
 
@@ -70,7 +82,10 @@ Blueprint llama_blueprint(const spec::Run& run) {
   Blueprint out = decoder_ends(run);
   for (std::int64_t layer = 0; layer < run.model.layers; ++layer) {
     out.blocks.push_back(block_unit(s, run, layer));
-    out.block_parameters.push_back(decoder_matrices(run.model, layer));
+    PlacedParameters& parameters = out.block_parameters.emplace_back(attention_matrices(run.model, layer));
+    for (PlacedParameter& parameter : run.model.has_experts(layer) ? expert_parameters(run.model, layer)
+                                                                   : feed_forward_matrices(run.model, layer))
+      parameters.push_back(std::move(parameter));
     out.block_vectors.push_back(block_vectors(run.model, layer));
   }
   return out;

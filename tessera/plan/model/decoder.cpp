@@ -64,20 +64,32 @@ Parameter norm_weight(const std::string& name, std::int64_t size) {
   return {.name = name + ".weight", .shape = {size}, .init = {Init::Kind::ones, 0}};
 }
 
-PlacedParameters decoder_matrices(const spec::Model& m, std::int64_t layer) {
+namespace {
+Parameter matrix(std::int64_t layer, const char* name, std::int64_t out, std::int64_t in, const Init& how) {
+  return {.name = cat("model.layers.", layer, ".", name, "_proj.weight"), .shape = {out, in}, .init = how};
+}
+}  // namespace
+
+PlacedParameters attention_matrices(const spec::Model& m, std::int64_t layer) {
   const std::int64_t q = m.query_size(), kv = m.key_size();
-  const Init init = normal(m.init_std), residual = residual_normal(m);
-  const auto parameter = [&](const char* name, std::int64_t out, std::int64_t in, const Init& how) {
-    return Parameter{
-        .name = cat("model.layers.", layer, ".", name, "_proj.weight"), .shape = {out, in}, .init = how};
-  };
-  return {rows_cut(parameter("self_attn.q", q, m.hidden, init)),
-          rows_cut(parameter("self_attn.k", kv, m.hidden, init), TensorPlacement::with_keys),
-          rows_cut(parameter("self_attn.v", kv, m.hidden, init), TensorPlacement::with_keys),
-          columns_cut(parameter("self_attn.o", m.hidden, q, residual)),
-          rows_cut(parameter("mlp.gate", m.ffn, m.hidden, init)),
-          rows_cut(parameter("mlp.up", m.ffn, m.hidden, init)),
-          columns_cut(parameter("mlp.down", m.hidden, m.ffn, residual))};
+  const Init init = normal(m.init_std);
+  return {rows_cut(matrix(layer, "self_attn.q", q, m.hidden, init)),
+          rows_cut(matrix(layer, "self_attn.k", kv, m.hidden, init), TensorPlacement::with_keys),
+          rows_cut(matrix(layer, "self_attn.v", kv, m.hidden, init), TensorPlacement::with_keys),
+          columns_cut(matrix(layer, "self_attn.o", m.hidden, q, residual_normal(m)))};
+}
+
+PlacedParameters feed_forward_matrices(const spec::Model& m, std::int64_t layer) {
+  const Init init = normal(m.init_std);
+  return {rows_cut(matrix(layer, "mlp.gate", m.ffn, m.hidden, init)),
+          rows_cut(matrix(layer, "mlp.up", m.ffn, m.hidden, init)),
+          columns_cut(matrix(layer, "mlp.down", m.hidden, m.ffn, residual_normal(m)))};
+}
+
+PlacedParameters decoder_matrices(const spec::Model& m, std::int64_t layer) {
+  PlacedParameters out = attention_matrices(m, layer);
+  for (PlacedParameter& parameter : feed_forward_matrices(m, layer)) out.push_back(std::move(parameter));
+  return out;
 }
 
 Blueprint decoder_ends(const spec::Run& run) {

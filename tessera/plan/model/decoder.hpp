@@ -18,7 +18,9 @@ double repeated_key_flops(const Sizes& s);
 // "model.layers.3." before each.
 std::vector<std::string> in_layer(std::int64_t layer, std::vector<std::string> names);
 program::Parameter norm_weight(const std::string& name, std::int64_t size);
-// q, k, v, out, gate, up, down.
+// q, k, v, out; gate, up, down; all of them.
+PlacedParameters attention_matrices(const spec::Model& model, std::int64_t layer);
+PlacedParameters feed_forward_matrices(const spec::Model& model, std::int64_t layer);
 PlacedParameters decoder_matrices(const spec::Model& model, std::int64_t layer);
 
 // Embedding and head with their parameters and allocation events.

@@ -3,12 +3,12 @@
 namespace tessera::plan {
 
 PlacedParameter rows_cut(program::Parameter parameter, TensorPlacement placement) {
-  parameter.cut_dim = 0;
+  parameter.cuts = {{.dim = 0}};
   return {std::move(parameter), placement};
 }
 
 PlacedParameter columns_cut(program::Parameter parameter) {
-  parameter.cut_dim = 1;
+  parameter.cuts = {{.dim = 1}};
   return {std::move(parameter), TensorPlacement::cut};
 }
 

@@ -15,11 +15,14 @@ enum class TensorPlacement : std::uint8_t {
   by_heads,   // whole, and used by each rank for its heads
   cut,        // each rank has its part
   with_keys,  // cut as the heads of keys and values are: several ranks may share a head
+  experts,    // cut by experts, then within each
 };
 
 struct PlacedParameter {
   program::Parameter parameter;  // the whole
   TensorPlacement placement = TensorPlacement::by_stream;
+  bool is_wide = false;  // computed with as stored, in at least 32 bits
+  program::UpdateRule rule = program::UpdateRule::optimizer;
 };
 using PlacedParameters = std::vector<PlacedParameter>;
 

@@ -21,12 +21,18 @@ void drop(Piece& piece, const Sizes& s) {
 }
 }  // namespace
 
-InnerSets::InnerSets(const spec::Layout& layout) {
+InnerSets::InnerSets(const spec::Run& run) {
+  const spec::Layout& layout = run.layout;
   std::int16_t next = data;
+  const bool has_part_losses = run.model.balance == spec::Balance::sequence || run.model.router_z_weight > 0;
+  if (layout.tp > 1 && has_part_losses) numbers = ++next;
   if (layout.tp > 1) tp = ++next;
   if (layout.cp_ring() > 1) cp_ring = ++next;
   if (layout.cp_heads > 1) cp_heads = ++next;
   if (layout.tp_overlap) tp_exchanges = ++next;
+  if (layout.ep * layout.etp > 1) experts = ++next;
+  const bool counts_sequences = run.model.balance == spec::Balance::sequence || run.model.capacity_factor > 0;
+  if (run.model.experts > 0 && counts_sequences && layout.cp * layout.tp > 1) same_samples = ++next;
 }
 
 Sizes::Sizes(const spec::Run& run)
@@ -51,11 +57,13 @@ Sizes::Sizes(const spec::Run& run)
       has_documents(run.data.has_documents()),
       regathers(run.layout.regathers()),
       drops(run.model.dropout > 0) {
-  const InnerSets sets(run.layout);
+  const InnerSets sets(run);
   over_tp = sets.tp;
   over_cp_ring = sets.cp_ring;
   over_cp_heads = sets.cp_heads;
   over_tp_exchanges = sets.tp_exchanges;
+  over_experts = sets.experts;
+  over_same_samples = sets.same_samples;
 }
 
 Dtype storage_dtype(spec::Precision precision) {
@@ -183,7 +191,7 @@ Piece loss(const Sizes& s) {
               .backward_flops = 0,
               .bytes_read = (3 * x + 2 * chunks * weight + 2 * logits) * s.c + passes + dw,
               .bytes_written = (logits + 2 * x) * s.c + passes + dw,
-              .losses = {"loss"}};
+              .losses = {{"loss"}}};
   enter_stream(piece, s);
   // Of each chunk every rank learns the others' largest logits, sums and targets' logits.
   for (std::int64_t first = 0; s.tp > 1 && first < s.n; first += s.loss_chunk)

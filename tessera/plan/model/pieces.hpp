@@ -21,8 +21,8 @@ struct Sizes {
   std::int64_t n, r, h, q, k, f, v, c, a, heads, kv_heads, sequence;
   std::int64_t tp, cp_ring, cp_heads;  // ranks
   std::int64_t tp_rep;                 // ranks of tp that compute the same keys and values
-  std::int16_t over_tp, over_cp_ring, over_cp_heads,
-      over_tp_exchanges;  // axis sets, of those that have several ranks
+  std::int16_t over_tp, over_cp_ring, over_cp_heads, over_tp_exchanges, over_experts,
+      over_same_samples;  // axis sets, of those that have several ranks
   std::int64_t samples;
   std::int64_t loss_chunk;  // tokens whose logits exist at a time
   bool has_documents;
@@ -44,7 +44,10 @@ struct InnerSets {
   std::int16_t data = 0, tp = -1, cp_ring = -1, cp_heads = -1;  // -1: of one rank
   std::int16_t tp_exchanges =
       -1;  // a channel of its own, beside segments that use tp's; -1: nothing is opened
-  explicit InnerSets(const spec::Layout& layout);
+  // Of a model with experts. Losses of which ranks of tp have parts are summed over a channel of its own,
+  // beside segments that use tp's; it comes before tp's, so that sums find it first.
+  std::int16_t numbers = -1, experts = -1, same_samples = -1;
+  explicit InnerSets(const spec::Run& run);
 };
 
 // The rank's tokens from the residual stream, whole on each rank of tp; and what each has summed of them,

@@ -91,13 +91,18 @@ void add_attention_events(program::Piece& piece, const Sizes& s, bool has_rotary
   piece.backward_events = backward.list();
 }
 
-void add_block_events(program::Unit& unit, const Sizes& s, const BlockShape& shape) {
-  TESSERA_CHECK(unit.pieces.size() == 6, "a block of ", unit.pieces.size(), " pieces");
+void add_attention_branch_events(program::Unit& unit, const Sizes& s, const BlockShape& shape) {
   auto* pieces = unit.pieces.data();
   norm_and_product(pieces[0], s, shape.has_mean,
                    {"x", "normed_1", "qkv", "d.middle", s.q + 2 * s.k, shape.has_bias || shape.has_qkv_bias});
   add_attention_events(pieces[1], s, shape.has_rotary, shape.has_qk_norm);
   product_and_residual(pieces[2], s, shape, "attended", s.q, "middle");
+}
+
+void add_block_events(program::Unit& unit, const Sizes& s, const BlockShape& shape) {
+  TESSERA_CHECK(unit.pieces.size() == 6, "a block of ", unit.pieces.size(), " pieces");
+  auto* pieces = unit.pieces.data();
+  add_attention_branch_events(unit, s, shape);
   norm_and_product(pieces[3], s, shape.has_mean,
                    {"middle", "normed_2", "up", "d.y", shape.is_gated ? 2 * s.f : s.f, shape.has_bias});
   add_function_events(pieces[4], s, shape.is_gated);

@@ -14,6 +14,8 @@ struct BlockShape {
 
 // Of six pieces: norm and q, k, v; attention; out; norm and up; gate or GELU; down.
 void add_block_events(program::Unit& unit, const Sizes& s, const BlockShape& shape);
+// Of its first three.
+void add_attention_branch_events(program::Unit& unit, const Sizes& s, const BlockShape& shape);
 // The parts of it that blocks of another shape are made of too; `settle` comes last.
 void add_attention_events(program::Piece& piece, const Sizes& s, bool has_rotary, bool has_qk_norm);
 void add_function_events(program::Piece& piece, const Sizes& s, bool is_gated);

@@ -30,22 +30,34 @@ bool holds(const std::string& opened, const std::string& name) {
   return cat("+", opened, "+").find(cat("+", work, "+")) != std::string::npos;
 }
 
-std::vector<bool> named_pieces(const program::Unit& block, const std::vector<std::string>& names) {
-  std::vector<std::string> pieces;
-  for (const program::Piece& piece : block.pieces) pieces.push_back(piece.name);
-  std::vector<bool> out(pieces.size(), false);
+bool is_named(const program::Unit& block, const program::Piece& piece, const std::string& name) {
+  return piece.name == name || (is_opened(block) && holds(piece.name, name));
+}
+
+// Blocks may differ: a name must mean a piece of one of them.
+void check_names(std::span<const program::Unit> blocks, const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const program::Unit& block : blocks)
+    for (const program::Piece& piece : block.pieces)
+      if (std::ranges::count(known, piece.name) == 0) known.push_back(piece.name);
   for (const std::string& name : names) {
-    const auto found = std::ranges::find_if(pieces, [&](const std::string& piece) {
-      return piece == name || (is_opened(block) && holds(piece, name));
+    const bool is_known = std::ranges::any_of(blocks, [&](const program::Unit& block) {
+      return std::ranges::any_of(block.pieces,
+                                 [&](const auto& piece) { return is_named(block, piece, name); });
     });
-    if (found == pieces.end())
-      throw UserError(cat("layout.recompute_pieces names \"", name, "\"; the pieces of a block are ",
-                          join(pieces, ", ")));
-    out[static_cast<std::size_t>(found - pieces.begin())] = true;
+    if (!is_known)
+      throw UserError(
+          cat("layout.recompute_pieces names \"", name, "\"; the pieces of a block are ", join(known, ", ")));
   }
   if (names.empty())
-    throw UserError(cat("layout.recompute_pieces is empty: name some of ", join(pieces, ", "),
+    throw UserError(cat("layout.recompute_pieces is empty: name some of ", join(known, ", "),
                         ", or write layout.recompute = \"none\""));
+}
+
+std::vector<bool> named_pieces(const program::Unit& block, const std::vector<std::string>& names) {
+  std::vector<bool> out;
+  for (const program::Piece& piece : block.pieces)
+    out.push_back(std::ranges::any_of(names, [&](const auto& name) { return is_named(block, piece, name); }));
   return out;
 }
 
@@ -83,6 +95,8 @@ Cut cut_around(const program::Unit& block, const std::vector<bool>& recomputed) 
 
 Cuts cuts(const spec::Layout& layout, std::span<const program::Unit> blocks) {
   Cuts out;
+  const auto named = spec::split_list(layout.recompute_pieces);
+  if (layout.recompute == spec::Recompute::selective) check_names(blocks, named);
   for (const program::Unit& block : blocks) switch (layout.recompute) {
       case spec::Recompute::none:
         out.push_back(uncut(block));
@@ -91,7 +105,7 @@ Cuts cuts(const spec::Layout& layout, std::span<const program::Unit> blocks) {
         out.push_back(cut_around(block, std::vector<bool>(block.pieces.size(), true)));
         break;
       case spec::Recompute::selective:
-        out.push_back(cut_around(block, named_pieces(block, spec::split_list(layout.recompute_pieces))));
+        out.push_back(cut_around(block, named_pieces(block, named)));
         break;
       case spec::Recompute::budget:
         throw Bug("a budget is met by a search, not by words");

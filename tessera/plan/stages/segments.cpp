@@ -40,8 +40,8 @@ Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch)
   std::vector<std::string> written;
   for (std::uint32_t i = 0; i < stretch.num_pieces; ++i) {
     const Piece& piece = tables_.units.back().pieces[first_piece + i];
-    for (const std::string& name : piece.losses)
-      out.losses.push_back({.tokens = number("tokens"), .loss = number(name)});
+    for (const program::PieceLoss& loss : piece.losses)
+      out.losses.push_back({.tokens = number(loss.tokens), .loss = number(loss.name)});
     for (const std::string& name : piece.parameters) buckets.insert(bucket_of_.at(name));
     for (const std::string& name : piece.reads) {
       const auto found = value_of_.find(name);

@@ -22,8 +22,10 @@ class AxisCheck {
       const Op& op = sequence_.ops[at];
       if (op.what == OpKind::reduce && (op.flags & kOfShard))
         expect(at, tables_.buckets[op.item].shared_over, "the reduced gradient of", "is still partial over");
-      else if (op.what == OpKind::reduce)
+      else if (op.what == OpKind::reduce) {
         expect(at, tables_.buckets[op.item].reduced_over, "the gradient of", "is partial over");
+        expect_placement(at);
+      }
       if (op.what == OpKind::gather) {
         expect(at, tables_.buckets[op.item].sharded_over, "the shard of", "is cut over");
         if (tables_.buckets[op.item].full_resident)
@@ -52,6 +54,26 @@ class AxisCheck {
     if (op.along != set)
       say(at, cat("runs over ", set_text(op.along), ", but ", whose, " bucket ",
                   tables_.buckets[op.item].name, " ", how, " ", set_text(set)));
+  }
+
+  // A gradient is summed over the axes on which the bucket lies as R, and no others.
+  void expect_placement(std::uint32_t at) {
+    const Bucket& bucket = tables_.buckets[sequence_.ops[at].item];
+    if (bucket.placement.empty()) return;
+    std::vector<std::int16_t> summed;
+    for (const std::int16_t set : {bucket.reduced_over, bucket.shared_over})
+      for (const std::int16_t axis : axes_of(set)) summed.push_back(axis);
+    for (const auto& [axis, placement] : bucket.placement) {
+      if (tables_.axes[axis].size == 1 || axis == tables_.stage_axis) continue;
+      const bool is_summed = std::ranges::count(summed, axis) > 0;
+      if (is_summed == (placement == Placement::replicated)) continue;
+      say(at, cat(is_summed ? "and what follows sum over " : "and what follows do not sum over ",
+                  tables_.axes[axis].name, ", where ranks hold ",
+                  placement == Placement::sharded     ? "other parts of bucket "
+                  : placement == Placement::invariant ? "equal gradients of bucket "
+                                                      : "partial gradients of bucket ",
+                  bucket.name));
+    }
   }
 
   // The entry before those of the axes is that of sums over none.

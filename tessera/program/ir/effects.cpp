@@ -60,6 +60,7 @@ void sum(const Op& op, const Tables& tables, Effects& out) {
   const Cell number{CellKind::number, op.item, kOfStep};
   switch (tables.numbers[op.item].role) {
     case Role::tokens:
+    case Role::positions:
     case Role::loss:  // zero on a rank without the loss
       break;
     case Role::finite:  // a verdict on the norm, once it is whole: what isn't finite in any gradient is not
@@ -69,7 +70,8 @@ void sum(const Op& op, const Tables& tables, Effects& out) {
       break;
     case Role::norm:
       for (std::uint32_t bucket = 0; bucket < tables.buckets.size(); ++bucket)
-        if (tables.buckets[bucket].trainable) out.reads.push_back({CellKind::shard_grad, bucket, kOfStep});
+        if (counts_in_norm(tables.buckets[bucket]))
+          out.reads.push_back({CellKind::shard_grad, bucket, kOfStep});
       break;
   }
   out.adds.push_back(number);

@@ -3,24 +3,31 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/text.hpp"
 
 namespace tessera::program {
 
 std::int64_t Parameter::elements() const { return num_elements(shape); }
 
-std::vector<std::int64_t> Parameter::whole_shape(std::int64_t num_parts) const {
+std::vector<std::int64_t> Parameter::whole_shape() const {
   auto whole = shape;
-  if (num_parts > 1) whole.at(static_cast<std::size_t>(cut_dim)) *= num_parts;
+  for (const DimCut& cut : cuts) whole.at(static_cast<std::size_t>(cut.dim)) *= cut.parts;
   return whole;
 }
 
-Box Parameter::box(const Slice& part) const {
+Box Parameter::box(std::int64_t part) const {
   Box out = whole_box(shape);
-  if (part.count > 1) {
-    const auto dim = static_cast<std::size_t>(cut_dim);
-    out.offset.at(dim) = part.position * shape.at(dim);
+  for (std::size_t i = cuts.size(); i-- > 0; part /= cuts[i].parts) {
+    const auto dim = static_cast<std::size_t>(cuts[i].dim);
+    out.offset.at(dim) = part % cuts[i].parts * shape.at(dim);
   }
   return out;
+}
+
+std::string Parameter::cut_text() const {
+  std::vector<std::string> dims;
+  for (const DimCut& cut : cuts) dims.push_back(cat(cut.dim));
+  return cat("S(", join(dims, ", "), ")");
 }
 
 std::int16_t Tables::set_called(std::string_view name) const {

@@ -76,6 +76,13 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
+struct PieceLoss {
+  std::string name;               // of the number
+  std::string tokens = "tokens";  // of the number that it is divided by
+  bool in_parts = false;          // ranks of tp have a part of the sum each, not all of it
+  bool operator==(const PieceLoss&) const = default;
+};
+
 struct Piece {
   std::string name;
   double flops = 0;                   // of the forward
@@ -93,7 +100,7 @@ struct Piece {
   std::int64_t token_parts = 1;            // of how many equal parts of the rank's tokens its output is one
   std::vector<std::string> reads, writes;  // names of values
   std::vector<std::string> parameters;     // names of those that it reads
-  std::vector<std::string> losses;         // numbers that it adds to, in the order of its unit's outcome
+  std::vector<PieceLoss> losses;           // that it adds to, in the order of its unit's outcome
   std::vector<Step> steps;                 // that it is made of; none: it is run as one
   std::vector<Collective> collectives,
       backward_collectives;         // in the order of the calls, of a full micro-batch
@@ -129,18 +136,25 @@ struct Init {
   bool operator==(const Init&) const = default;
 };
 
+// One dim of a parameter, in so many equal parts.
+struct DimCut {
+  std::int16_t dim = 0;
+  std::int64_t parts = 1;
+  bool operator==(const DimCut&) const = default;
+};
+
 // Or the part of one that a rank holds, if its bucket is cut.
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;  // of the part
   std::int64_t offset = 0;          // in elements, from the start of the bucket
   Init init;
-  std::int16_t cut_dim = -1;  // along which the parts of a cut bucket lie
+  std::vector<DimCut> cuts;  // of the whole; parts are numbered with the last varying fastest
   std::int64_t elements() const;
-  // Of as many parts as the ranks of Bucket::cut_over.
-  std::vector<std::int64_t> whole_shape(std::int64_t num_parts) const;
-  // Where in the whole this part lies.
-  Box box(const Slice& part) const;
+  std::vector<std::int64_t> whole_shape() const;
+  // Where in the whole the part of this number lies.
+  Box box(std::int64_t part) const;
+  std::string cut_text() const;  // "S(0)", "S(0, 2)"
   bool operator==(const Parameter&) const = default;
 };
 
@@ -151,6 +165,10 @@ struct AxisPlacement {
   Placement placement = Placement::replicated;
   bool operator==(const AxisPlacement&) const = default;
 };
+
+// How `step` changes a bucket: as training.optimizer says, or by a fixed amount against the sign of what was
+// added up for it, which is no gradient of the loss then: it has no part in norm, clipping and loss scale.
+enum class UpdateRule : std::uint8_t { optimizer, sign };
 
 inline constexpr std::int64_t kBucketAlignment = 64;  // elements: a shard's size is a multiple
 
@@ -163,6 +181,8 @@ struct Bucket {
   std::int64_t elements = 0;  // with the padding at the end
   bool trainable = true;
   bool weight_decay = true;
+  UpdateRule rule = UpdateRule::optimizer;
+  double sign_rate = 0;        // sign: that amount
   bool full_resident = false;  // Full is the Shard itself: whole on each rank, and computed with as stored
   bool delayed = false;        // Full is one version behind: gathered in the step before, ahead of its update
   std::vector<AxisPlacement> placement;
@@ -171,7 +191,7 @@ struct Bucket {
   // last one with kOfShard sums ShardGrad over shared_over: replicas of the shard, and stages that share a
   // tied bucket.
   std::int16_t reduced_over = -1, shared_over = -1;
-  // Axis set whose ranks hold one part each of every parameter, along its cut_dim; -1: each holds them whole.
+  // Axis set whose ranks hold one part each of every parameter, as its cuts say; -1: each holds them whole.
   std::int16_t cut_over = -1;
   // Axis set over which Shard, ShardGrad and State are cut; -1: whole. The axes of reduced_over, by a channel
   // of its own.
@@ -180,6 +200,10 @@ struct Bucket {
   std::int64_t state_bytes = 8;  // optimizer state per element
   bool operator==(const Bucket&) const = default;
 };
+
+constexpr bool counts_in_norm(const Bucket& bucket) {
+  return bucket.trainable && bucket.rule == UpdateRule::optimizer;
+}
 
 // A tensor [tokens of the micro-batch / token_parts, channels].
 struct Value {
@@ -192,7 +216,8 @@ struct Value {
   bool operator==(const Value&) const = default;
 };
 
-enum class Role : std::uint8_t { tokens, loss, norm, finite };
+// tokens: those that count in a loss; positions: those that are no padding.
+enum class Role : std::uint8_t { tokens, positions, loss, norm, finite };
 struct Number {
   std::string name;
   Role role = Role::tokens;
@@ -204,11 +229,17 @@ struct Number {
 // What the ranks along an axis divide among them.
 enum class AxisRole : std::uint8_t { stages, samples, positions, channels };
 
+// The same for experts, which see some of the axes, or factors of them, in another way: as ranks with tokens
+// of their own (none of whose experts differ), with experts of their own, or with a slice of each expert's
+// matrices.
+enum class ExpertRole : std::uint8_t { data, experts, slices };
+
 struct Axis {
-  std::string name;
+  std::string name;  // "dp_shard", or of a factor "dp_shard.ep"
   std::int64_t size = 1;
   AxisRole role = AxisRole::samples;
   bool shards = false;  // ZeRO cuts buckets along it
+  ExpertRole for_experts = ExpertRole::data;
   bool operator==(const Axis&) const = default;
 };
 

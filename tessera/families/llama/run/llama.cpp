@@ -17,6 +17,7 @@ class LlamaBlock final : public DecoderBlock {
     add_norm("norm_1", "hidden", weight({"input_layernorm"}));
     add("attention", [this](const StepCall& v) { return attend(heads(v["qkv"], v.batch, v.tape), v.batch); });
     add_norm("norm_2", "middle", weight({"post_attention_layernorm"}));
+    add_feed_forward();
     add_sums("attended_sums", "fed_sums");
     check_complete();
   }

@@ -25,6 +25,7 @@ class Olmo2Block final : public DecoderBlock {
     add_norm("norm_1", "attended_sums", weight({"post_attention_layernorm"}));
     add("stream_2", [](const StepCall& v) { return v["middle"]; });
     add_norm("norm_2", "fed_sums", weight({"post_feedforward_layernorm"}));
+    add_feed_forward();
     add_sums("attended_normed", "fed_normed");
     check_complete();
   }

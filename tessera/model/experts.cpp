@@ -1,0 +1,124 @@
+#include "tessera/model/experts.hpp"
+
+#include "tessera/collective/autograd_collectives.hpp"
+#include "tessera/parallel/experts/dispatch.hpp"
+#include "tessera/parallel/experts/grouped_linear.hpp"
+#include "tessera/parallel/layers.hpp"
+
+namespace tessera::model {
+namespace {
+
+parallel::RouterRule rule_of(const spec::Model& spec) {
+  return {.scores = spec.router_scores == spec::RouterScores::softmax ? parallel::RouterRule::Scores::softmax
+                                                                      : parallel::RouterRule::Scores::sigmoid,
+          .experts_per_token = spec.experts_per_token,
+          .groups = spec.router_groups,
+          .groups_kept = spec.router_groups_kept,
+          .normalizes = spec.router_normalizes,
+          .scale = spec.router_scale};
+}
+
+}  // namespace
+
+Experts::Experts(const spec::Model& spec, std::size_t layer, const ExpertWeights& weights,
+                 const parallel::ParallelContext& context)
+    : spec_(spec), layer_(layer), weights_(weights), rule_(rule_of(spec)), context_(context) {}
+
+Experts::Share Experts::share_of(std::int64_t tokens, const Batch& batch) const {
+  const std::int64_t ranks = context_.tp.group.size(), rank = context_.tp.group.rank();
+  const std::int64_t all = context_.cuts_stream ? tokens * ranks : tokens;
+  Share out{.positions = all / std::max<std::int64_t>(batch.samples, 1)};
+  for (std::int64_t i = 0; i < ranks; ++i) {
+    out.rows.push_back(all / ranks + (i < all % ranks ? 1 : 0));
+    if (i < rank) out.first += out.rows.back();
+  }
+  out.count = out.rows[static_cast<std::size_t>(rank)];
+  return out;
+}
+
+// Note [Choices are made once]
+// A recomputation takes the choice that its forward made: were it to choose again, another kernel or another
+// rounding could send tokens elsewhere, and the backward would differentiate another function. What is saved
+// by a forward without a tape is taken out by the recomputation, so nothing outlives the step.
+parallel::Routing Experts::routed(const Tensor& logits_TE, const Batch& batch) const {
+  const Tensor bias = weights_.bias_E ? weights_.bias_E->value() : Tensor();
+  if (!batch.choices) return parallel::route(logits_TE, bias, rule_);
+  auto& saved = batch.choices->of_layer;
+  if (!at::GradMode::is_enabled()) {
+    auto out = parallel::route(logits_TE, bias, rule_);
+    saved[layer_] = out.experts_TK;
+    return out;
+  }
+  const auto found = saved.extract(layer_);
+  return parallel::route(logits_TE, bias, rule_, found ? found.mapped() : Tensor());
+}
+
+Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
+                           std::vector<Tensor>& losses) const {
+  const Share share = share_of(x_TH.size(0), batch);
+  const bool is_sliced = context_.tp.group.size() > 1 && !context_.cuts_stream;
+  Tensor x = x_TH;
+  if (is_sliced)
+    x = collective::slice({x, "tokens", {{"tp", collective::kInvariant}}}, context_.tp, 0, share.rows).tensor;
+  const Tensor logits_TE =
+      parallel::linear(x.to(tensor::wide(x.scalar_type())), weights_.router_EH, tape.work);
+  const parallel::Routing routing = routed(logits_TE, batch);
+  const auto mine = [&](const Tensor& of_batch) {
+    return of_batch.defined() ? of_batch.narrow(0, share.first, share.count) : of_batch;
+  };
+  const Tensor counted_T = mine(batch.counted_T);
+  const Tensor experts_TK = counted_T.defined()
+                                ? routing.experts_TK.masked_fill(counted_T.logical_not().unsqueeze(1), -1)
+                                : routing.experts_TK;
+  if (weights_.bias_E) {
+    // How far each load is above the mean: the bias moves against it.
+    const Tensor loads_E = parallel::loads(experts_TK, spec_.experts).to(logits_TE.scalar_type());
+    tape.work.term(*weights_.bias_E, loads_E.sub(loads_E.mean()));
+  }
+  add_losses(logits_TE, routing, experts_TK, share, batch, losses);
+  const parallel::Dispatch dispatch(experts_TK, spec_.experts, mine(batch.order_T), context_.experts);
+  const Tensor gate_up =
+      parallel::grouped_linear(dispatch.to_experts(x), dispatch.rows(), weights_.gate_up_E2FH, tape.work);
+  const Tensor made =
+      parallel::grouped_linear(parallel::swiglu(gate_up), dispatch.rows(), weights_.down_EHF, tape.work);
+  const Tensor out = dispatch.combine(made, routing.weights_TK);
+  if (!is_sliced) return out;
+  return collective::gather_invariant({out, "tokens", {{"tp", collective::sharded(0)}}}, context_.tp,
+                                      share.rows)
+      .tensor;
+}
+
+// Note [Balance]
+// Of a sequence of n tokens, of which c_e chose expert e, the loss is the sum over e of E c_e / (k n) times
+// the mean score of e. Counts have no derivative, so that the sum over tokens is one of terms that each rank
+// has for its own; only the counts must be those of the whole sequence. Times n it is a sum over tokens, like
+// any other loss, and is divided by all tokens that are no padding.
+void Experts::add_losses(const Tensor& logits_TE, const parallel::Routing& routing, const Tensor& experts_TK,
+                         const Share& share, const Batch& batch, std::vector<Tensor>& losses) const {
+  if (spec_.balance == spec::Balance::sequence) {
+    const Tensor samples_T = experts_TK.select(1, 0)
+                                 .clone()
+                                 .fill_(1)
+                                 .cumsum(0)
+                                 .add_(share.first - 1)
+                                 .floor_divide(share.positions);
+    Tensor loads_BE = parallel::loads(experts_TK, samples_T, batch.samples, spec_.experts).contiguous();
+    context_.same_samples.group.all_reduce_sum(loads_BE);
+    Tensor share_BE = loads_BE.to(logits_TE.scalar_type());
+    const auto experts = static_cast<double>(spec_.experts);
+    share_BE.div_(share_BE.sum(1, true).clamp_min_(1)).mul_(experts * spec_.balance_weight);
+    Tensor scores_TE = routing.scores_TE;
+    if (rule_.scores == parallel::RouterRule::Scores::sigmoid)
+      scores_TE = scores_TE.div(scores_TE.sum(1, true).add(1e-20));
+    Tensor terms_TE = scores_TE.mul(share_BE.index_select(0, samples_T));
+    if (batch.counted_T.defined()) terms_TE = terms_TE.mul(experts_TK.narrow(1, 0, 1).ge(0));
+    losses.push_back(terms_TE.sum());
+  }
+  if (spec_.router_z_weight > 0) {
+    Tensor squares_T = logits_TE.logsumexp(1).square();
+    if (batch.counted_T.defined()) squares_T = squares_T.mul(experts_TK.select(1, 0).ge(0));
+    losses.push_back(squares_T.sum().mul(spec_.router_z_weight));
+  }
+}
+
+}  // namespace tessera::model

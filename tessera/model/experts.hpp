@@ -1,0 +1,41 @@
+// The feed-forward part of a block with experts: routes tokens, sends them to the ranks of their experts, and
+// adds up what comes back.
+#pragma once
+
+#include "tessera/model/family.hpp"
+#include "tessera/parallel/experts/router.hpp"
+
+namespace tessera::model {
+
+struct ExpertWeights {
+  shard::Weight &router_EH, &gate_up_E2FH, &down_EHF;
+  shard::Weight* bias_E = nullptr;  // of the choice; null: none
+};
+
+class Experts {
+ public:
+  // `context` must outlive it.
+  Experts(const spec::Model& spec, std::size_t layer, const ExpertWeights& weights,
+          const parallel::ParallelContext& context);
+  // Of tokens as they lie on the stream. Appends the losses that the plan lists for it.
+  Tensor operator()(const Tensor& x_TH, const Batch& batch, Tape& tape, std::vector<Tensor>& losses) const;
+
+ private:
+  // The tokens that this rank routes: those of the stream, or of them its share among the ranks of tp.
+  struct Share {
+    std::vector<std::int64_t> rows;                    // of each rank of tp
+    std::int64_t first = 0, count = 0, positions = 0;  // of the rank; of a sample, on all ranks of tp
+  };
+  Share share_of(std::int64_t tokens, const Batch& batch) const;
+  parallel::Routing routed(const Tensor& logits_TE, const Batch& batch) const;
+  void add_losses(const Tensor& logits_TE, const parallel::Routing& routing, const Tensor& experts_TK,
+                  const Share& share, const Batch& batch, std::vector<Tensor>& losses) const;
+
+  const spec::Model& spec_;
+  std::size_t layer_;
+  ExpertWeights weights_;
+  parallel::RouterRule rule_;
+  const parallel::ParallelContext& context_;
+};
+
+}  // namespace tessera::model

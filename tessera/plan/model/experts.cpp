@@ -1,0 +1,166 @@
+#include "tessera/plan/model/experts.hpp"
+
+#include "tessera/base/text.hpp"
+#include "tessera/plan/model/allocation_events.hpp"
+#include "tessera/plan/model/decoder.hpp"
+
+namespace tessera::plan {
+namespace {
+
+using program::Collective;
+using program::CollectiveKind;
+using program::Parameter;
+using program::Piece;
+
+constexpr std::int64_t kIndexBytes = 8;
+
+bool slices_tokens(const Sizes& s) { return s.tp > 1 && s.r == s.n; }
+
+void add_calls(Piece& piece, const Sizes& s, const ExpertSizes& e) {
+  const auto over_tp = [&](std::vector<Collective>& calls) {
+    if (slices_tokens(s)) calls.push_back({CollectiveKind::all_gather, s.over_tp, s.n * s.h * s.c});
+  };
+  if (s.over_same_samples >= 0)
+    piece.collectives.push_back(
+        {CollectiveKind::all_reduce, s.over_same_samples, s.samples * e.experts * kIndexBytes});
+  if (e.ranks > 1) {
+    const auto exchange = [&](std::vector<Collective>& calls, std::int64_t bytes) {
+      calls.push_back({CollectiveKind::all_to_all, s.over_experts, bytes});
+    };
+    const std::int64_t sent = e.sent() * s.h * s.c, returned = e.rows() * s.h * s.c;
+    piece.collectives.push_back(
+        {CollectiveKind::all_gather, s.over_experts, e.ranks * e.experts * kIndexBytes});
+    exchange(piece.collectives, e.sent() * kIndexBytes);
+    exchange(piece.collectives, sent);
+    exchange(piece.collectives, returned);
+    exchange(piece.backward_collectives, sent);
+    exchange(piece.backward_collectives, returned);
+  }
+  over_tp(piece.collectives);
+  over_tp(piece.backward_collectives);
+}
+
+// Rows are sorted into place before they are multiplied, and again on their way back, if they travel.
+void add_events(Piece& piece, const Sizes& s, const ExpertSizes& e) {
+  const std::int64_t rows = e.rows() * s.h * s.c, inner = e.rows() * e.f * s.c, tokens = e.t * s.h * s.c;
+  const std::int64_t sent = e.t * e.k * s.h * s.c, scores = e.t * e.experts * s.a;
+  const std::int64_t weight = e.f * s.h, widest = 2 * weight;
+  const bool is_narrow = s.c<s.a, travels = e.ranks> 1;
+  const std::int64_t packed = is_narrow ? widest * s.c : 0;
+  AllocationEvents forward, backward;
+  if (is_narrow) forward.make("routed.wide", e.t * s.h * s.a).tape("routed.wide").drop("routed.wide");
+  if (!is_narrow) forward.tape("normed_2");
+  forward.make("logits", scores).make("scores", scores).drop("logits").tape("scores").pass(2 * scores);
+  const std::int64_t choices = e.t * e.k * (s.a + 2 * kIndexBytes);
+  forward.make("choices", choices).tape("choices").make("rows", sent);
+  if (travels) forward.make("arrived", rows).drop("rows").make("rows", rows).drop("arrived");
+  forward.make("gate_up", 2 * inner).pass(packed).tape("rows").drop("rows");
+  forward.make("opened", inner).make("gated", inner).tape("gate_up").tape("opened").drop("opened");
+  forward.drop("gate_up").make("made", rows).pass(packed).tape("gated").drop("gated");
+  if (travels) forward.make("back", rows).drop("made").make("made", sent).drop("back");
+  forward.make("sum", e.t * s.h * s.a)
+      .pass(sent / e.k)
+      .tape("made")
+      .drop("made")
+      .drop("choices")
+      .drop("scores");
+  if (is_narrow) forward.make("routed", tokens).drop("sum");
+  forward.make("y", s.r * s.h * s.c).drop(is_narrow ? "routed" : "sum").drop("normed_2").drop("middle");
+
+  backward.make("d.made", sent).pass(sent).untape("made");
+  if (travels) backward.make("d.back", rows).drop("d.made").make("d.made", rows).drop("d.back");
+  backward.make("d.gated", inner)
+      .pass(packed)
+      .defer("d.made", rows, "gated", inner, is_narrow ? 2 * packed : 0);
+  backward.drop("d.made").untape("gated").make("d.gate_up", 2 * inner).pass(inner).drop("d.gated");
+  backward.untape("gate_up").untape("opened").make("d.rows", rows).pass(packed);
+  backward.defer("d.gate_up", 2 * inner, "rows", rows, is_narrow ? 2 * packed : 0).drop("d.gate_up");
+  backward.untape("rows");
+  if (travels) backward.make("d.back", rows).drop("d.rows").make("d.rows", sent).drop("d.back");
+  backward.make("d.tokens", e.t * s.h * s.a).drop("d.rows");
+  backward.make("d.scores", scores).pass(scores).untape("scores").untape("choices");
+  backward.make("d.normed_2", s.r * s.h * s.c).drop("d.scores").drop("d.tokens");
+  if (is_narrow)
+    backward.untape("routed.wide");
+  else
+    backward.untape("normed_2");
+  piece.forward_events = forward.list();
+  piece.backward_events = backward.list();
+}
+
+Piece experts(const spec::Run& run, const Sizes& s) {
+  const ExpertSizes e(run);
+  const std::int64_t inner = e.rows() * e.f, rows = e.rows() * s.h, weights = 3 * e.held * e.f * s.h;
+  Piece piece{.name = "experts",
+              .flops = 3 * product_flops(e.rows(), s.h, e.f) + product_flops(e.t, s.h, e.experts),
+              .bytes_read = (weights + 4 * rows + 4 * inner + 3 * s.r * s.h) * s.c,
+              .bytes_written = (4 * rows + 4 * inner + 2 * s.r * s.h) * s.c,
+              .channels = s.h,
+              .token_parts = s.n / s.r};
+  if (run.model.balance == spec::Balance::sequence)
+    piece.losses.push_back({.name = "balance", .tokens = "positions", .in_parts = true});
+  if (run.model.router_z_weight > 0)
+    piece.losses.push_back({.name = "router_z", .tokens = "positions", .in_parts = true});
+  add_calls(piece, s, e);
+  add_events(piece, s, e);
+  return piece;
+}
+
+}  // namespace
+
+ExpertSizes::ExpertSizes(const spec::Run& run)
+    : t(run.layout.micro_batch * run.model.sequence / run.layout.cp / run.layout.tp),
+      k(run.model.experts_per_token),
+      f(run.model.expert_width() / run.layout.etp),
+      experts(run.model.experts),
+      held(run.model.experts / run.layout.ep),
+      ranks(run.layout.ep * run.layout.etp),
+      slices(run.layout.etp) {}
+
+std::vector<Piece> expert_pieces(const spec::Run& run, std::int64_t layer) {
+  const Sizes s(run);
+  const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
+  Piece norm_2 = norm(s, kRmsNorm);
+  AllocationEvents forward, backward;
+  forward_norm(forward, s, false, "middle", "normed_2");
+  backward_norm(backward, s, false, "middle", "normed_2", "d.y");
+  norm_2.forward_events = forward.list();
+  norm_2.backward_events = backward.list();
+  std::vector<std::string> of_experts = {"mlp.gate.weight", "mlp.experts.gate_up_proj",
+                                         "mlp.experts.down_proj"};
+  if (run.model.balance == spec::Balance::bias) of_experts.push_back("mlp.gate.e_score_correction_bias");
+  return {made_of(norm_2,
+                  {step("norm_2", {"middle"}, {"entering_2"}, names({"post_attention_layernorm.weight"}))}),
+          made_of(experts(run, s), {step("experts", {"entering_2"}, {"fed_sums"}, names(of_experts)),
+                                    step("add_2", {"fed_sums", "middle"}, {"hidden"})})};
+}
+
+PlacedParameters expert_parameters(const spec::Model& m, std::int64_t layer) {
+  const std::string mlp = cat("model.layers.", layer, ".mlp.");
+  const auto cut = [](Parameter parameter) {
+    parameter.cuts = {{.dim = 0}, {.dim = 2}};
+    return PlacedParameter{std::move(parameter), TensorPlacement::experts};
+  };
+  const std::int64_t f = m.expert_width();
+  return {{{.name = mlp + "gate.weight", .shape = {m.experts, m.hidden}, .init = normal(m.init_std)},
+           TensorPlacement::by_heads,
+           /*is_wide=*/true},
+          cut({.name = mlp + "experts.gate_up_proj",
+               .shape = {m.experts, 2, f, m.hidden},
+               .init = normal(m.init_std)}),
+          cut({.name = mlp + "experts.down_proj",
+               .shape = {m.experts, m.hidden, f},
+               .init = residual_normal(m)})};
+}
+
+PlacedParameters expert_vectors(const spec::Model& m, std::int64_t layer) {
+  if (m.balance != spec::Balance::bias) return {};
+  return {{{.name = cat("model.layers.", layer, ".mlp.gate.e_score_correction_bias"),
+            .shape = {m.experts},
+            .init = {program::Init::Kind::zeros, 0}},
+           TensorPlacement::by_heads,
+           /*is_wide=*/true,
+           program::UpdateRule::sign}};
+}
+
+}  // namespace tessera::plan
