@@ -395,12 +395,12 @@ function(tessera_once)
   endforeach()
 endfunction()
 
-# tessera_layouts_test(family count binary arguments...): so many of all layouts on up to 8 ranks, as examples/layouts-<family>.toml
+# tessera_layouts_test(family ranks count binary arguments...): so many of all layouts on up to so many ranks, as examples/layouts-<family>.toml
 # has them.
-function(tessera_layouts_test family count binary)
+function(tessera_layouts_test family ranks count binary)
   if(TARGET ${binary})
     add_test(NAME layouts_${family}_trial COMMAND ${binary} verify examples/layouts-${family}.toml
-      --all-layouts 8 --sample ${count} ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+      --all-layouts ${ranks} --sample ${count} ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(layouts_${family}_trial PROPERTIES LABELS process TIMEOUT 1200)
   endif()
 endfunction()

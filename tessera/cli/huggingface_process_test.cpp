@@ -16,8 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using tensor::Tensor;
 
-const std::vector<std::string> kFamilies = {"llama2",  "llama3",    "qwen2", "qwen3", "mistral",
-                                            "mixtral", "qwen3_moe", "olmo2", "gpt2"};
+const std::vector<std::string> kFamilies = {"llama2",  "llama3",    "qwen2",       "qwen3", "mistral",
+                                            "mixtral", "qwen3_moe", "deepseek_v3", "olmo2", "gpt2"};
 
 class HuggingFace : public Binary {
  protected:
@@ -97,7 +97,7 @@ TEST_F(HuggingFace, EveryFamilyGoesInAndOutAndBackTrained) {
       run(cat("checkpoint export ", at(family, kind + ".checkpoint"), " ", at(family, kind + ".exported")));
       expect_equal_folders(at(family, kind), at(family, kind + ".exported"));
     }
-    const bool has_experts = family == "mixtral" || family == "qwen3_moe";
+    const bool has_experts = family == "mixtral" || family == "qwen3_moe" || family == "deepseek_v3";
     train_and_export(family, has_experts  ? "layout.dp_shard=2 layout.ep=2 layout.zero=1"
                              : i % 2 == 0 ? "layout.dp_shard=2 layout.zero=3"
                                           : "layout.pp=2");

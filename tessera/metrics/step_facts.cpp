@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "tessera/base/statistics.hpp"
 #include "tessera/base/text.hpp"
@@ -14,6 +15,38 @@ std::int64_t StepFacts::resident_quantile(double q) const {
 
 std::int64_t StepFacts::peak_bytes_of_most() const {
   return peak_bytes.empty() ? 0 : *std::ranges::max_element(peak_bytes);
+}
+
+double ExpertLoad::most_over_mean() const {
+  const double sum = std::accumulate(tokens.begin(), tokens.end(), 0.0);
+  return sum > 0 ? std::ranges::max(tokens) * static_cast<double>(tokens.size()) / sum : 1;
+}
+
+std::optional<double> StepFacts::largest_load() const {
+  if (expert_loads.empty()) return std::nullopt;
+  double most = 0;
+  for (const ExpertLoad& load : expert_loads) most = std::max(most, load.most_over_mean());
+  return most;
+}
+
+std::optional<double> StepFacts::idle_experts() const {
+  if (expert_loads.empty()) return std::nullopt;
+  double idle = 0, all = 0;
+  for (const ExpertLoad& load : expert_loads) {
+    idle += static_cast<double>(std::ranges::count(load.tokens, 0.0));
+    all += static_cast<double>(load.tokens.size());
+  }
+  return idle / all;
+}
+
+std::optional<double> StepFacts::dropped_choices() const {
+  if (expert_loads.empty()) return std::nullopt;
+  double dropped = 0, all = 0;
+  for (const ExpertLoad& load : expert_loads) {
+    dropped += load.dropped;
+    all += std::accumulate(load.tokens.begin(), load.tokens.end(), 0.0);
+  }
+  return all > 0 ? dropped / all : 0;
 }
 
 std::optional<double> StepFacts::utilisation(double flops) const {
@@ -63,6 +96,13 @@ const std::vector<Measure>& measures() {
              f, [](const EvaluationFacts& e) -> std::optional<double> { return e.bits_per_byte(); });
        },
        true},
+      {"expert_load", "learning",
+       "tokens of the busiest expert over the mean of its layer, in the worst layer",
+       [](const Facts& f) { return f.largest_load(); }, true},
+      {"idle_experts", "learning", "share of all layers' experts that no token of the step chose",
+       [](const Facts& f) { return f.idle_experts(); }, true},
+      {"dropped_choices", "learning", "share of the choices of experts that capacity dropped",
+       [](const Facts& f) { return f.dropped_choices(); }, true},
       {"tokens_per_second", "running", "valid tokens of all ranks",
        [](const Facts& f) -> std::optional<double> { return f.tokens_per_second(); }},
       {"step_seconds", "running", "seconds of the step",
@@ -110,6 +150,12 @@ Record record_of(const StepFacts& facts) {
     const std::optional<double> value = measure.of(facts);
     if (value || !measure.is_rare)
       record.push_back({measure.name, value.value_or(std::numeric_limits<double>::quiet_NaN())});
+  }
+  if (!facts.expert_loads.empty()) {
+    std::vector<Record> layers;
+    for (const ExpertLoad& load : facts.expert_loads)
+      layers.push_back({{"layer", load.layer}, {"tokens", load.tokens}, {"dropped", load.dropped}});
+    record.push_back({"experts", layers});
   }
   record.push_back({"moved", records_of(facts.moved.along)});
   return record;

@@ -30,6 +30,15 @@ struct EvaluationFacts {
 // "loss 2.3412, perplexity 10.39, 3.378 bits a byte (64 samples, 1.2 s)"
 std::string to_text(const EvaluationFacts& facts);
 
+// How many tokens of a step chose each expert of a layer, and how many choices were dropped.
+struct ExpertLoad {
+  std::int64_t layer = 0;
+  std::vector<double> tokens;  // by expert
+  double dropped = 0;
+  double most_over_mean() const;
+  bool operator==(const ExpertLoad&) const = default;
+};
+
 struct StepFacts {
   std::int64_t step = 0;  // counted from 1
   std::int64_t steps = 0;
@@ -50,6 +59,7 @@ struct StepFacts {
   std::int64_t steps_not_taken = 0;           // so far
   bool taken = true;                          // false: the norm was not finite, so the parameters stayed
   std::optional<EvaluationFacts> evaluation;  // after this step, if there was one
+  std::vector<ExpertLoad> expert_loads;       // by layer, of those that have experts
 
   double tokens_per_second() const { return tokens / step_seconds; }
   double exposed_share() const { return exposed_seconds / step_seconds; }
@@ -58,6 +68,11 @@ struct StepFacts {
   std::optional<double> hardware_utilisation() const { return utilisation(hardware_flops); }
   std::int64_t resident_quantile(double q) const;
   std::int64_t peak_bytes_of_most() const;  // over the ranks
+  // Of experts: the largest load of any, over the mean of its layer; the share without a token; the share of
+  // choices that were dropped. None without experts.
+  std::optional<double> largest_load() const;
+  std::optional<double> idle_experts() const;
+  std::optional<double> dropped_choices() const;
 
  private:
   std::optional<double> utilisation(double flops) const;

@@ -81,17 +81,20 @@ DecoderBlock::DecoderBlock(const program::Unit& described, const spec::Run& run,
       kv_heads_(run.model.kv_heads / run.tp_kv()),
       buckets_(held.buckets),
       rotary_(rotary),
-      qkv_(projections(run)),
       out_(weight({"self_attn.o_proj"})),
       drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
       drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {
-  add("qkv", [this](const StepCall& v) {
-    return parallel::entering_linear(v["entering_1"], qkv_, v.tape.work, context());
-  });
   add("out", [this](const StepCall& v) { return parallel::linear(v["attended"], out_, v.tape.work); });
 }
 
-void DecoderBlock::add_feed_forward() {
+void DecoderBlock::add_projections(const spec::Run& run) {
+  qkv_ = projections(run);
+  add("qkv", [this](const StepCall& v) {
+    return parallel::entering_linear(v["entering_1"], qkv_, v.tape.work, context());
+  });
+}
+
+std::string DecoderBlock::add_feed_forward() {
   if (spec_.has_experts(static_cast<std::int64_t>(layer_))) {
     const auto stacked = [&](const char* name) -> Weight& {
       return find_weight(buckets_, cat("model.layers.", layer_, ".mlp.", name));
@@ -104,14 +107,17 @@ void DecoderBlock::add_feed_forward() {
         context());
     add("experts",
         [this](const StepCall& v) { return (*experts_)(v["entering_2"], v.batch, v.tape, v.losses); });
-    return;
+    if (spec_.shared_experts == 0) return "fed_sums";
+    add("join", [](const StepCall& v) { return v["fed_sums"].add(v["routed"]); });
   }
-  Weight &gate_up = weight({"mlp.gate_proj", "mlp.up_proj"}), &down = weight({"mlp.down_proj"});
+  const std::string part = experts_ ? "mlp.shared_experts." : "mlp.";
+  Weight &gate_up = weight({part + "gate_proj", part + "up_proj"}), &down = weight({part + "down_proj"});
   add("up", [this, &gate_up](const StepCall& v) {
     return parallel::entering_linear(v["entering_2"], {{{&gate_up}}}, v.tape.work, context());
   });
   add("gate", [](const StepCall& v) { return parallel::swiglu(v["gate_up"]); });
   add("down", [&down](const StepCall& v) { return parallel::linear(v["gated"], down, v.tape.work); });
+  return experts_ ? "fed_all" : "fed_sums";
 }
 
 Weight& DecoderBlock::weight(const std::vector<std::string>& parts, const char* kind) const {
@@ -173,7 +179,7 @@ Model make_decoder(const spec::Run& run, const program::Tables& tables, const Ra
                                           spec.rope_original_context,
                                           scaling_of(spec.rope_scaling),
                                           spec.rope_attention_factor};
-  const Rotary rotary = parallel::rotary(held.context.positions, spec.head_size(), frequencies, dtype,
+  const Rotary rotary = parallel::rotary(held.context.positions, spec.turned_size(), frequencies, dtype,
                                          held.buckets.front().device());
   Model model(tables.units.size());
   if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held);

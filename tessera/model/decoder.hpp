@@ -10,7 +10,7 @@
 
 namespace tessera::model {
 
-// Has the steps qkv (of entering_1) and out (attended to attended_sums).
+// Has the step out (attended to attended_sums).
 class DecoderBlock : public StepUnit {
  protected:
   DecoderBlock(const program::Unit& described, const spec::Run& run, std::int64_t layer,
@@ -18,9 +18,11 @@ class DecoderBlock : public StepUnit {
 
   // Of these parts of the layer, which lie side by side.
   shard::Weight& weight(const std::vector<std::string>& parts, const char* kind = "weight") const;
+  // The step qkv (of entering_1).
+  void add_projections(const spec::Run& run);
   // The steps up (of entering_2), gate and down (to fed_sums); or experts (to fed_sums), if the layer has
-  // them.
-  void add_feed_forward();
+  // them, with shared ones too. Returns what is added to the stream in the end.
+  std::string add_feed_forward();
   // The step `name`: RMSNorm of the value.
   void add_norm(const std::string& name, const std::string& value, shard::Weight& weight);
   // The steps add_1 and add_2: these values to the stream, after dropout.

@@ -76,7 +76,18 @@ Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
     tape.work.term(*weights_.bias_E, loads_E.sub(loads_E.mean()));
   }
   add_losses(logits_TE, routing, experts_TK, share, batch, losses);
-  const parallel::Dispatch dispatch(experts_TK, spec_.experts, mine(batch.order_T), context_.experts);
+  // In generation all ranks of tp have the same tokens, and nothing is dropped.
+  const Tensor order_T = batch.order_T.defined() ? mine(batch.order_T) : places_of(share, experts_TK);
+  const Tensor sent_TK =
+      spec_.capacity_factor > 0 && batch.order_T.defined()
+          ? parallel::within_capacity({.experts_TK = experts_TK,
+                                       .sequences_T = samples_of(share, experts_TK),
+                                       .positions_T = order_T.remainder(spec_.sequence),
+                                       .num_sequences = batch.samples},
+                                      spec_.capacity_factor, spec_.experts, context_.same_samples.group)
+          : experts_TK;
+  if (batch.loads && at::GradMode::is_enabled()) add_loads(experts_TK, sent_TK, *batch.loads);
+  const parallel::Dispatch dispatch(sent_TK, spec_.experts, order_T, context_.experts);
   const Tensor gate_up =
       parallel::grouped_linear(dispatch.to_experts(x), dispatch.rows(), weights_.gate_up_E2FH, tape.work);
   const Tensor made =
@@ -88,6 +99,22 @@ Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
       .tensor;
 }
 
+void Experts::add_loads(const Tensor& chosen_TK, const Tensor& sent_TK, Loads& loads) const {
+  const Tensor dropped = chosen_TK.ge(0).sum().sub(sent_TK.ge(0).sum());
+  const Tensor added = tensor::concatenate({parallel::loads(chosen_TK, spec_.experts), dropped.view({1})}, 0);
+  Tensor& sum = loads.of_layer[layer_];
+  sum = sum.defined() ? sum.add(added) : added;
+}
+
+// Of the tokens that this rank routes, among those of all ranks of tp; and their samples.
+Tensor Experts::places_of(const Share& share, const Tensor& experts_TK) {
+  const Tensor ones_T = experts_TK.select(1, 0).clone().fill_(1);
+  return ones_T.cumsum(0).add_(share.first - 1);
+}
+Tensor Experts::samples_of(const Share& share, const Tensor& experts_TK) {
+  return places_of(share, experts_TK).floor_divide(share.positions);
+}
+
 // Note [Balance]
 // Of a sequence of n tokens, of which c_e chose expert e, the loss is the sum over e of E c_e / (k n) times
 // the mean score of e. Counts have no derivative, so that the sum over tokens is one of terms that each rank
@@ -96,12 +123,7 @@ Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
 void Experts::add_losses(const Tensor& logits_TE, const parallel::Routing& routing, const Tensor& experts_TK,
                          const Share& share, const Batch& batch, std::vector<Tensor>& losses) const {
   if (spec_.balance == spec::Balance::sequence) {
-    const Tensor samples_T = experts_TK.select(1, 0)
-                                 .clone()
-                                 .fill_(1)
-                                 .cumsum(0)
-                                 .add_(share.first - 1)
-                                 .floor_divide(share.positions);
+    const Tensor samples_T = samples_of(share, experts_TK);
     Tensor loads_BE = parallel::loads(experts_TK, samples_T, batch.samples, spec_.experts).contiguous();
     context_.same_samples.group.all_reduce_sum(loads_BE);
     Tensor share_BE = loads_BE.to(logits_TE.scalar_type());

@@ -23,6 +23,12 @@ struct Choices {
   std::map<std::size_t, Tensor> of_layer;
 };
 
+// How many of a rank's tokens chose each expert in a step, and after these how many choices were dropped:
+// [E+1] in int64 by layer. Forwards with a tape add to it, so that each micro-batch counts once.
+struct Loads {
+  std::map<std::size_t, Tensor> of_layer;
+};
+
 // One micro-batch of one rank: constants of its forward. T = samples * positions.
 struct Batch {
   std::int64_t samples = 0;
@@ -33,6 +39,7 @@ struct Batch {
   Tensor order_T;                   // rising numbers of the tokens, different on all ranks; for experts alone
   Tensor counted_T;                 // which tokens are no padding; undefined: all
   Choices* choices = nullptr;       // of a step
+  Loads* loads = nullptr;           // of a step
   Cache* cache = nullptr;           // generation: read and extended (cache.hpp)
 };
 

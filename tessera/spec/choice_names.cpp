@@ -98,6 +98,8 @@ std::string shares_text(const Layout& layout) {
       is_hybrid ? cat("dp ", layout.dp_replicate, " x ", layout.dp_shard) : cat("dp ", layout.dp());
   if (layout.cp > 1) out += cat(", cp ", layout.cp);
   if (layout.tp > 1) out += cat(", tp ", layout.tp);
+  if (layout.ep > 1) out += cat(", ep ", layout.ep);
+  if (layout.etp > 1) out += cat(", etp ", layout.etp);
   if (layout.zero > 0) out += cat(", zero ", layout.zero);
   return out;
 }

@@ -20,8 +20,10 @@ struct FamilyTraits {
   std::string_view title;        // as people write it
   bool ties_embeddings = false;  // unless the run file says otherwise
   bool no_grouped_queries = false;
+  bool is_latent = false;           // needs the keys of latent attention
   std::string_view no_rotary = {};  // positions are a table of parameters
-  std::string_view no_head_dim = {}, no_window = {}, no_qkv_bias = {}, no_qk_norm = {}, no_experts = {};
+  std::string_view no_head_dim = {}, no_window = {}, no_qkv_bias = {}, no_qk_norm = {}, no_experts = {},
+                   no_latent = {};
 };
 
 struct FamilyEntry {

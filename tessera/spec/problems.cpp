@@ -92,6 +92,21 @@ void check_family(const Model& model, Findings& findings) {
   unused(family.no_window, model.window_layers.empty(), "model.window_layers");
   unused(family.no_qkv_bias, !model.qkv_bias, "model.qkv_bias");
   unused(family.no_qk_norm, !model.qk_norm, "model.qk_norm");
+  unused(family.no_latent, model.q_rank == 0, "model.q_rank");
+  unused(family.no_latent, model.kv_rank == 0, "model.kv_rank");
+  unused(family.no_latent, model.rope_dim == 0, "model.rope_dim");
+  unused(family.no_latent, model.value_dim == 0, "model.value_dim");
+  unused(family.no_latent, model.attention_scale == 1, "model.attention_scale");
+  if (!family.is_latent) return;
+  findings.need(model.q_rank > 0, "model.q_rank",
+                cat("is what ", family.title, " makes queries from: write it"));
+  findings.need(model.kv_rank > 0, "model.kv_rank",
+                cat("is what ", family.title, " makes keys and values from: write it"));
+  findings.need(model.turned_size() < model.head_size(), "model.rope_dim",
+                cat("leaves no channel of a head's ", model.head_size(), " that is not turned"));
+  findings.need(model.turned_size() % 2 == 0, "model.rope_dim", "is odd; channels are turned in pairs");
+  findings.need(model.value_size() <= model.head_size(), "model.value_dim",
+                cat("is above the ", model.head_size(), " channels of a head's keys"));
 }
 
 // Keys of experts, in a model that has none or has them otherwise.
@@ -127,8 +142,6 @@ void check_experts(const Run& run, Findings& findings) {
   const std::int64_t reached = model.experts / model.router_groups * model.router_groups_kept;
   findings.need(model.experts_per_token <= reached, "model.experts_per_token",
                 cat("is above the ", reached, " experts that a token may choose from"));
-  findings.need(model.capacity_factor == 0, "model.capacity_factor", "is not implemented yet; write 0");
-  findings.need(model.shared_experts == 0, "model.shared_experts", "is not implemented yet; write 0");
   findings.need(!run.layout.tp_overlap, "layout.tp_overlap",
                 "does not cut blocks with experts yet: leave it out");
 }

@@ -73,6 +73,16 @@ void declare_model(std::vector<Key>& keys) {
               "llama: key and value heads; divides heads. gpt2: as many as heads");
   section.add("head_dim", &Model::head_dim, from_to(0, kMaxWidth),
               "llama: channels of a head; 0: hidden / heads");
+  section.add("q_rank", &Model::q_rank, from_to(0, kMaxWidth),
+              "deepseek: channels that queries are made from (q_lora_rank)");
+  section.add("kv_rank", &Model::kv_rank, from_to(0, kMaxWidth),
+              "deepseek: channels that keys and values are made from (kv_lora_rank)");
+  section.add("rope_dim", &Model::rope_dim, from_to(0, kMaxWidth),
+              "deepseek: of a head's channels, how many are turned by rotary positions; 0: all");
+  section.add("value_dim", &Model::value_dim, from_to(0, kMaxWidth),
+              "deepseek: channels of a head's values; 0: as many as of its keys");
+  section.add("attention_scale", &Model::attention_scale, above(0),
+              "deepseek: factor of attention scores besides 1 / root of a head's channels");
   section.add("ffn", &Model::ffn, from_to(1, kMaxTokens), "inner width of the feed-forward part");
   section.add("vocab", &Model::vocab, from_to(1, kMaxTokens), "number of token ids");
   section.add("sequence", &Model::sequence, from_to(1, kMaxTokens), "tokens per sample");
@@ -235,7 +245,8 @@ void declare_layout(std::vector<Key>& keys) {
   SectionKeys section(keys, "layout", &Run::layout);
   section.add("pp", &Layout::pp, from_to(1, kMaxAxis), "pipeline stages");
   section.add("dp", &Layout::dp_ranks, from_to(0, kMaxAxis),
-              "data-parallel ranks: dp_shard if zero is above 0, else dp_replicate; 0: as these two say");
+              "data-parallel ranks: dp_shard if zero, ep or etp shares something over them, else "
+              "dp_replicate; 0: as these two say");
   section.add("dp_replicate", &Layout::dp_replicate, from_to(1, kMaxAxis), "data-parallel replicas");
   section.add("dp_shard", &Layout::dp_shard, from_to(1, kMaxAxis),
               "data-parallel ranks that share one sharded state");

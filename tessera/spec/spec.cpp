@@ -33,6 +33,13 @@ Model in_one_form(Model model) {
   if (!family.no_window.empty()) model.sliding_window = plain.sliding_window;
   if (!family.no_qkv_bias.empty()) model.qkv_bias = plain.qkv_bias;
   if (!family.no_qk_norm.empty()) model.qk_norm = plain.qk_norm;
+  if (!family.no_latent.empty()) {
+    model.q_rank = plain.q_rank, model.kv_rank = plain.kv_rank;
+    model.rope_dim = plain.rope_dim, model.value_dim = plain.value_dim;
+    model.attention_scale = plain.attention_scale;
+  } else {
+    model.rope_dim = model.turned_size(), model.value_dim = model.value_size();
+  }
   if (model.experts == 0) {
     model.experts_per_token = plain.experts_per_token;
     model.expert_ffn = plain.expert_ffn;

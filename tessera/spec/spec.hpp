@@ -47,6 +47,12 @@ struct Model {
   std::int64_t heads = 4;
   std::int64_t kv_heads = 4;
   std::int64_t head_dim = 0;  // channels of a head; 0: hidden / heads
+  // Latent attention: queries, and keys with values, are made from few channels each; of a head's channels
+  // the last rope_dim are turned, and keys share theirs.
+  std::int64_t q_rank = 0, kv_rank = 0;  // of hidden; 0: none
+  std::int64_t rope_dim = 0;             // 0: all of a head's
+  std::int64_t value_dim = 0;            // channels of a head's values; 0: as many as of its keys
+  double attention_scale = 1;            // of scores, besides 1 / root of a head's channels
   std::int64_t ffn = 688;
   std::int64_t vocab = 256;
   std::int64_t sequence = 256;  // tokens per sample
@@ -93,6 +99,8 @@ struct Model {
   std::int64_t expert_width() const { return expert_ffn > 0 ? expert_ffn : ffn; }
   std::int64_t head_size() const { return head_dim > 0 ? head_dim : hidden / heads; }
   std::int64_t query_size() const { return heads * head_size(); }
+  std::int64_t turned_size() const { return rope_dim > 0 ? rope_dim : head_size(); }
+  std::int64_t value_size() const { return value_dim > 0 ? value_dim : head_size(); }
   std::int64_t key_size() const { return kv_heads * head_size(); }
   bool operator==(const Model&) const = default;
 };

@@ -267,6 +267,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     skipped.add(step, report);
     tracer.add(step, report.times);
     auto told = facts.of(step, report, session.learning_rate(), seconds, tally);
+    told.expert_loads = session.expert_loads();
     if (evaluated && (step % run.evaluation.every == 0 || step == run.training.steps)) {
       told.evaluation = evaluate(session, *evaluated);
       last_evaluation = told.evaluation;

@@ -255,7 +255,7 @@ engine::StepInput Session::input_of(const Reading& reading) const {
     }
     model::Batch batch;
     batch.samples = static_cast<std::int64_t>(samples.size());
-    batch.choices = reading.trains ? &choices_[static_cast<std::size_t>(micro)] : nullptr;
+    if (reading.trains) batch.choices = &choices_[static_cast<std::size_t>(micro)], batch.loads = &loads_;
     if (reading.drops && run_.model.dropout > 0)
       batch.sample_indices_B =
           on_device(tensor::indices(std::vector<std::int64_t>(samples.begin(), samples.end())));
@@ -460,9 +460,31 @@ engine::StepReport Session::step() {
   input.learning_rate = learning_rate_;
   input.count = updates_ - reset_after_ + 1;
   auto report = executor_->step(input);
+  if (run_.model.experts > 0) sum_loads();
   if (report.taken) ++updates_;
   loss_scale_.update(report.taken);
   return report;
+}
+
+void Session::sum_loads() {
+  const auto width = static_cast<std::size_t>(run_.model.experts) + 1,
+             first = static_cast<std::size_t>(run_.model.dense_layers),
+             layers = static_cast<std::size_t>(run_.model.layers) - first;
+  std::vector<double> all(layers * width, 0);
+  for (const auto& [layer, load] : loads_.of_layer) {
+    const Tensor here = tensor::on_host(load.to(at::kDouble));
+    std::copy_n(here.const_data_ptr<double>(), width,
+                all.begin() + static_cast<std::ptrdiff_t>((layer - first) * width));
+  }
+  loads_.of_layer.clear();
+  all = sums(std::move(all));
+  expert_loads_.clear();
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(layer * width);
+    expert_loads_.push_back({.layer = static_cast<std::int64_t>(layer + first),
+                             .tokens = {begin, begin + static_cast<std::ptrdiff_t>(width) - 1},
+                             .dropped = begin[static_cast<std::ptrdiff_t>(width) - 1]});
+  }
 }
 
 }  // namespace tessera::train

@@ -14,6 +14,7 @@
 #include "tessera/checkpoint/format/names.hpp"
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
+#include "tessera/metrics/step_facts.hpp"
 #include "tessera/optim/loss_scale.hpp"
 #include "tessera/parallel/parallel_context.hpp"
 #include "tessera/program/ir/types.hpp"
@@ -115,6 +116,8 @@ class Session {
   std::vector<double> sums(std::vector<double> values) const;
   std::int64_t updates() const { return updates_; }
   double learning_rate() const { return learning_rate_; }
+  // Of the last step, summed over all ranks; of layers with experts.
+  const std::vector<metrics::ExpertLoad>& expert_loads() const { return expert_loads_; }
   // Of the next step.
   double loss_scale() const { return loss_scale_.value(); }
 
@@ -134,6 +137,7 @@ class Session {
   tensor::Tensor mine(std::span<const std::int64_t> whole) const;
   tensor::Tensor order_of(std::span<const std::uint64_t> samples, std::uint64_t first) const;
   model::Batch padding() const;
+  void sum_loads();
   void end_documents(std::span<const std::int64_t> tokens, std::span<std::int64_t> targets,
                      std::span<std::int64_t> documents) const;
   void make_buckets(const program::Sequence& sequence, const program::Holdings& held);
@@ -161,6 +165,8 @@ class Session {
   std::int64_t data_rank_ = 0;
   bool meets_other_samples_ = false;
   mutable std::vector<model::Choices> choices_;  // by micro-batch
+  mutable model::Loads loads_;                   // of this rank, in the step
+  std::vector<metrics::ExpertLoad> expert_loads_;
   std::uint64_t cursor_ = 0;
   std::int64_t steps_ = 0, updates_ = 0, reset_after_ = 0;
   double learning_rate_ = 0;

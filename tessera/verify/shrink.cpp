@@ -70,6 +70,13 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note, const
   cut("heads", m.heads, m.kv_heads * queries);
   cut("head_dim", m.head_dim, head_dim);
   cut("hidden", m.hidden, m.heads * head_dim + extra);
+  if (m.kv_rank > 0) {
+    // Some channels stay unturned, and values narrower than keys stay so.
+    cut("rope_dim", m.rope_dim, std::max<std::int64_t>(2, head_dim / 4 * 2));
+    cut("value_dim", m.value_dim, run.model.value_size() < run.model.head_size() ? head_dim - 2 : head_dim);
+    cut("q_rank", m.q_rank, head_dim + 4);
+    cut("kv_rank", m.kv_rank, head_dim);
+  }
   const auto tp = small.layout.tp;
   cut("ffn", m.ffn, rounded_up(std::min(smallest.ffn, 3 * m.hidden), tp));
   if (m.experts > 0) {

@@ -11,7 +11,7 @@ import sys
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
+from transformers import (AutoModelForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
                           MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Qwen2Config,
                           Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
@@ -29,6 +29,12 @@ FAMILIES = {  # and the dtype that they are saved in
     "mixtral": (MixtralForCausalLM, MixtralConfig(**USUAL | {"num_local_experts": 4}), torch.bfloat16),
     "qwen3_moe": (Qwen3MoeForCausalLM, Qwen3MoeConfig(**USUAL | {"head_dim": 24, "num_experts": 6, "num_experts_per_tok": 3,
                                                                  "moe_intermediate_size": 40}), torch.float32),
+    "deepseek_v3": (DeepseekV3ForCausalLM, DeepseekV3Config(**USUAL | {
+        "num_key_value_heads": 4, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
+        "n_routed_experts": 8, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 2, "n_shared_experts": 2,
+        "moe_intermediate_size": 40, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5,
+        "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 32,
+                            "beta_fast": 8.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}}), torch.float32),
     "olmo2": (Olmo2ForCausalLM, Olmo2Config(**USUAL), torch.float32),
     "gpt2": (GPT2LMHeadModel, GPT2Config(n_embd=64, n_inner=96, n_layer=2, n_head=4, vocab_size=VOCAB, n_positions=POSITIONS,
                                          bos_token_id=0, eos_token_id=0), torch.float32),

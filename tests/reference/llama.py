@@ -1,7 +1,7 @@
 """Writes what the rest of the world computes for a small model of the Llama family or one related to it, for
 reference_process_test.cpp to compare with.
 
-  llama.py FOLDER KIND...   of llama, llama3, linear, yarn, qwen2, qwen3, mistral, mixtral, qwen3_moe, olmo2; each in FOLDER/KIND:
+  llama.py FOLDER KIND...   of llama, llama3, linear, yarn, qwen2, qwen3, mistral, mixtral, qwen3_moe, deepseek_v3, olmo2; each in FOLDER/KIND:
 
 model.safetensors      a random model of the `transformers` package (grouped queries), fp32
 reference.safetensors  tokens, its logits and all gradients (fp32); and, in fp64, the losses and parameters of 20 steps of
@@ -16,11 +16,13 @@ import plain
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config,
+from transformers import (DeepseekV3Config, DeepseekV3ForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config,
                           Olmo2ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
                           Qwen3MoeForCausalLM)
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, FFN, VOCAB, SEQUENCE, BATCH = 3, 64, 8, 2, 160, 97, 24, 4
+DEEPSEEK = (12, 8, 10, 4, 2, 2, 2.5)  # as plain.deepseek_logits has them
+BIAS, BIAS_RATE = "e_score_correction_bias", 0.001
 STEPS, RATE, DECAY, CLIP, BETAS, EPSILON = 20, 1e-3, 0.1, 0.5, (0.9, 0.95), 1e-8
 NORM_EPSILON, THETA = 1e-5, 10000.0
 LLAMA3 = {"rope_type": "llama3", "rope_theta": THETA, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -40,6 +42,10 @@ KINDS = {  # the classes, and what differs from Llama 2
     "mixtral": (MixtralConfig, MixtralForCausalLM, {"num_local_experts": 5, "num_experts_per_tok": 2}),
     "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM, {"head_dim": 12, "num_experts": 6, "num_experts_per_tok": 3,
                                                         "moe_intermediate_size": 40, "norm_topk_prob": False}),
+    "deepseek_v3": (DeepseekV3Config, DeepseekV3ForCausalLM, {
+        "num_key_value_heads": HEADS, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8,
+        "v_head_dim": 10, "n_routed_experts": 8, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 2, "n_shared_experts": 1,
+        "moe_intermediate_size": 40, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5}),
     "olmo2": (Olmo2Config, Olmo2ForCausalLM, {"pad_token_id": None}),  # whose row would get no gradient
 }
 
@@ -64,12 +70,20 @@ def world(kind):
     with torch.no_grad():
         for name, p in model.named_parameters():  # norms away from one, matrices large enough to matter
             p.mul_(4) if p.dim() > 1 else p.add_(0.3 * torch.randn(p.shape))
+        for name, b in model.named_buffers():
+            if name.endswith(BIAS):
+                b.add_(0.1 * torch.randn(b.shape))
     batch = tokens(0)
     logits = model(batch[:, :-1]).logits
     mean_loss(logits, batch[:, 1:]).backward()
     out = {"logits": logits.detach().contiguous()}
     out |= {f"gradient.{n}": p.grad.contiguous() for n, p in model.named_parameters()}
-    return {n: p.detach().clone() for n, p in model.named_parameters()}, out
+    weights = {n: p.detach().clone() for n, p in model.named_parameters()}
+    weights |= {n: b.detach().clone() for n, b in model.named_buffers() if n.endswith(BIAS)}
+    if kind == "deepseek_v3":  # what moves a bias: how far each load is above the mean
+        loads = plain_logits({n: p.double() for n, p in weights.items()}, batch[:, :-1], kind)[1]
+        out |= {f"gradient.model.layers.{i}.mlp.gate.{BIAS}": (load - load.mean()).float() for i, load in loads.items()}
+    return weights, out
 
 
 def frequencies(kind, d):
@@ -96,6 +110,8 @@ def windows(kind):
 
 
 def plain_logits(w, ids, kind):
+    if kind == "deepseek_v3":
+        return plain.deepseek_logits(w, ids, LAYERS, HEADS, frequencies(kind, DEEPSEEK[1]), DEEPSEEK, NORM_EPSILON)
     d = w["model.layers.0.self_attn.q_proj.weight"].shape[0] // HEADS
     if kind == "olmo2":
         return plain.olmo2_logits(w, ids, LAYERS, HEADS, KV_HEADS, frequencies(kind, d), NORM_EPSILON)
@@ -106,18 +122,24 @@ def plain_logits(w, ids, kind):
 
 
 def trained(weights, kind):
-    w = {n: p.double().requires_grad_() for n, p in weights.items()}
-    groups = [{"params": [p for p in w.values() if p.dim() > 1], "weight_decay": DECAY},
-              {"params": [p for p in w.values() if p.dim() == 1], "weight_decay": 0.0}]
+    w = {n: p.double().requires_grad_(not n.endswith(BIAS)) for n, p in weights.items()}
+    trained = {n: p for n, p in w.items() if p.requires_grad}
+    groups = [{"params": [p for p in trained.values() if p.dim() > 1], "weight_decay": DECAY},
+              {"params": [p for p in trained.values() if p.dim() == 1], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPSILON)
     losses, norms = [], []
     for step in range(STEPS):
         batch = tokens(step)
-        loss = mean_loss(plain_logits(w, batch[:, :-1], kind), batch[:, 1:])
+        logits, loads = plain_logits(w, batch[:, :-1], kind), {}
+        if isinstance(logits, tuple):
+            logits, loads = logits
+        loss = mean_loss(logits, batch[:, 1:])
         optimizer.zero_grad()
         loss.backward()
-        norms.append(torch.nn.utils.clip_grad_norm_(w.values(), CLIP))
+        norms.append(torch.nn.utils.clip_grad_norm_(trained.values(), CLIP))
         optimizer.step()
+        for i, load in loads.items():
+            w[f"model.layers.{i}.mlp.gate.{BIAS}"].sub_(BIAS_RATE * (load - load.mean()).sign())
         losses.append(loss.detach())
     return {"losses": torch.stack(losses), "norms": torch.stack(norms)} | {f"trained.{n}": p.detach() for n, p in w.items()}
 

@@ -62,6 +62,53 @@ def llama_logits(w, ids, layers, heads, kv_heads, frequency, norm_epsilon=1e-5, 
     return F.linear(norm(x, "model.norm.weight"), w.get("lm_head.weight", w["model.embed_tokens.weight"]))
 
 
+def deepseek_choice(scores, bias, groups, kept, per_token):
+    """Experts of the groups whose two best add up to most."""
+    biased = scores + bias
+    best = biased.unflatten(-1, (groups, -1)).topk(2, -1).values.sum(-1).topk(kept, -1).indices
+    is_kept = torch.zeros_like(biased[..., :groups]).scatter(-1, best, 1.0).bool().repeat_interleave(scores.shape[-1] // groups, -1)
+    return biased.masked_fill(~is_kept, float("-inf")).topk(per_token, -1).indices
+
+
+def deepseek_logits(w, ids, layers, heads, frequency, sizes, norm_epsilon=1e-5):
+    """Logits, and of each layer with experts how many tokens chose each. `sizes`: kept and turned channels of a head, of its values, groups,
+    groups that are chosen from, experts of a token, scale of their weights. Latent channels are normed with 1e-6."""
+    kept, turned, values, groups, groups_kept, per_token, scale = sizes
+    norm = lambda x, name, epsilon=norm_epsilon: F.rms_norm(x, x.shape[-1:], w[name + ".weight"], epsilon)
+    angle = torch.outer(torch.arange(ids.shape[1], dtype=torch.float64), frequency)
+
+    def turn(x):  # pairs of neighbours
+        a, b = x[..., 0::2], x[..., 1::2]
+        return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
+
+    x, loads = F.embedding(ids, w["model.embed_tokens.weight"]), {}
+    for i in range(layers):
+        at, mlp = f"model.layers.{i}.self_attn.", f"model.layers.{i}.mlp."
+        product = lambda x, name: F.linear(x, w[name + ".weight"])
+        h = norm(x, f"model.layers.{i}.input_layernorm")
+        q = heads_of(product(norm(product(h, at + "q_a_proj"), at + "q_a_layernorm", 1e-6), at + "q_b_proj"), heads)
+        latent = product(h, at + "kv_a_proj_with_mqa")
+        kv = heads_of(product(norm(latent[..., :-turned], at + "kv_a_layernorm", 1e-6), at + "kv_b_proj"), heads)
+        q = torch.cat((q[..., :kept], turn(q[..., kept:])), -1)
+        k = torch.cat((kv[..., :kept], turn(latent[..., -turned:].unsqueeze(1)).expand(-1, heads, -1, -1)), -1)
+        x = x + product(attended(q, k, kv[..., kept:], None), at + "o_proj")
+        h = norm(x, f"model.layers.{i}.post_attention_layernorm")
+        dense = mlp if mlp + "gate_proj.weight" in w else mlp + "shared_experts."
+        out = product(F.silu(product(h, dense + "gate_proj")) * product(h, dense + "up_proj"), dense + "down_proj")
+        if dense != mlp:
+            scores = product(h, mlp + "gate").sigmoid()
+            chosen = deepseek_choice(scores.detach(), w[mlp + "gate.e_score_correction_bias"], groups, groups_kept, per_token)
+            weights = scores.gather(-1, chosen)
+            weights = scale * weights / (weights.sum(-1, keepdim=True) + 1e-20)
+            loads[i] = torch.bincount(chosen.flatten(), minlength=scores.shape[-1]).double()
+            for e in range(scores.shape[-1]):
+                share = (weights * (chosen == e)).sum(-1, keepdim=True)
+                gate, up = F.linear(h, w[mlp + "experts.gate_up_proj"][e]).chunk(2, -1)
+                out = out + share * F.linear(F.silu(gate) * up, w[mlp + "experts.down_proj"][e])
+        x = x + out
+    return F.linear(norm(x, "model.norm"), w["lm_head.weight"]), loads
+
+
 def olmo2_logits(w, ids, layers, heads, kv_heads, frequency, norm_epsilon=1e-5, seen=None):
     norm = lambda x, name: F.rms_norm(x, x.shape[-1:], w[name + ".weight"], norm_epsilon)
     x = F.embedding(ids, w["model.embed_tokens.weight"])

@@ -180,6 +180,49 @@ void read_decoder(const ConfigReader& reader, std::int64_t missing_head_dim, HfM
   reader.refuse(reader.is_true("mlp_bias"), "mlp_bias", "which is not computed here.");
 }
 
+double scale_of_scores(const ConfigReader& reader) {
+  const Json& v5 = reader.at("rope_parameters");
+  const Json& rope = v5.is_null() ? reader.at("rope_scaling") : v5;
+  if (!rope.is_object()) return 1;
+  const double scale = reader.number(rope, "mscale_all_dim", "model.rope_attention_factor", 0.0),
+               factor = reader.number(rope, "factor", "model.rope_scaling_factor", 1.0);
+  if (scale == 0 || factor <= 1) return 1;
+  const double temperature = yarn_temperature(factor, scale);
+  return temperature * temperature;
+}
+
+void write_scale_of_scores(const spec::Model& model, nlohmann::ordered_json& config) {
+  if (model.attention_scale == 1) return;
+  if (model.rope_scaling != spec::RopeScaling::yarn || model.rope_scaling_factor == 1)
+    throw UserError(
+        "transformers scales scores only with YaRN, so a model with model.attention_scale and without "
+        "model.rope_scaling = yarn cannot be exported");
+  const double of_all = (std::sqrt(model.attention_scale) - 1) / (0.1 * std::log(model.rope_scaling_factor));
+  for (const char* table : {"rope_parameters", "rope_scaling"}) {
+    config[table]["mscale"] = of_all;
+    config[table]["mscale_all_dim"] = of_all;
+  }
+}
+
+std::vector<std::string> expert_tensors(const std::string& name, const std::vector<std::int64_t>& shape,
+                                        const ExpertNames& names) {
+  constexpr std::string_view kExperts = ".mlp.experts.";
+  const auto at = name.find(kExperts);
+  if (at == std::string::npos) return {};
+  const std::string layer = name.substr(0, at), part = name.substr(at + kExperts.size());
+  const bool is_down = part == "down_proj";
+  if (!is_down && part != "gate_up_proj") return {};
+  std::vector<std::string> out;
+  const auto add = [&](std::int64_t expert, const std::string& own) {
+    out.push_back(cat(layer, ".", names.experts, ".", expert, ".", own, ".weight"));
+  };
+  for (std::int64_t expert = 0; expert < shape.front(); ++expert) {
+    add(expert, is_down ? names.down : names.gate);
+    if (!is_down) add(expert, names.up);
+  }
+  return out;
+}
+
 void write_decoder(const spec::Model& model, const Architecture& architecture,
                    nlohmann::ordered_json& config) {
   config = {{"architectures", {architecture.name}},

@@ -18,27 +18,14 @@ constexpr Architecture kLlama{"LlamaForCausalLM", "llama"}, kQwen2{"Qwen2ForCaus
     kMixtral{"MixtralForCausalLM", "mixtral"}, kQwen3Moe{"Qwen3MoeForCausalLM", "qwen3_moe"};
 
 std::vector<ForeignStack> stacks(const std::string& name, const std::vector<std::int64_t>& shape) {
-  constexpr std::string_view kMlp = ".mlp.";
-  const auto at = name.find(kMlp);
-  if (at == std::string::npos) return {};
-  const std::string layer = name.substr(0, at), part = name.substr(at + kMlp.size());
-  if (part == "gate.weight") return {{kMixtral.type, {layer + ".block_sparse_moe.gate.weight"}}};
-  const bool is_down = part == "experts.down_proj";
-  if (!is_down && part != "experts.gate_up_proj") return {};
-  ForeignStack qwen{kQwen3Moe.type, {}}, mixtral{kMixtral.type, {}};
-  const auto add = [&](std::int64_t expert, const char* in_qwen, const char* in_mixtral) {
-    qwen.tensors.push_back(cat(layer, ".mlp.experts.", expert, ".", in_qwen, ".weight"));
-    mixtral.tensors.push_back(cat(layer, ".block_sparse_moe.experts.", expert, ".", in_mixtral, ".weight"));
-  };
-  for (std::int64_t expert = 0; expert < shape.front(); ++expert) {
-    if (is_down) {
-      add(expert, "down_proj", "w2");
-      continue;
-    }
-    add(expert, "gate_proj", "w1");
-    add(expert, "up_proj", "w3");
-  }
-  return {std::move(qwen), std::move(mixtral)};
+  constexpr std::string_view kRouter = ".mlp.gate.weight";
+  if (name.ends_with(kRouter))
+    return {
+        {kMixtral.type, {name.substr(0, name.size() - kRouter.size()) + ".block_sparse_moe.gate.weight"}}};
+  auto qwen = expert_tensors(name, shape, {"mlp.experts", "gate_proj", "up_proj", "down_proj"});
+  if (qwen.empty()) return {};
+  return {{kQwen3Moe.type, std::move(qwen)},
+          {kMixtral.type, expert_tensors(name, shape, {"block_sparse_moe.experts", "w1", "w3", "w2"})}};
 }
 
 void read_experts(const ConfigReader& reader, std::string_view type, spec::Model& model) {
@@ -63,9 +50,9 @@ void read_experts(const ConfigReader& reader, std::string_view type, spec::Model
 
 void write_experts(const spec::Model& model, nlohmann::ordered_json& config) {
   const spec::Model plain;
-  if (model.qkv_bias || model.dense_layers > 0 || model.balance == spec::Balance::bias ||
-      model.router_scores != plain.router_scores || model.router_groups > 1 || model.router_scale != 1 ||
-      (!model.qk_norm && !model.router_normalizes))
+  if (model.qkv_bias || model.dense_layers > 0 || model.shared_experts > 0 ||
+      model.balance == spec::Balance::bias || model.router_scores != plain.router_scores ||
+      model.router_groups > 1 || model.router_scale != 1 || (!model.qk_norm && !model.router_normalizes))
     throw UserError(
         "no architecture of transformers has this router with this attention: Mixtral and Qwen 3 MoE have "
         "model.router_scores = softmax, no groups, no scale, no bias and no dense layers, and Mixtral "

@@ -33,24 +33,11 @@ program::Unit block_unit(const Sizes& of_run, const spec::Run& run, std::int64_t
                 leave("attended_sums"), step("add_1", {"attended_sums", "hidden"}, {"middle"})})}};
   const BlockShape shape{
       .has_rotary = true, .has_qk_norm = m.qk_norm, .has_qkv_bias = m.qkv_bias, .is_gated = true};
-  if (m.has_experts(layer)) {
-    add_attention_branch_events(unit, s, shape);
-    for (program::Piece& piece : expert_pieces(run, layer)) unit.pieces.push_back(std::move(piece));
-    settle(unit);
-    return unit;
-  }
-  for (program::Piece& piece : std::vector<program::Piece>{
-           made_of(norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0),
-                   {step("norm_2", {"middle"}, {"entering_2"}, names({"post_attention_layernorm.weight"})),
-                    enter("entering_2"),
-                    step("up", {"entering_2"}, {"gate_up"},
-                         names({"mlp.gate_proj.weight", "mlp.up_proj.weight"}))}),
-           made_of(gate(s), {step("gate", {"gate_up"}, {"gated"})}),
-           made_of(product_and_residual("down", s, s.f, 0),
-                   {step("down", {"gated"}, {"fed_sums"}, names({"mlp.down_proj.weight"})), leave("fed_sums"),
-                    step("add_2", {"fed_sums", "middle"}, {"hidden"})})})
+  add_attention_branch_events(unit, s, shape);
+  for (program::Piece& piece :
+       m.has_experts(layer) ? expert_pieces(run, layer) : feed_forward_pieces(run, layer))
     unit.pieces.push_back(std::move(piece));
-  add_block_events(unit, s, shape);
+  settle(unit);
   return unit;
 }
 

@@ -10,17 +10,6 @@ namespace {
 
 using program::Piece;
 
-// x W, of what enters from the stream as it is.
-Piece entering_product(const char* name, const Sizes& s, std::int64_t out) {
-  Piece piece{.name = name,
-              .flops = product_flops(s.n, s.h, out),
-              .bytes_read = (s.n * s.h + s.h * out) * s.c,
-              .bytes_written = s.n * out * s.c,
-              .channels = out};
-  enter_product(piece, s);
-  return piece;
-}
-
 // residual + norm(x W).
 Piece product_norm_and_residual(const char* name, const Sizes& s, std::int64_t in) {
   Piece piece = product_and_residual(name, s, in, 0);
@@ -38,32 +27,6 @@ Piece attention_with_norm(const Sizes& s, program::Dtype compute) {
   piece.collectives.insert(piece.collectives.begin(), sums);
   piece.backward_collectives.push_back(sums);
   return piece;
-}
-
-// The product of a branch's beginning; the gradient of the stream adds up with `residual`.
-void entering_events(Piece& piece, const Sizes& s, const std::string& x, const std::string& out,
-                     std::int64_t width, const std::string& residual) {
-  const bool gathers = s.r != s.n;
-  const std::string entered = gathers ? x + ".entered" : x, part = "d." + entered + ".part";
-  AllocationEvents forward, backward;
-  if (gathers) forward.make(entered, s.n * s.h * s.c);
-  if (s.regathers) forward.tape(x);
-  forward_product(forward, s, {entered, out, ""}, {s.h, width, false}, /*tapes=*/!s.regathers);
-  if (gathers) forward.drop(entered);
-  if (s.regathers) backward.make(entered, s.n * s.h * s.c);
-  backward.make(part, s.n * s.h * s.c)
-      .defer("d." + out, s.n * width * s.c, entered, s.n * s.h * s.c,
-             s.c < s.a ? s.h * width * (s.c + s.a) : 0)
-      .untape(entered);
-  if (s.regathers) backward.drop(entered).untape(x);
-  backward.drop("d." + out);
-  if (gathers)
-    backward.make("part", s.r * s.h * s.c).drop(part);
-  else if (s.tp > 1)
-    backward.pass(s.n * s.h * s.c);
-  backward.sum("d." + x, residual, s.r * s.h * s.c).drop(gathers ? "part" : part);
-  piece.forward_events = forward.list();
-  piece.backward_events = backward.list();
 }
 
 // sum = residual + dropout(norm(branch W)).
@@ -118,10 +81,10 @@ program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t laye
                {step("down", {"gated"}, {"fed_sums"}, names({"mlp.down_proj.weight"})), leave("fed_sums"),
                 step("norm_2", {"fed_sums"}, {"fed_normed"}, names({"post_feedforward_layernorm.weight"})),
                 step("add_2", {"fed_normed", "middle"}, {"hidden"})})}};
-  entering_events(unit.pieces[0], s, "x", "qkv", s.q + 2 * s.k, "d.middle");
+  add_entering_events(unit.pieces[0], s, "x", "qkv", s.q + 2 * s.k, "d.middle");
   add_attention_events(unit.pieces[1], s, /*has_rotary=*/true, /*has_qk_norm=*/true);
   leaving_events(unit.pieces[2], s, "attended", s.q, "middle");
-  entering_events(unit.pieces[3], s, "middle", "up", 2 * s.f, "d.y");
+  add_entering_events(unit.pieces[3], s, "middle", "up", 2 * s.f, "d.y");
   add_function_events(unit.pieces[4], s, /*is_gated=*/true);
   leaving_events(unit.pieces[5], s, "fed", s.f, "y");
   unit.pieces[5].forward_events.push_back({.act = program::AllocationEvent::Act::drop, .storage = "middle"});

@@ -216,6 +216,41 @@ TEST(Router, ChoosesFromTheGroupsWhoseTwoBestAddUpToMost) {
   EXPECT_EQ(choice[0][2].item<std::int64_t>(), 3);
 }
 
+// Two sequences of four tokens and two experts; an expert takes two of the four choices of a sequence, times
+// the factor. Positions decide who comes first, whichever rank has them.
+TEST(Router, OverCapacityTheLaterPositionsAreDropped) {
+  const std::vector<std::int64_t> experts = {0, 0, 0, 1, 1, -1, 1, 1}, sequences = {0, 0, 0, 0, 1, 1, 1, 1},
+                                  positions = {0, 1, 2, 3, 0, 1, 2, 3};
+  const auto kept = [&](int ranks, double factor, bool is_interleaved) {
+    std::vector<std::int64_t> out(experts.size());
+    collective::run_ranks(ranks, [&](const collective::Communicator& communicator) {
+      std::vector<int> all(static_cast<std::size_t>(ranks));
+      std::iota(all.begin(), all.end(), 0);
+      std::vector<std::int64_t> mine;
+      for (std::int64_t i = 0; i < 8 / ranks; ++i)
+        mine.push_back(is_interleaved ? communicator.rank() + i * ranks
+                                      : communicator.rank() * (8 / ranks) + i);
+      const Tensor own = tensor::indices(mine);
+      const auto of = [&](const std::vector<std::int64_t>& values) {
+        return tensor::indices(values).index_select(0, own);
+      };
+      const Tensor found = within_capacity({of(experts).unsqueeze(1), of(sequences), of(positions), 2},
+                                           factor, 2, collective::make_groups(communicator, {all}).front());
+      for (std::size_t i = 0; i < mine.size(); ++i)
+        out[static_cast<std::size_t>(mine[i])] = found[static_cast<std::int64_t>(i)][0].item<std::int64_t>();
+    });
+    return out;
+  };
+  const std::vector<std::int64_t> even = {0, 0, -1, 1, 1, -1, 1, -1}, most = {0, 0, 0, 1, 1, -1, 1, 1},
+                                  fewest = {0, -1, -1, 1, 1, -1, -1, -1};
+  for (const int ranks : {1, 2, 4})
+    for (const bool is_interleaved : {false, true}) {
+      EXPECT_EQ(kept(ranks, 1, is_interleaved), even);
+      EXPECT_EQ(kept(ranks, 2, is_interleaved), most);
+      EXPECT_EQ(kept(ranks, 0.5, is_interleaved), fewest);
+    }
+}
+
 TEST(Router, LoadsAreCountedBySample) {
   Tensor choices = tensor::zeros({4, 2}, at::kLong);
   const std::vector<std::int64_t> values = {0, 1, 1, 2, 2, -1, 2, 0};

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "tessera/collective/group.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera::parallel {
@@ -31,6 +32,18 @@ struct Routing {
 // the choice.
 Routing route(const tensor::Tensor& logits_TE, const tensor::Tensor& bias_E, const RouterRule& rule,
               const tensor::Tensor& chosen_TK = {});
+
+// Tokens of several sequences, some of which lie on other ranks of a group: what each chose, its sequence (of
+// num_sequences, the same on all ranks) and its position.
+struct SequenceChoices {
+  tensor::Tensor experts_TK, sequences_T, positions_T;
+  std::int64_t num_sequences = 0;
+};
+// The choices of this rank's tokens, less those that come after others of their sequence, in the order of
+// positions, have filled their expert: -1. An expert takes `factor` times an even share of what the sequence
+// chose, rounded up. All ranks of the group have equally many tokens, and call it together.
+tensor::Tensor within_capacity(const SequenceChoices& choices, double factor, std::int64_t num_experts,
+                               const collective::Group& group);
 
 // How many tokens chose each expert, [E] in int64; negative choices count nowhere.
 tensor::Tensor loads(const tensor::Tensor& experts_TK, std::int64_t num_experts);

@@ -77,4 +77,34 @@ Tensor loads(const Tensor& experts_TK, const Tensor& samples_T, std::int64_t num
   return out.view({num_samples, num_experts + 1}).narrow(1, 1, num_experts);
 }
 
+Tensor within_capacity(const SequenceChoices& choices, double factor, std::int64_t num_experts,
+                       const collective::Group& group) {
+  constexpr std::int64_t kPositions = std::int64_t{1} << 25;  // more than a sequence has
+  const std::int64_t tokens = choices.experts_TK.size(0), k = choices.experts_TK.size(1);
+  const Tensor mine = tensor::concatenate(
+      {choices.experts_TK, choices.sequences_T.unsqueeze(1), choices.positions_T.unsqueeze(1)}, 1);
+  Tensor all = tensor::empty({group.size() * tokens, k + 2}, at::kLong, mine.device());
+  group.all_gather(all, mine);
+  const Tensor experts_AK = all.narrow(1, 0, k), sequences_A1 = all.narrow(1, k, 1);
+  const Tensor chosen = loads(experts_AK, sequences_A1.squeeze(1), choices.num_sequences, num_experts);
+  const Tensor most_B = chosen.sum(1).to(at::kDouble).mul_(factor / static_cast<double>(num_experts)).ceil_();
+  // By sequence, expert and position; what chose nothing comes before all.
+  const Tensor columns = sequences_A1.mul(num_experts).add(experts_AK);
+  const Tensor keys =
+      columns.mul(kPositions).add_(all.narrow(1, k + 1, 1)).masked_fill_(experts_AK.lt(0), -1);
+  const Tensor order = keys.reshape({-1}).argsort(/*stable=*/true, 0, false);
+  const Tensor sorted = columns.reshape({-1}).index_select(0, order);
+  const Tensor before = chosen.reshape({-1}).cumsum(0).sub_(chosen.reshape({-1}));  // of earlier columns
+  const std::int64_t nowhere = sorted.numel();
+  const Tensor places = sorted.clone().fill_(1).cumsum(0).sub_(1);
+  const Tensor none = experts_AK.lt(0).sum();
+  const Tensor rank = places.sub(none).sub_(before.index_select(0, sorted.clamp(0, before.numel() - 1)));
+  const Tensor most = most_B.index_select(
+      0, sorted.clamp_min(0).floor_divide(num_experts).clamp_max(choices.num_sequences - 1));
+  Tensor is_kept = tensor::empty({nowhere}, at::kBool, mine.device());
+  is_kept.index_copy_(0, order, rank.lt(most));
+  const Tensor own = is_kept.view({group.size() * tokens, k}).narrow(0, group.rank() * tokens, tokens);
+  return choices.experts_TK.masked_fill(own.logical_not(), -1);
+}
+
 }  // namespace tessera::parallel

@@ -42,12 +42,37 @@ Piece rotary_attention(const Sizes& s, bool has_norm, program::Dtype compute, st
   return piece;
 }
 
+Piece entering_product(const char* name, const Sizes& s, std::int64_t out) {
+  Piece piece{.name = name,
+              .flops = product_flops(s.n, s.h, out),
+              .bytes_read = (s.n * s.h + s.h * out) * s.c,
+              .bytes_written = s.n * out * s.c,
+              .channels = out};
+  enter_product(piece, s);
+  return piece;
+}
+
 Piece gate(const Sizes& s) {
   // silu(gate) is written and read again.
   return {.name = "gate",
           .bytes_read = 3 * s.n * s.f * s.c,
           .bytes_written = 2 * s.n * s.f * s.c,
           .channels = s.f};
+}
+
+std::vector<Piece> feed_forward_pieces(const spec::Run& run, std::int64_t layer) {
+  const Sizes s(run);
+  const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
+  Piece up = norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0), opened = gate(s),
+        down = product_and_residual("down", s, s.f, 0);
+  add_feed_forward_events(up, opened, down, s, {.is_gated = true});
+  return {made_of(up, {step("norm_2", {"middle"}, {"entering_2"}, names({"post_attention_layernorm.weight"})),
+                       enter("entering_2"),
+                       step("up", {"entering_2"}, {"gate_up"},
+                            names({"mlp.gate_proj.weight", "mlp.up_proj.weight"}))}),
+          made_of(opened, {step("gate", {"gate_up"}, {"gated"})}),
+          made_of(down, {step("down", {"gated"}, {"fed_sums"}, names({"mlp.down_proj.weight"})),
+                         leave("fed_sums"), step("add_2", {"fed_sums", "middle"}, {"hidden"})})};
 }
 
 // One rank of those with the same keys and values would be enough.

@@ -10,8 +10,12 @@ namespace tessera::plan {
 // Attention with rotary positions; with a norm of q and k before them.
 program::Piece rotary_attention(const Sizes& s, bool has_norm, program::Dtype compute,
                                 std::int64_t window = 0);
+// x W, of what enters from the stream as it is.
+program::Piece entering_product(const char* name, const Sizes& s, std::int64_t out);
 // silu(gate) * up.
 program::Piece gate(const Sizes& s);
+// The pieces after attention, middle -> hidden: norm and up, gate, down.
+std::vector<program::Piece> feed_forward_pieces(const spec::Run& run, std::int64_t layer);
 // What is computed of keys and values by other ranks too.
 double repeated_key_flops(const Sizes& s);
 

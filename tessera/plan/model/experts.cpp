@@ -3,6 +3,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/plan/model/allocation_events.hpp"
 #include "tessera/plan/model/decoder.hpp"
+#include "tessera/plan/model/unit_allocation_events.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -16,13 +17,16 @@ constexpr std::int64_t kIndexBytes = 8;
 
 bool slices_tokens(const Sizes& s) { return s.tp > 1 && s.r == s.n; }
 
-void add_calls(Piece& piece, const Sizes& s, const ExpertSizes& e) {
+void add_calls(Piece& piece, const spec::Run& run, const Sizes& s, const ExpertSizes& e) {
   const auto over_tp = [&](std::vector<Collective>& calls) {
     if (slices_tokens(s)) calls.push_back({CollectiveKind::all_gather, s.over_tp, s.n * s.h * s.c});
   };
-  if (s.over_same_samples >= 0)
+  if (s.over_same_samples >= 0 && run.model.balance == spec::Balance::sequence)
     piece.collectives.push_back(
         {CollectiveKind::all_reduce, s.over_same_samples, s.samples * e.experts * kIndexBytes});
+  if (s.over_same_samples >= 0 && run.model.capacity_factor > 0)
+    piece.collectives.push_back({CollectiveKind::all_gather, s.over_same_samples,
+                                 s.n * s.cp_ring * s.cp_heads * (e.k + 2) * kIndexBytes});
   if (e.ranks > 1) {
     const auto exchange = [&](std::vector<Collective>& calls, std::int64_t bytes) {
       calls.push_back({CollectiveKind::all_to_all, s.over_experts, bytes});
@@ -40,12 +44,13 @@ void add_calls(Piece& piece, const Sizes& s, const ExpertSizes& e) {
   over_tp(piece.backward_collectives);
 }
 
-// Rows are sorted into place before they are multiplied, and again on their way back, if they travel.
-void add_events(Piece& piece, const Sizes& s, const ExpertSizes& e) {
+// Rows are sorted into place before they are multiplied, and again on their way back, if they travel. With
+// shared experts the sum comes later, and the gradient of what they read is there before.
+void add_events(Piece& piece, const Sizes& s, const ExpertSizes& e, bool has_shared) {
   const std::int64_t rows = e.rows() * s.h * s.c, inner = e.rows() * e.f * s.c, tokens = e.t * s.h * s.c;
   const std::int64_t sent = e.t * e.k * s.h * s.c, scores = e.t * e.experts * s.a;
   const std::int64_t weight = e.f * s.h, widest = 2 * weight;
-  const bool is_narrow = s.c<s.a, travels = e.ranks> 1;
+  const bool is_narrow = (s.c < s.a), travels = (e.ranks > 1);
   const std::int64_t packed = is_narrow ? widest * s.c : 0;
   AllocationEvents forward, backward;
   if (is_narrow) forward.make("routed.wide", e.t * s.h * s.a).tape("routed.wide").drop("routed.wide");
@@ -55,7 +60,11 @@ void add_events(Piece& piece, const Sizes& s, const ExpertSizes& e) {
   forward.make("choices", choices).tape("choices").make("rows", sent);
   if (travels) forward.make("arrived", rows).drop("rows").make("rows", rows).drop("arrived");
   forward.make("gate_up", 2 * inner).pass(packed).tape("rows").drop("rows");
-  forward.make("opened", inner).make("gated", inner).tape("gate_up").tape("opened").drop("opened");
+  forward.make("rows.opened", inner)
+      .make("gated", inner)
+      .tape("gate_up")
+      .tape("rows.opened")
+      .drop("rows.opened");
   forward.drop("gate_up").make("made", rows).pass(packed).tape("gated").drop("gated");
   if (travels) forward.make("back", rows).drop("made").make("made", sent).drop("back");
   forward.make("sum", e.t * s.h * s.a)
@@ -65,7 +74,8 @@ void add_events(Piece& piece, const Sizes& s, const ExpertSizes& e) {
       .drop("choices")
       .drop("scores");
   if (is_narrow) forward.make("routed", tokens).drop("sum");
-  forward.make("y", s.r * s.h * s.c).drop(is_narrow ? "routed" : "sum").drop("normed_2").drop("middle");
+  const std::string routed = is_narrow ? "routed" : "sum";
+  if (!has_shared) forward.make("y", s.r * s.h * s.c).drop(routed).drop("normed_2").drop("middle");
 
   backward.make("d.made", sent).pass(sent).untape("made");
   if (travels) backward.make("d.back", rows).drop("d.made").make("d.made", rows).drop("d.back");
@@ -73,13 +83,14 @@ void add_events(Piece& piece, const Sizes& s, const ExpertSizes& e) {
       .pass(packed)
       .defer("d.made", rows, "gated", inner, is_narrow ? 2 * packed : 0);
   backward.drop("d.made").untape("gated").make("d.gate_up", 2 * inner).pass(inner).drop("d.gated");
-  backward.untape("gate_up").untape("opened").make("d.rows", rows).pass(packed);
+  backward.untape("gate_up").untape("rows.opened").make("d.rows", rows).pass(packed);
   backward.defer("d.gate_up", 2 * inner, "rows", rows, is_narrow ? 2 * packed : 0).drop("d.gate_up");
   backward.untape("rows");
   if (travels) backward.make("d.back", rows).drop("d.rows").make("d.rows", sent).drop("d.back");
   backward.make("d.tokens", e.t * s.h * s.a).drop("d.rows");
   backward.make("d.scores", scores).pass(scores).untape("scores").untape("choices");
-  backward.make("d.normed_2", s.r * s.h * s.c).drop("d.scores").drop("d.tokens");
+  backward.make(has_shared ? "part" : "d.normed_2", s.r * s.h * s.c).drop("d.scores").drop("d.tokens");
+  if (has_shared) backward.sum("d.normed_2", "d.normed_2", s.r * s.h * s.c).drop("part");
   if (is_narrow)
     backward.untape("routed.wide");
   else
@@ -87,6 +98,8 @@ void add_events(Piece& piece, const Sizes& s, const ExpertSizes& e) {
   piece.forward_events = forward.list();
   piece.backward_events = backward.list();
 }
+
+std::int64_t shared_width(const spec::Model& model) { return model.shared_experts * model.expert_width(); }
 
 Piece experts(const spec::Run& run, const Sizes& s) {
   const ExpertSizes e(run);
@@ -101,8 +114,8 @@ Piece experts(const spec::Run& run, const Sizes& s) {
     piece.losses.push_back({.name = "balance", .tokens = "positions", .in_parts = true});
   if (run.model.router_z_weight > 0)
     piece.losses.push_back({.name = "router_z", .tokens = "positions", .in_parts = true});
-  add_calls(piece, s, e);
-  add_events(piece, s, e);
+  add_calls(piece, run, s, e);
+  add_events(piece, s, e, run.model.shared_experts > 0);
   return piece;
 }
 
@@ -118,7 +131,7 @@ ExpertSizes::ExpertSizes(const spec::Run& run)
       slices(run.layout.etp) {}
 
 std::vector<Piece> expert_pieces(const spec::Run& run, std::int64_t layer) {
-  const Sizes s(run);
+  Sizes s(run);
   const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
   Piece norm_2 = norm(s, kRmsNorm);
   AllocationEvents forward, backward;
@@ -129,10 +142,32 @@ std::vector<Piece> expert_pieces(const spec::Run& run, std::int64_t layer) {
   std::vector<std::string> of_experts = {"mlp.gate.weight", "mlp.experts.gate_up_proj",
                                          "mlp.experts.down_proj"};
   if (run.model.balance == spec::Balance::bias) of_experts.push_back("mlp.gate.e_score_correction_bias");
-  return {made_of(norm_2,
-                  {step("norm_2", {"middle"}, {"entering_2"}, names({"post_attention_layernorm.weight"}))}),
-          made_of(experts(run, s), {step("experts", {"entering_2"}, {"fed_sums"}, names(of_experts)),
-                                    step("add_2", {"fed_sums", "middle"}, {"hidden"})})};
+  const bool has_shared = run.model.shared_experts > 0;
+  const std::string fed = has_shared ? "routed" : "fed_sums";
+  std::vector<program::Step> steps = {step("experts", {"entering_2"}, {fed}, names(of_experts))};
+  if (!has_shared) steps.push_back(step("add_2", {"fed_sums", "middle"}, {"hidden"}));
+  std::vector<Piece> out = {made_of(norm_2, {step("norm_2", {"middle"}, {"entering_2"},
+                                                  names({"post_attention_layernorm.weight"}))}),
+                            made_of(experts(run, s), steps)};
+  if (!has_shared) return out;
+  s.f = shared_width(run.model) / run.layout.tp;
+  Piece up = entering_product("shared up", s, 2 * s.f), opened = gate(s),
+        down = product_and_residual("shared down", s, s.f, 0);
+  opened.name = "shared gate";
+  add_entering_events(up, s, "normed_2", "up", 2 * s.f, "");
+  add_function_events(opened, s, /*is_gated=*/true);
+  add_residual_events(down, s, {}, "fed", s.f, "y");
+  for (const char* storage : {"sum", "normed_2", "middle"})
+    down.forward_events.push_back({.act = program::AllocationEvent::Act::drop, .storage = storage});
+  out.push_back(made_of(up, {enter("entering_2"), step("up", {"entering_2"}, {"gate_up"},
+                                                       names({"mlp.shared_experts.gate_proj.weight",
+                                                              "mlp.shared_experts.up_proj.weight"}))}));
+  out.push_back(made_of(opened, {step("gate", {"gate_up"}, {"gated"})}));
+  out.push_back(
+      made_of(down, {step("down", {"gated"}, {"fed_sums"}, names({"mlp.shared_experts.down_proj.weight"})),
+                     leave("fed_sums"), step("join", {"fed_sums", "routed"}, {"fed_all"}),
+                     step("add_2", {"fed_all", "middle"}, {"hidden"})}));
+  return out;
 }
 
 PlacedParameters expert_parameters(const spec::Model& m, std::int64_t layer) {
@@ -141,16 +176,27 @@ PlacedParameters expert_parameters(const spec::Model& m, std::int64_t layer) {
     parameter.cuts = {{.dim = 0}, {.dim = 2}};
     return PlacedParameter{std::move(parameter), TensorPlacement::experts};
   };
-  const std::int64_t f = m.expert_width();
-  return {{{.name = mlp + "gate.weight", .shape = {m.experts, m.hidden}, .init = normal(m.init_std)},
-           TensorPlacement::by_heads,
-           /*is_wide=*/true},
-          cut({.name = mlp + "experts.gate_up_proj",
-               .shape = {m.experts, 2, f, m.hidden},
-               .init = normal(m.init_std)}),
-          cut({.name = mlp + "experts.down_proj",
-               .shape = {m.experts, m.hidden, f},
-               .init = residual_normal(m)})};
+  const std::int64_t f = m.expert_width(), shared = shared_width(m);
+  PlacedParameters out = {
+      {{.name = mlp + "gate.weight", .shape = {m.experts, m.hidden}, .init = normal(m.init_std)},
+       TensorPlacement::by_heads,
+       /*is_wide=*/true},
+      cut({.name = mlp + "experts.gate_up_proj",
+           .shape = {m.experts, 2, f, m.hidden},
+           .init = normal(m.init_std)}),
+      cut({.name = mlp + "experts.down_proj",
+           .shape = {m.experts, m.hidden, f},
+           .init = residual_normal(m)})};
+  if (shared == 0) return out;
+  const auto matrix = [&](const char* name, std::int64_t rows, std::int64_t columns,
+                          const program::Init& init) {
+    return Parameter{
+        .name = cat(mlp, "shared_experts.", name, "_proj.weight"), .shape = {rows, columns}, .init = init};
+  };
+  out.push_back(rows_cut(matrix("gate", shared, m.hidden, normal(m.init_std))));
+  out.push_back(rows_cut(matrix("up", shared, m.hidden, normal(m.init_std))));
+  out.push_back(columns_cut(matrix("down", m.hidden, shared, residual_normal(m))));
+  return out;
 }
 
 PlacedParameters expert_vectors(const spec::Model& m, std::int64_t layer) {

@@ -33,9 +33,24 @@ void norm_and_product(program::Piece& piece, const Sizes& s, bool has_mean, cons
   piece.backward_events = backward.list();
 }
 
-// sum = residual + dropout(branch W). The product's gradient is the sum's, unless dropout makes another.
-void product_and_residual(program::Piece& piece, const Sizes& s, const BlockShape& shape,
-                          const std::string& branch, std::int64_t in, const std::string& sum) {
+}  // namespace
+
+void settle(program::Unit& unit) {
+  program::Footprint before;
+  for (std::size_t i = 0; i < unit.pieces.size(); ++i) {
+    program::Piece& piece = unit.pieces[i];
+    const auto so_far = program::footprint(std::span(unit.pieces).first(i + 1));
+    const auto alone = program::footprint(std::span(&piece, 1));
+    piece.tape_bytes = so_far.tape_bytes - before.tape_bytes;
+    piece.work_bytes = so_far.work_bytes - before.work_bytes;
+    piece.scratch_bytes = alone.bare_peak;
+    piece.backward_scratch_bytes = std::max<std::int64_t>(0, alone.backward_peak);
+    before = so_far;
+  }
+}
+
+void add_residual_events(program::Piece& piece, const Sizes& s, const BlockShape& shape,
+                         const std::string& branch, std::int64_t in, const std::string& sum) {
   const std::string product = sum + ".product", gradient = "d." + (s.drops ? product : sum);
   const ProductSizes sizes{in, s.h, shape.has_bias};
   AllocationEvents forward, backward;
@@ -53,20 +68,31 @@ void product_and_residual(program::Piece& piece, const Sizes& s, const BlockShap
   piece.backward_events = backward.list();
 }
 
-}  // namespace
-
-void settle(program::Unit& unit) {
-  program::Footprint before;
-  for (std::size_t i = 0; i < unit.pieces.size(); ++i) {
-    program::Piece& piece = unit.pieces[i];
-    const auto so_far = program::footprint(std::span(unit.pieces).first(i + 1));
-    const auto alone = program::footprint(std::span(&piece, 1));
-    piece.tape_bytes = so_far.tape_bytes - before.tape_bytes;
-    piece.work_bytes = so_far.work_bytes - before.work_bytes;
-    piece.scratch_bytes = alone.bare_peak;
-    piece.backward_scratch_bytes = std::max<std::int64_t>(0, alone.backward_peak);
-    before = so_far;
-  }
+void add_entering_events(program::Piece& piece, const Sizes& s, const std::string& x, const std::string& out,
+                         std::int64_t width, const std::string& residual) {
+  const bool gathers = s.r != s.n;
+  const std::string entered = gathers ? x + ".entered" : x,
+                    part = !gathers && residual.empty() ? "d." + x : "d." + entered + ".part";
+  AllocationEvents forward, backward;
+  if (gathers) forward.make(entered, s.n * s.h * s.c);
+  if (s.regathers) forward.tape(x);
+  forward_product(forward, s, {entered, out, ""}, {s.h, width, false}, /*tapes=*/!s.regathers);
+  if (gathers) forward.drop(entered);
+  if (s.regathers) backward.make(entered, s.n * s.h * s.c);
+  backward.make(part, s.n * s.h * s.c)
+      .defer("d." + out, s.n * width * s.c, entered, s.n * s.h * s.c,
+             s.c < s.a ? s.h * width * (s.c + s.a) : 0)
+      .untape(entered);
+  if (s.regathers) backward.drop(entered).untape(x);
+  backward.drop("d." + out);
+  const std::string found = !gathers ? part : residual.empty() ? "d." + x : "part";
+  if (gathers)
+    backward.make(found, s.r * s.h * s.c).drop(part);
+  else if (s.tp > 1)
+    backward.pass(s.n * s.h * s.c);
+  if (!residual.empty()) backward.sum("d." + x, residual, s.r * s.h * s.c).drop(found);
+  piece.forward_events = forward.list();
+  piece.backward_events = backward.list();
 }
 
 void add_function_events(program::Piece& piece, const Sizes& s, bool is_gated) {
@@ -96,19 +122,24 @@ void add_attention_branch_events(program::Unit& unit, const Sizes& s, const Bloc
   norm_and_product(pieces[0], s, shape.has_mean,
                    {"x", "normed_1", "qkv", "d.middle", s.q + 2 * s.k, shape.has_bias || shape.has_qkv_bias});
   add_attention_events(pieces[1], s, shape.has_rotary, shape.has_qk_norm);
-  product_and_residual(pieces[2], s, shape, "attended", s.q, "middle");
+  add_residual_events(pieces[2], s, shape, "attended", s.q, "middle");
 }
 
 void add_block_events(program::Unit& unit, const Sizes& s, const BlockShape& shape) {
   TESSERA_CHECK(unit.pieces.size() == 6, "a block of ", unit.pieces.size(), " pieces");
   auto* pieces = unit.pieces.data();
   add_attention_branch_events(unit, s, shape);
-  norm_and_product(pieces[3], s, shape.has_mean,
-                   {"middle", "normed_2", "up", "d.y", shape.is_gated ? 2 * s.f : s.f, shape.has_bias});
-  add_function_events(pieces[4], s, shape.is_gated);
-  product_and_residual(pieces[5], s, shape, "fed", s.f, "y");
-  pieces[5].forward_events.push_back({.act = program::AllocationEvent::Act::drop, .storage = "middle"});
+  add_feed_forward_events(pieces[3], pieces[4], pieces[5], s, shape);
   settle(unit);
+}
+
+void add_feed_forward_events(program::Piece& up, program::Piece& function, program::Piece& down,
+                             const Sizes& s, const BlockShape& shape) {
+  norm_and_product(up, s, shape.has_mean,
+                   {"middle", "normed_2", "up", "d.y", shape.is_gated ? 2 * s.f : s.f, shape.has_bias});
+  add_function_events(function, s, shape.is_gated);
+  add_residual_events(down, s, shape, "fed", s.f, "y");
+  down.forward_events.push_back({.act = program::AllocationEvent::Act::drop, .storage = "middle"});
 }
 
 void add_lookup_events(program::Unit& unit, const Sizes& s, std::int64_t tables) {

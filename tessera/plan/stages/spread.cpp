@@ -35,21 +35,27 @@ std::vector<std::pair<std::string, std::string>> traits(const spec::Run& run) {
   const auto& layout = run.layout;
   const std::int64_t micro = run.num_micro_batches();
   const bool is_uneven = run.training.global_batch % (layout.dp() * layout.micro_batch) != 0;
-  return {{"pp", cat(layout.pp)},
-          {"dp_replicate", cat(layout.dp_replicate)},
-          {"dp_shard", cat(layout.dp_shard)},
-          {"cp", layout.cp_heads == 1           ? cat(layout.cp)
-                 : layout.cp_heads == layout.cp ? cat(layout.cp, ", by heads")
-                                                : cat(layout.cp, ", by ", layout.cp_heads, " heads")},
-          {"tp", cat(layout.tp, layout.tp > 1 && !layout.sequence_parallel ? ", stream whole" : "")},
-          {"tp overlap", layout.tp_overlap ? "on" : "off"},
-          {"tp regather", layout.regathers() ? "on" : "off"},
-          {"zero", cat(layout.zero)},
-          {"schedule", spec::word(layout.schedule)},
-          {"stages", layout.stages.empty() ? "by cost" : "by hand"},
-          {"recompute", spec::word(layout.recompute)},
-          {"offload", layout.offload.empty() ? "none" : layout.offload},
-          {"micro-batches", cat(micro == 1 ? "one" : "several", is_uneven ? ", uneven" : "")}};
+  std::vector<std::pair<std::string, std::string>> out = {
+      {"pp", cat(layout.pp)},
+      {"dp_replicate", cat(layout.dp_replicate)},
+      {"dp_shard", cat(layout.dp_shard)},
+      {"cp", layout.cp_heads == 1           ? cat(layout.cp)
+             : layout.cp_heads == layout.cp ? cat(layout.cp, ", by heads")
+                                            : cat(layout.cp, ", by ", layout.cp_heads, " heads")},
+      {"tp", cat(layout.tp, layout.tp > 1 && !layout.sequence_parallel ? ", stream whole" : "")},
+      {"tp overlap", layout.tp_overlap ? "on" : "off"},
+      {"tp regather", layout.regathers() ? "on" : "off"},
+      {"zero", cat(layout.zero)},
+      {"schedule", spec::word(layout.schedule)},
+      {"stages", layout.stages.empty() ? "by cost" : "by hand"},
+      {"recompute", spec::word(layout.recompute)},
+      {"offload", layout.offload.empty() ? "none" : layout.offload},
+      {"micro-batches", cat(micro == 1 ? "one" : "several", is_uneven ? ", uneven" : "")}};
+  if (run.model.experts > 0) {
+    out.emplace_back("ep", cat(layout.ep));
+    out.emplace_back("etp", cat(layout.etp));
+  }
+  return out;
 }
 
 std::string layout_text(const spec::Run& run) {

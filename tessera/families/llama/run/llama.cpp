@@ -15,10 +15,10 @@ class LlamaBlock final : public DecoderBlock {
         q_norm_(run.model.qk_norm ? &weight({"self_attn.q_norm"}) : nullptr),
         k_norm_(run.model.qk_norm ? &weight({"self_attn.k_norm"}) : nullptr) {
     add_norm("norm_1", "hidden", weight({"input_layernorm"}));
+    add_projections(run);
     add("attention", [this](const StepCall& v) { return attend(heads(v["qkv"], v.batch, v.tape), v.batch); });
     add_norm("norm_2", "middle", weight({"post_attention_layernorm"}));
-    add_feed_forward();
-    add_sums("attended_sums", "fed_sums");
+    add_sums("attended_sums", add_feed_forward());
     check_complete();
   }
 

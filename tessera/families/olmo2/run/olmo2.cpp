@@ -15,6 +15,7 @@ class Olmo2Block final : public DecoderBlock {
         q_norm_(weight({"self_attn.q_norm"})),
         k_norm_(weight({"self_attn.k_norm"})),
         k_copies_(run.tp_rep()) {
+    add_projections(run);
     add("stream_1", [](const StepCall& v) { return v["hidden"]; });
     add("attention", [this](const StepCall& v) {
       const Tensor normed = norm_channels(v["qkv"], channel_norm(v.tape), context());
