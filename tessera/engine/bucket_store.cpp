@@ -21,6 +21,7 @@ BucketStore::BucketStore(const Parts& parts, const SlotMemory& slots)
     : parts_(parts), slots_(slots), tables_(parts.tables) {
   place_.assign(tables_.buckets.size(), parts.buckets.size());
   for (std::size_t i = 0; i < parts.buckets.size(); ++i) place_.at(item_of(parts.buckets[i])) = i;
+  for (const auto& bucket : parts.buckets) norm_shares_.push_back(norm_share(bucket.table()));
 }
 
 const collective::Group& BucketStore::group(std::int16_t axis_set) const {
@@ -162,15 +163,16 @@ BucketStore::NormShare BucketStore::norm_share(const program::Bucket& bucket) co
     out.slice = {out.slice.position * tables_.axes[axis].size + coordinates[axis],
                  out.slice.count * tables_.axes[axis].size};
   }
-  out.brings = program::replica_of(bucket, tables_, parts_.rank, axes).position == 0;
+  out.brings = program::counts_in_norm(bucket) &&
+               program::replica_of(bucket, tables_, parts_.rank, axes).position == 0;
   return out;
 }
 
 Tensor BucketStore::squared_norm() const {
   Tensor total = tensor::number(0, parts_.device);
-  for (const auto& bucket : parts_.buckets) {
-    if (!program::counts_in_norm(bucket.table())) continue;
-    const NormShare share = norm_share(bucket.table());
+  for (std::size_t i = 0; i < parts_.buckets.size(); ++i) {
+    const auto& bucket = parts_.buckets[i];
+    const NormShare& share = norm_shares_[i];
     if (!share.brings) continue;
     Tensor mine = read_here(bucket.shard_gradient());
     if (bucket.slice().count == 1) {

@@ -75,6 +75,7 @@ class BucketStore {
   const Parts& parts_;
   const SlotMemory& slots_;
   const program::Tables& tables_;
+  std::vector<NormShare> norm_shares_;        // by bucket that is held
   std::vector<std::size_t> place_;            // by bucket of the tables: place among those held
   std::vector<shard::FlatBucket*> visiting_;  // by gather_all in memory, until free_all
   Counters moved_;

@@ -52,5 +52,14 @@ using BlockMaker =
     std::function<std::unique_ptr<Unit>(const program::Unit&, std::int64_t layer, const parallel::Rotary&)>;
 Model make_decoder(const spec::Run& run, const program::Tables& tables, const RankModel& held,
                    const BlockMaker& block);
+// Of blocks of one class.
+template <typename Block>
+Model make_decoder(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
+  return make_decoder(
+      run, tables, held,
+      [&](const program::Unit& described, std::int64_t layer, const parallel::Rotary& rotary) {
+        return std::make_unique<Block>(described, run, layer, held, rotary);
+      });
+}
 
 }  // namespace tessera::model

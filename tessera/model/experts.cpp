@@ -43,7 +43,7 @@ Experts::Share Experts::share_of(std::int64_t tokens, const Batch& batch) const 
 parallel::Routing Experts::routed(const Tensor& logits_TE, const Batch& batch) const {
   const Tensor bias = weights_.bias_E ? weights_.bias_E->value() : Tensor();
   if (!batch.choices) return parallel::route(logits_TE, bias, rule_);
-  auto& saved = batch.choices->of_layer;
+  ByLayer& saved = *batch.choices;
   if (!at::GradMode::is_enabled()) {
     auto out = parallel::route(logits_TE, bias, rule_);
     saved[layer_] = out.experts_TK;
@@ -99,17 +99,16 @@ Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
       .tensor;
 }
 
-void Experts::add_loads(const Tensor& chosen_TK, const Tensor& sent_TK, Loads& loads) const {
+void Experts::add_loads(const Tensor& chosen_TK, const Tensor& sent_TK, ByLayer& loads) const {
   const Tensor dropped = chosen_TK.ge(0).sum().sub(sent_TK.ge(0).sum());
   const Tensor added = tensor::concatenate({parallel::loads(chosen_TK, spec_.experts), dropped.view({1})}, 0);
-  Tensor& sum = loads.of_layer[layer_];
+  Tensor& sum = loads[layer_];
   sum = sum.defined() ? sum.add(added) : added;
 }
 
 // Of the tokens that this rank routes, among those of all ranks of tp; and their samples.
 Tensor Experts::places_of(const Share& share, const Tensor& experts_TK) {
-  const Tensor ones_T = experts_TK.select(1, 0).clone().fill_(1);
-  return ones_T.cumsum(0).add_(share.first - 1);
+  return parallel::counting_up(experts_TK.select(1, 0)).add_(share.first);
 }
 Tensor Experts::samples_of(const Share& share, const Tensor& experts_TK) {
   return places_of(share, experts_TK).floor_divide(share.positions);

@@ -27,7 +27,7 @@ class Experts {
     std::int64_t first = 0, count = 0, positions = 0;  // of the rank; of a sample, on all ranks of tp
   };
   Share share_of(std::int64_t tokens, const Batch& batch) const;
-  void add_loads(const Tensor& chosen_TK, const Tensor& sent_TK, Loads& loads) const;
+  void add_loads(const Tensor& chosen_TK, const Tensor& sent_TK, ByLayer& loads) const;
   static Tensor places_of(const Share& share, const Tensor& experts_TK);
   static Tensor samples_of(const Share& share, const Tensor& experts_TK);
   parallel::Routing routed(const Tensor& logits_TE, const Batch& batch) const;

@@ -18,16 +18,7 @@ using tensor::Tensor;
 
 class Cache;
 
-// Experts that a forward without a tape chose, until its recomputation takes them. By layer, [T,K].
-struct Choices {
-  std::map<std::size_t, Tensor> of_layer;
-};
-
-// How many of a rank's tokens chose each expert in a step, and after these how many choices were dropped:
-// [E+1] in int64 by layer. Forwards with a tape add to it, so that each micro-batch counts once.
-struct Loads {
-  std::map<std::size_t, Tensor> of_layer;
-};
+using ByLayer = std::map<std::size_t, Tensor>;
 
 // One micro-batch of one rank: constants of its forward. T = samples * positions.
 struct Batch {
@@ -38,9 +29,12 @@ struct Batch {
   double head_gradient_factor = 1;  // of the gradient that a loss head makes in its forward
   Tensor order_T;                   // rising numbers of the tokens, different on all ranks; for experts alone
   Tensor counted_T;                 // which tokens are no padding; undefined: all
-  Choices* choices = nullptr;       // of a step
-  Loads* loads = nullptr;           // of a step
-  Cache* cache = nullptr;           // generation: read and extended (cache.hpp)
+  // Of a step. Experts that a forward without a tape chose, [T,K], until its recomputation takes them.
+  ByLayer* choices = nullptr;
+  // Of a step. How many of the rank's tokens chose each expert, and after these how many choices were
+  // dropped, [E+1] in int64. Forwards with a tape add to it, so that each micro-batch counts once.
+  ByLayer* loads = nullptr;
+  Cache* cache = nullptr;  // generation: read and extended (cache.hpp)
 };
 
 // What one forward of a segment leaves behind for its backward, besides the graph.

@@ -33,6 +33,12 @@ Tensor parameter_in(const Tensor& flat, const Parameter& parameter) {
   return flat.narrow(0, parameter.offset, parameter.elements()).view(parameter.shape);
 }
 
+Tensor in_box(Tensor t, const Box& box, std::size_t first_dim) {
+  for (std::size_t dim = first_dim; dim < box.offset.size(); ++dim)
+    t = t.narrow(static_cast<std::int64_t>(dim - first_dim), box.offset[dim], box.extent[dim]);
+  return t;
+}
+
 namespace {
 
 // Elements [first, first + count) of a parameter that lie in a slice, and where they lie there.

@@ -19,6 +19,9 @@ at::ScalarType to_torch(program::Dtype dtype);
 // One parameter in the whole flat of its bucket.
 tensor::Tensor parameter_in(const tensor::Tensor& flat, const program::Parameter& parameter);
 
+// The elements of a tensor in a box; of a box with more dims before `first_dim`, without these.
+tensor::Tensor in_box(tensor::Tensor t, const Box& box, std::size_t first_dim = 0);
+
 // Invariants: parameters lie at the offsets of the table; Full is Shard itself when the bucket is resident in
 // its storage dtype; the padding at the end stays zero in every buffer; a buffer that is not there is an
 // undefined tensor and holds no memory.

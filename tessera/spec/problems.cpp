@@ -121,10 +121,8 @@ void check_experts(const Run& run, Findings& findings) {
     return key->get(run) == key->get(plain);
   };
   if (model.experts == 0) {
-    for (const char* name : {"experts_per_token", "expert_ffn", "shared_experts", "dense_layers",
-                             "router_scores", "router_groups", "router_groups_kept", "router_normalizes",
-                             "router_scale", "balance", "router_z_weight", "capacity_factor"})
-      findings.need(is_default(cat("model.", name)), cat("model.", name), "is for model.experts above 0");
+    for (const std::string& key : expert_keys())
+      findings.need(is_default(key), key, "is for model.experts above 0");
     for (const char* key : {"layout.ep", "layout.etp"})
       findings.need(is_default(key), key, "has no experts to share: it is for model.experts above 0");
     return;

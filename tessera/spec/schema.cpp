@@ -341,6 +341,17 @@ const std::vector<Section>& sections() {
   return list;
 }
 
+const std::vector<std::string>& expert_keys() {
+  static const std::vector<std::string> list = {"model.experts_per_token",  "model.expert_ffn",
+                                                "model.shared_experts",     "model.dense_layers",
+                                                "model.router_scores",      "model.router_groups",
+                                                "model.router_groups_kept", "model.router_normalizes",
+                                                "model.router_scale",       "model.balance",
+                                                "model.balance_weight",     "model.balance_rate",
+                                                "model.router_z_weight",    "model.capacity_factor"};
+  return list;
+}
+
 const std::vector<Key>& schema() {
   static const std::vector<Key> list = [] {
     std::vector<Key> keys;

@@ -49,6 +49,9 @@ const std::vector<Section>& sections();
 bool is_section(std::string_view name);
 // All keys, in the order in which a run file is printed.
 const std::vector<Key>& schema();
+
+// Keys that mean something with model.experts above 0 alone.
+const std::vector<std::string>& expert_keys();
 // The key "section.name", or null.
 const Key* find_key(std::string_view full);
 

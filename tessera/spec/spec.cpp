@@ -4,6 +4,7 @@
 
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/family.hpp"
+#include "tessera/spec/schema.hpp"
 
 namespace tessera::spec {
 
@@ -20,6 +21,18 @@ std::string Model::windows() const {
     out += window_layers.empty() ? 'w' : window_layers[layer % window_layers.size()];
   return out;
 }
+
+namespace {
+// As a run file that does not name them has them.
+void reset(const std::vector<std::string>& keys, Model& model) {
+  Run changed{.model = model};
+  for (const std::string& full : keys) {
+    const Key* key = find_key(full);
+    key->set(changed, key->get(Run()));
+  }
+  model = changed.model;
+}
+}  // namespace
 
 Model in_one_form(Model model) {
   const Model plain;
@@ -40,22 +53,10 @@ Model in_one_form(Model model) {
   } else {
     model.rope_dim = model.turned_size(), model.value_dim = model.value_size();
   }
-  if (model.experts == 0) {
-    model.experts_per_token = plain.experts_per_token;
-    model.expert_ffn = plain.expert_ffn;
-    model.shared_experts = plain.shared_experts;
-    model.dense_layers = plain.dense_layers;
-    model.router_scores = plain.router_scores;
-    model.router_groups = plain.router_groups;
-    model.router_groups_kept = plain.router_groups_kept;
-    model.router_normalizes = plain.router_normalizes;
-    model.router_scale = plain.router_scale;
-    model.balance = plain.balance;
-    model.router_z_weight = plain.router_z_weight;
-    model.capacity_factor = plain.capacity_factor;
-  } else {
+  if (model.experts == 0)
+    reset(expert_keys(), model);
+  else
     model.expert_ffn = model.expert_width();
-  }
   if (model.balance != Balance::sequence) model.balance_weight = plain.balance_weight;
   if (model.balance != Balance::bias) model.balance_rate = plain.balance_rate;
   model.window_layers = model.windows();

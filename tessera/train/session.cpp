@@ -471,12 +471,12 @@ void Session::sum_loads() {
              first = static_cast<std::size_t>(run_.model.dense_layers),
              layers = static_cast<std::size_t>(run_.model.layers) - first;
   std::vector<double> all(layers * width, 0);
-  for (const auto& [layer, load] : loads_.of_layer) {
+  for (const auto& [layer, load] : loads_) {
     const Tensor here = tensor::on_host(load.to(at::kDouble));
     std::copy_n(here.const_data_ptr<double>(), width,
                 all.begin() + static_cast<std::ptrdiff_t>((layer - first) * width));
   }
-  loads_.of_layer.clear();
+  loads_.clear();
   all = sums(std::move(all));
   expert_loads_.clear();
   for (std::size_t layer = 0; layer < layers; ++layer) {

@@ -164,8 +164,8 @@ class Session {
   bool is_gathered_ = false;
   std::int64_t data_rank_ = 0;
   bool meets_other_samples_ = false;
-  mutable std::vector<model::Choices> choices_;  // by micro-batch
-  mutable model::Loads loads_;                   // of this rank, in the step
+  mutable std::vector<model::ByLayer> choices_;  // by micro-batch
+  mutable model::ByLayer loads_;                 // of this rank, in the step
   std::vector<metrics::ExpertLoad> expert_loads_;
   std::uint64_t cursor_ = 0;
   std::int64_t steps_ = 0, updates_ = 0, reset_after_ = 0;

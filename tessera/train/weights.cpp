@@ -18,13 +18,6 @@ Tensor whole_in(const TensorFiles& files, const std::string& name) {
   return tensor::view_of(bytes, found.shape, stored_dtype(found.dtype, name));
 }
 
-// Of dims [first_dim, ...) of the box.
-Tensor narrowed(Tensor value, const Box& box, std::size_t first_dim = 0) {
-  for (std::size_t dim = first_dim; dim < box.offset.size(); ++dim)
-    value = value.narrow(static_cast<std::int64_t>(dim - first_dim), box.offset[dim], box.extent[dim]);
-  return value;
-}
-
 // Each tensor is one place of the leading dims.
 Tensor stacked(const TensorFiles& files, const std::vector<std::string>& tensors, const Shape& shape,
                const Box& box) {
@@ -42,7 +35,7 @@ Tensor stacked(const TensorFiles& files, const std::vector<std::string>& tensors
       is_inside = within >= 0 && within < box.extent[dim];
       if (is_inside) place = place.select(0, within);
     }
-    if (is_inside) place.copy_(narrowed(whole_in(files, tensors[i]), box, leading));
+    if (is_inside) place.copy_(shard::in_box(whole_in(files, tensors[i]), box, leading));
   }
   return out;
 }
@@ -56,7 +49,7 @@ Tensor value_in(const TensorFiles& files, const program::Parameter& parameter, c
   const Tensor stored = whole_in(files, place.tensor);
   const Tensor whole = shape == checkpoint::foreign_shape(shape) ? stored : stored.view(shape);
   const std::int64_t rows = shape.front();
-  return narrowed((place.transposed ? whole.t() : whole).narrow(0, place.part * rows, rows), box);
+  return shard::in_box((place.transposed ? whole.t() : whole).narrow(0, place.part * rows, rows), box);
 }
 
 }  // namespace

@@ -36,10 +36,7 @@ Tensor all_parts(const Session& session, const shard::FlatBucket& bucket, const 
 Tensor assembled(const Tensor& flats, const program::Bucket& bucket, const program::Parameter& parameter) {
   Tensor whole = tensor::empty(parameter.whole_shape(), flats.scalar_type());
   for (std::int64_t part = 0; part * bucket.elements < flats.numel(); ++part) {
-    const Box box = parameter.box(part);
-    Tensor place = whole;
-    for (std::size_t dim = 0; dim < box.offset.size(); ++dim)
-      place = place.narrow(static_cast<std::int64_t>(dim), box.offset[dim], box.extent[dim]);
+    Tensor place = shard::in_box(whole, parameter.box(part));
     place.copy_(shard::parameter_in(flats.narrow(0, part * bucket.elements, bucket.elements), parameter));
   }
   return whole.reshape({-1});

@@ -12,6 +12,12 @@ namespace {
 // What the factor of YaRN adds to the temperature of attention.
 double yarn_temperature(double factor, double scale) { return 0.1 * scale * std::log(factor) + 1; }
 
+// As transformers 5 spells it, or 4.
+const Json& rope_table(const ConfigReader& reader) {
+  const Json& v5 = reader.at("rope_parameters");
+  return v5.is_null() ? reader.at("rope_scaling") : v5;
+}
+
 void read_yarn(const ConfigReader& reader, const Json& rope, const char* name, spec::Model& model) {
   reader.need(ConfigReader::at(rope, "truncate") != Json(false),
               cat("says ", name, " with truncate = false, which is not computed here"));
@@ -34,9 +40,8 @@ void read_yarn(const ConfigReader& reader, const Json& rope, const char* name, s
 
 void read_rope(const ConfigReader& reader, spec::Model& model) {
   const Json& root = reader.root();
-  const Json& v5 = reader.at("rope_parameters");
-  const Json& rope = v5.is_null() ? reader.at("rope_scaling") : v5;
-  const char* name = v5.is_null() ? "rope_scaling" : "rope_parameters";
+  const Json& rope = rope_table(reader);
+  const char* name = &rope == &reader.at("rope_parameters") ? "rope_parameters" : "rope_scaling";
   model.rope_theta = reader.number(root, "rope_theta", "model.rope_theta", 10000.0);
   if (rope.is_null()) return;
   reader.need(rope.is_object(), cat("says ", name, " = ", ConfigReader::shown(rope), "; it must be a table"));
@@ -181,8 +186,7 @@ void read_decoder(const ConfigReader& reader, std::int64_t missing_head_dim, HfM
 }
 
 double scale_of_scores(const ConfigReader& reader) {
-  const Json& v5 = reader.at("rope_parameters");
-  const Json& rope = v5.is_null() ? reader.at("rope_scaling") : v5;
+  const Json& rope = rope_table(reader);
   if (!rope.is_object()) return 1;
   const double scale = reader.number(rope, "mscale_all_dim", "model.rope_attention_factor", 0.0),
                factor = reader.number(rope, "factor", "model.rope_scaling_factor", 1.0);

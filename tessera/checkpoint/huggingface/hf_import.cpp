@@ -23,21 +23,19 @@ constexpr std::uint64_t kReadBytes = 8 << 20;
 struct FoundTensor {
   const Wanted* parameter;
   ForeignPlace place;
-  const TensorBytes* tensor;                  // the first one of a stack
-  std::vector<const TensorBytes*> rest = {};  // of a stack
+  const TensorBytes* tensor;            // the first one of a stack
+  std::vector<std::string> stack = {};  // all of its names
   std::uint64_t element() const { return element_bytes(tensor->dtype).value(); }
 };
 
 class Import {
  public:
-  Import(const TensorFiles& files, std::span<const Wanted> parameters, const std::string& folder,
+  Import(const TensorFiles& files, std::span<const FoundTensor> found, const std::string& folder,
          const Told& told)
-      : folder_(folder), told_(told) {
-    for (const Wanted& parameter : parameters) {
-      if (const auto stack = stack_of(parameter, files))
-        used_.insert(stack->begin(), stack->end());
-      else
-        used_.insert(place_of(parameter.name, files).tensor);
+      : files_(files), folder_(folder), told_(told) {
+    for (const FoundTensor& each : found) {
+      used_.insert(each.place.tensor);
+      used_.insert(each.stack.begin(), each.stack.end());
     }
     for (const auto& file : files.files()) all_ += file->bytes().size();
   }
@@ -78,9 +76,8 @@ class Import {
         static_cast<std::uint64_t>(num_elements(found.parameter->shape)) * found.element();
     if (found.place.transposed) {
       append_transposed(found, writer);
-    } else if (!found.rest.empty()) {
-      append_bytes(found.tensor->bytes, writer);
-      for (const TensorBytes* tensor : found.rest) append_bytes(tensor->bytes, writer);
+    } else if (!found.stack.empty()) {
+      for (const std::string& tensor : found.stack) append_bytes(files_.tensor(tensor).bytes, writer);
     } else {
       append_bytes(found.tensor->bytes.subspan(static_cast<std::uint64_t>(found.place.part) * bytes, bytes),
                    writer);
@@ -140,6 +137,7 @@ class Import {
     if (told_) told_(done_, all_);
   }
 
+  const TensorFiles& files_;
   std::set<std::string> used_;  // tensors that parameters are made of
   std::string folder_;
   const Told& told_;
@@ -147,20 +145,17 @@ class Import {
   int num_files_ = 0;
 };
 
-std::vector<FoundTensor> found_in(const Safetensors& file, const TensorFiles& files,
-                                  std::span<const Wanted> parameters) {
+std::vector<FoundTensor> found_in(const TensorFiles& files, std::span<const Wanted> parameters) {
   std::vector<FoundTensor> out;
   for (const Wanted& parameter : parameters) {
-    if (const auto stack = stack_of(parameter, files)) {
-      const auto first = file.tensors().find(stack->front());
-      if (first == file.tensors().end()) continue;
-      out.push_back({&parameter, {.tensor = stack->front()}, &first->second});
-      for (std::size_t i = 1; i < stack->size(); ++i) out.back().rest.push_back(&files.tensor((*stack)[i]));
-      continue;
+    if (auto stack = stack_of(parameter, files)) {
+      const std::string first = stack->front();
+      out.push_back({&parameter, {.tensor = first}, &files.tensor(first), std::move(*stack)});
+    } else {
+      ForeignPlace place = place_of(parameter.name, files);
+      const TensorBytes& tensor = files.tensor(place.tensor);
+      out.push_back({&parameter, std::move(place), &tensor});
     }
-    const ForeignPlace place = place_of(parameter.name, files);
-    if (const auto found = file.tensors().find(place.tensor); found != file.tensors().end())
-      out.push_back({&parameter, place, &found->second});
   }
   std::ranges::sort(out, {},
                     [](const FoundTensor& f) { return std::pair(f.tensor->bytes.data(), f.place.part); });
@@ -196,9 +191,16 @@ ImportSummary import_folder(const std::string& from, const std::string& to,
   check_fits(files, parameters);
   NewFolder folder(to);
   ImportSummary summary;
-  Import import(files, parameters, folder.path(), told);
+  const std::vector<FoundTensor> found = found_in(files, parameters);
+  Import import(files, found, folder.path(), told);
   import.manifest.written_by = version;
-  for (const auto& file : files.files()) import.add_file(*file, found_in(*file, files, parameters));
+  for (const auto& file : files.files()) {
+    std::vector<FoundTensor> held;
+    std::ranges::copy_if(found, std::back_inserter(held), [&](const FoundTensor& each) {
+      return file->tensors().contains(each.place.tensor);
+    });
+    import.add_file(*file, held);
+  }
   attach_files(from, files, links, import, summary);
   folder.commit(import.manifest);
   summary.num_tensors = parameters.size();

@@ -18,22 +18,6 @@ namespace {
 
 constexpr std::int64_t kSamplesAtATime = 8;
 
-// Progress of what all ranks do, shown by the one that prints.
-class Told {
- public:
-  Told(const std::string& what, bool prints) {
-    if (prints) bar_.emplace(what);
-  }
-  std::function<void(std::uint64_t, std::uint64_t)> progress() {
-    return [this](std::uint64_t done, std::uint64_t all) {
-      if (bar_) bar_->update(done, all);
-    };
-  }
-
- private:
-  std::optional<metrics::ProgressBar> bar_;
-};
-
 // What is evaluated on, in the place of what the model was trained on.
 void name_data(const AskOptions& options, generate::OpenedModel& opened) {
   spec::Run& run = opened.run;
@@ -103,8 +87,8 @@ int evaluate_choices(const AskOptions& options, const generate::OpenedModel& ope
     const bool prints = rank.communicator.rank() == 0;
     std::vector<generate::Answered> answered;
     {
-      Told told("answering", prints);
-      how.progress = told.progress();
+      std::optional<metrics::ProgressBar> bar;
+      if (prints) how.progress = bar.emplace("answering", "questions").progress();
       answered = generate::answer(*session, *tokenizer, questions, how);
     }
     const auto score = generate::score(questions, answered);
@@ -121,8 +105,10 @@ int evaluate_loss(const AskOptions& options, const generate::OpenedModel& opened
     const bool prints = rank.communicator.rank() == 0;
     metrics::EvaluationFacts facts;
     {
-      Told told("evaluating", prints);
-      facts = train::evaluate(*session, samples, told.progress());
+      std::optional<metrics::ProgressBar> bar;
+      train::Session::Progress progress;
+      if (prints) progress = bar.emplace("evaluating", "samples").progress();
+      facts = train::evaluate(*session, samples, progress);
     }
     if (prints)
       print_now(options.json ? metrics::json_object(to_record(facts)) + "\n"

@@ -3,6 +3,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/cli/commands/checkpoint_output.hpp"
 #include "tessera/cli/commands/commands.hpp"
+#include "tessera/metrics/display/progress_bar.hpp"
 #include "tessera/metrics/field.hpp"
 
 namespace tessera::cli {
@@ -80,7 +81,7 @@ int checkpoint_diff_command(const Options& options) {
   Difference found;
   {
     metrics::ProgressBar bar("comparing");
-    found = checkpoint::diff(first, second, told_on(bar));
+    found = checkpoint::diff(first, second, bar.progress());
   }
   print_lines(options.json ? metrics::json_object(to_record(found)) : to_text(found, own.all));
   return found.equal() ? 0 : kExitNo;

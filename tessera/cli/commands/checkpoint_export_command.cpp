@@ -3,6 +3,7 @@
 #include "tessera/checkpoint/huggingface/hf_export.hpp"
 #include "tessera/cli/commands/checkpoint_output.hpp"
 #include "tessera/cli/commands/commands.hpp"
+#include "tessera/metrics/display/progress_bar.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/spec/load.hpp"
 
@@ -48,7 +49,7 @@ int checkpoint_export_command(const Options& options) {
     metrics::ProgressBar bar("exporting");
     made = checkpoint::export_folder(from, own.second,
                                      {.dtype = stored_word(own.dtype), .like = own.like, .links = own.links},
-                                     told_on(bar));
+                                     bar.progress());
   }
   const double seconds = now_seconds() - start;
   if (options.json)

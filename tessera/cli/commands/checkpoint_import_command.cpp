@@ -4,6 +4,7 @@
 #include "tessera/checkpoint/huggingface/hf_import.hpp"
 #include "tessera/cli/commands/checkpoint_output.hpp"
 #include "tessera/cli/commands/commands.hpp"
+#include "tessera/metrics/display/progress_bar.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/spec/problems.hpp"
@@ -37,7 +38,7 @@ int checkpoint_import_command(const Options& options) {
   checkpoint::ImportSummary made;
   {
     metrics::ProgressBar bar("importing");
-    made = checkpoint::import_folder(own.folder, own.second, parameters, kVersion, told_on(bar), own.links);
+    made = checkpoint::import_folder(own.folder, own.second, parameters, kVersion, bar.progress(), own.links);
   }
   const double seconds = now_seconds() - start;
   if (options.json) {

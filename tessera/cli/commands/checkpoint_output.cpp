@@ -6,6 +6,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/tools/summary.hpp"
+#include "tessera/metrics/display/frame.hpp"
 
 namespace tessera::cli {
 
@@ -15,10 +16,6 @@ checkpoint::Checkpoint opened_checkpoint(const std::string& folder, Links links)
       throw UserError(cat("'", folder, "' holds ", found.size(), " checkpoint", found.size() == 1 ? "" : "s",
                           " of a run; name one, the newest is '", found.front().folder.path, "'"));
   return checkpoint::Checkpoint(folder, links);
-}
-
-checkpoint::Told told_on(metrics::ProgressBar& bar) {
-  return [&bar](std::uint64_t done, std::uint64_t all) { bar.update(done, all); };
 }
 
 std::string size_text(std::uint64_t bytes) { return bytes_text(static_cast<double>(bytes)); }

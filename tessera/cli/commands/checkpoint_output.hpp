@@ -5,15 +5,11 @@
 #include <string>
 
 #include "tessera/checkpoint/folder/checkpoint.hpp"
-#include "tessera/metrics/display/progress_bar.hpp"
 
 namespace tessera::cli {
 
 // The one checkpoint of that folder; a run's folder with several is a UserError that names the newest.
 checkpoint::Checkpoint opened_checkpoint(const std::string& folder, Links links);
-
-// Draws on `bar` until it ends.
-checkpoint::Told told_on(metrics::ProgressBar& bar);
 
 std::string size_text(std::uint64_t bytes);
 

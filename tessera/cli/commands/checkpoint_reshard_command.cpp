@@ -4,6 +4,7 @@
 #include "tessera/checkpoint/tools/summary.hpp"
 #include "tessera/cli/commands/checkpoint_output.hpp"
 #include "tessera/cli/commands/commands.hpp"
+#include "tessera/metrics/display/progress_bar.hpp"
 #include "tessera/metrics/field.hpp"
 
 namespace tessera::cli {
@@ -15,7 +16,7 @@ int checkpoint_reshard_command(const Options& options) {
   {
     metrics::ProgressBar bar("resharding");
     checkpoint::reshard(from, own.second, {.num_ranks = own.ranks, .parameters_only = own.parameters_only},
-                        told_on(bar));
+                        bar.progress());
   }
   const double seconds = now_seconds() - start;
   const checkpoint::Checkpoint made(own.second);

@@ -3,6 +3,7 @@
 #include "tessera/checkpoint/tools/summary.hpp"
 #include "tessera/cli/commands/checkpoint_output.hpp"
 #include "tessera/cli/commands/commands.hpp"
+#include "tessera/metrics/display/progress_bar.hpp"
 #include "tessera/metrics/field.hpp"
 
 namespace tessera::cli {

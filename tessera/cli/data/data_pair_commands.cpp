@@ -94,11 +94,9 @@ int data_verify_command(const DataOptions& options, std::ostream& out) {
       const IndexedFile pair(name);
       tokens = pair.num_tokens();
       pair.check();
-      data::for_documents(
-          pair, [&](std::uint64_t done, std::uint64_t all) { bar.update(done, all); },
-          [&](std::span<const std::int32_t> document) {
-            for (const std::int32_t token : document) largest = std::max<std::int64_t>(largest, token);
-          });
+      data::for_documents(pair, bar.progress(), [&](std::span<const std::int32_t> document) {
+        for (const std::int32_t token : document) largest = std::max<std::int64_t>(largest, token);
+      });
       if (options.vocabulary > 0 && largest >= options.vocabulary)
         throw UserError(
             cat("'", name, "' holds token ", largest, ", and the vocabulary has ", options.vocabulary));
@@ -122,8 +120,7 @@ int data_verify_command(const DataOptions& options, std::ostream& out) {
 int data_merge_command(const DataOptions& options, std::ostream& out) {
   {
     metrics::ProgressBar bar("merging");
-    data::merge_pairs(options.names, options.output,
-                      [&](std::uint64_t done, std::uint64_t all) { bar.update(done, all); });
+    data::merge_pairs(options.names, options.output, bar.progress());
   }
   print_pair(IndexedFile(options.output), options, out);
   return 0;

@@ -104,9 +104,7 @@ int data_tokenize_command(const DataOptions& options, std::ostream& out) {
   std::optional<data::TokenizeSummary> sum;
   {
     metrics::ProgressBar bar("tokenizing");
-    sum = data::tokenize(
-        given, *tokenizer, [&](std::uint64_t done, std::uint64_t all) { bar.update(done, all); },
-        [&] { return stop.signal() != 0; });
+    sum = data::tokenize(given, *tokenizer, bar.progress(), [&] { return stop.signal() != 0; });
   }
   if (!sum) {
     out << "stopped; the same command goes on from here\n";

@@ -3,13 +3,11 @@
 #include "tessera/base/text.hpp"
 #include "tessera/plan/model/allocation_events.hpp"
 #include "tessera/plan/model/decoder.hpp"
-#include "tessera/plan/model/experts.hpp"
 #include "tessera/plan/model/unit_allocation_events.hpp"
 
 namespace tessera::plan {
 namespace {
 
-using program::CollectiveKind;
 using program::Parameter;
 using program::Piece;
 
@@ -60,13 +58,10 @@ Piece heads_piece(const Sizes& s, const Latent& l) {
               .bytes_read = (s.n * l.width + l.q * s.q + l.kv * l.heads_kv + s.n * made) * s.c,
               .bytes_written = 2 * s.n * made * s.c,
               .channels = made + l.width - l.q - l.kv};
+  Sizes of_latent = s;
+  of_latent.h = l.width;
+  enter_stream(piece, of_latent);
   const std::int64_t bytes = s.n * l.width * s.c;
-  if (s.tp > 1 && s.r == s.n)
-    piece.backward_collectives.push_back({CollectiveKind::all_reduce, s.over_tp, bytes});
-  if (s.r < s.n) {
-    piece.collectives.push_back({CollectiveKind::all_gather, s.over_tp, bytes});
-    piece.backward_collectives.push_back({CollectiveKind::reduce_scatter, s.over_tp, bytes});
-  }
   AllocationEvents forward, backward;
   forward.make("latent.all", bytes)
       .drop("latent")
@@ -90,7 +85,6 @@ Piece attention_piece(const Sizes& s, const Latent& l, program::Dtype compute) {
 }
 
 program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t layer) {
-  const spec::Model& m = run.model;
   const Latent l(run);
   const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
   Piece out = product_and_residual("out", s, l.values, 0);
@@ -109,8 +103,7 @@ program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t laye
                {step("attention", {"qkv"}, {"attended"})}),
        made_of(out, {step("out", {"attended"}, {"attended_sums"}, names({"self_attn.o_proj.weight"})),
                      leave("attended_sums"), step("add_1", {"attended_sums", "hidden"}, {"middle"})})}};
-  for (Piece& piece : m.has_experts(layer) ? expert_pieces(run, layer) : feed_forward_pieces(run, layer))
-    unit.pieces.push_back(std::move(piece));
+  for (Piece& piece : feed_forward_pieces(run, layer)) unit.pieces.push_back(std::move(piece));
   settle(unit);
   return unit;
 }
@@ -131,29 +124,16 @@ PlacedParameters attention_parameters(const spec::Model& m, std::int64_t layer) 
 
 PlacedParameters block_vectors(const spec::Model& m, std::int64_t layer) {
   const std::string block = cat("model.layers.", layer, ".");
-  PlacedParameters out = {{norm_weight(block + "input_layernorm", m.hidden)},
-                          {norm_weight(block + "self_attn.q_a_layernorm", m.q_rank)},
-                          {norm_weight(block + "self_attn.kv_a_layernorm", m.kv_rank)},
-                          {norm_weight(block + "post_attention_layernorm", m.hidden)}};
-  if (m.has_experts(layer))
-    for (PlacedParameter& parameter : expert_vectors(m, layer)) out.push_back(std::move(parameter));
-  return out;
+  return {{norm_weight(block + "input_layernorm", m.hidden)},
+          {norm_weight(block + "self_attn.q_a_layernorm", m.q_rank)},
+          {norm_weight(block + "self_attn.kv_a_layernorm", m.kv_rank)},
+          {norm_weight(block + "post_attention_layernorm", m.hidden)}};
 }
 
 }  // namespace
 
 Blueprint deepseek_blueprint(const spec::Run& run) {
-  const Sizes s(run);
-  Blueprint out = decoder_ends(run);
-  for (std::int64_t layer = 0; layer < run.model.layers; ++layer) {
-    out.blocks.push_back(block_unit(s, run, layer));
-    PlacedParameters& parameters = out.block_parameters.emplace_back(attention_parameters(run.model, layer));
-    for (PlacedParameter& parameter : run.model.has_experts(layer) ? expert_parameters(run.model, layer)
-                                                                   : feed_forward_matrices(run.model, layer))
-      parameters.push_back(std::move(parameter));
-    out.block_vectors.push_back(block_vectors(run.model, layer));
-  }
-  return out;
+  return decoder_blueprint(run, {block_unit, attention_parameters, block_vectors});
 }
 
 }  // namespace tessera::plan

@@ -45,9 +45,9 @@ void write(const spec::Model& model, nlohmann::ordered_json& config) {
   if (model.experts == 0 || model.balance != spec::Balance::bias ||
       model.router_scores != spec::RouterScores::sigmoid)
     throw UserError(
-        "DeepSeek-V3 has experts with model.router_scores = sigmoid and model.balance = bias; a model "
-        "without "
-        "them cannot be exported");
+        "DeepSeek-V3 has experts with model.router_scores = sigmoid and model.balance = bias; other models "
+        "of "
+        "its family cannot be exported");
   write_decoder(model, kDeepseek, config);
   config["head_dim"] = model.turned_size();
   config["q_lora_rank"] = model.q_rank;

@@ -2,7 +2,6 @@
 // or norms of their heads as Qwen 3; with experts as Mixtral and Qwen 3 MoE.
 #include "tessera/base/text.hpp"
 #include "tessera/plan/model/decoder.hpp"
-#include "tessera/plan/model/experts.hpp"
 #include "tessera/plan/model/unit_allocation_events.hpp"
 
 namespace tessera::plan {
@@ -34,9 +33,7 @@ program::Unit block_unit(const Sizes& of_run, const spec::Run& run, std::int64_t
   const BlockShape shape{
       .has_rotary = true, .has_qk_norm = m.qk_norm, .has_qkv_bias = m.qkv_bias, .is_gated = true};
   add_attention_branch_events(unit, s, shape);
-  for (program::Piece& piece :
-       m.has_experts(layer) ? expert_pieces(run, layer) : feed_forward_pieces(run, layer))
-    unit.pieces.push_back(std::move(piece));
+  for (program::Piece& piece : feed_forward_pieces(run, layer)) unit.pieces.push_back(std::move(piece));
   settle(unit);
   return unit;
 }
@@ -57,25 +54,13 @@ PlacedParameters block_vectors(const spec::Model& m, std::int64_t layer) {
     for (const char* name : {"self_attn.q_norm", "self_attn.k_norm"})
       out.push_back({norm_weight(block + name, m.head_size()), TensorPlacement::by_heads});
   out.push_back({norm_weight(block + "post_attention_layernorm", m.hidden)});
-  if (m.has_experts(layer))
-    for (PlacedParameter& parameter : expert_vectors(m, layer)) out.push_back(std::move(parameter));
   return out;
 }
 
 }  // namespace
 
 Blueprint llama_blueprint(const spec::Run& run) {
-  const Sizes s(run);
-  Blueprint out = decoder_ends(run);
-  for (std::int64_t layer = 0; layer < run.model.layers; ++layer) {
-    out.blocks.push_back(block_unit(s, run, layer));
-    PlacedParameters& parameters = out.block_parameters.emplace_back(attention_matrices(run.model, layer));
-    for (PlacedParameter& parameter : run.model.has_experts(layer) ? expert_parameters(run.model, layer)
-                                                                   : feed_forward_matrices(run.model, layer))
-      parameters.push_back(std::move(parameter));
-    out.block_vectors.push_back(block_vectors(run.model, layer));
-  }
-  return out;
+  return decoder_blueprint(run, {block_unit, attention_matrices, block_vectors});
 }
 
 }  // namespace tessera::plan

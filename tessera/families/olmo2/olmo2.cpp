@@ -103,14 +103,7 @@ PlacedParameters block_vectors(const spec::Model& m, std::int64_t layer) {
 }  // namespace
 
 Blueprint olmo2_blueprint(const spec::Run& run) {
-  const Sizes s(run);
-  Blueprint out = decoder_ends(run);
-  for (std::int64_t layer = 0; layer < run.model.layers; ++layer) {
-    out.blocks.push_back(block_unit(s, run, layer));
-    out.block_parameters.push_back(decoder_matrices(run.model, layer));
-    out.block_vectors.push_back(block_vectors(run.model, layer));
-  }
-  return out;
+  return decoder_blueprint(run, {block_unit, attention_matrices, block_vectors});
 }
 
 }  // namespace tessera::plan

@@ -30,22 +30,26 @@ StyledLine progress_line(const BytesDone& bytes, const Canvas& canvas) {
   const double rate = bytes.seconds > 0 ? done / bytes.seconds : 0;
   const int width = std::clamp(canvas.width - kWordsWidth - columns(bytes.what), kLeastBar, kMostBar);
   const int full = static_cast<int>(share * width);
+  const auto text = [&](double amount) {
+    return bytes.unit.empty() ? bytes_text(amount) : count_text(amount);
+  };
+  const std::string of_all = bytes.unit.empty() ? text(all) : cat(text(all), " ", bytes.unit);
   StyledLine line;
   line.add(bytes.what, Style::strong).add(" ");
   line.add(repeated(canvas.unicode ? "━" : "=", full), Style::good);
   line.add(repeated(canvas.unicode ? "─" : "-", width - full), Style::faint);
   line.add_right(cat(static_cast<int>(share * 100), " %"), 6);
-  line.add_right(cat(bytes_text(done), " of ", bytes_text(all)), 24);
-  line.add_right(rate > 0 ? cat(bytes_text(rate), "/s") : "", 14);
+  line.add_right(cat(text(done), " of ", of_all), 24);
+  line.add_right(rate > 0 ? cat(text(rate), "/s") : "", 14);
   line.add_right(rate > 0 ? cat(duration_text((all - done) / rate), " left") : "", 13, Style::accent);
   return line;
 }
 
-ProgressBar::ProgressBar(std::string what)
+ProgressBar::ProgressBar(std::string what, std::string unit)
     : is_live_(is_live_terminal(STDERR_FILENO)),
       begin_seconds_(now_seconds()),
       drawn_seconds_(begin_seconds_),
-      bytes_{.what = std::move(what)} {}
+      bytes_{.what = std::move(what), .unit = std::move(unit)} {}
 
 ProgressBar::~ProgressBar() {
   if (is_live_) std::fputs("\r\x1b[K", stderr);

@@ -34,8 +34,8 @@ class Dispatch {
   tensor::Tensor combine(const tensor::Tensor& rows_RH, const tensor::Tensor& weights_TK) const;
 
  private:
-  tensor::Tensor exchanged(const tensor::Tensor& rows) const;
-  tensor::Tensor exchanged_back(const tensor::Tensor& rows) const;
+  tensor::Tensor exchanged(const tensor::Tensor& rows, const std::vector<std::int64_t>& arriving,
+                           const std::vector<std::int64_t>& leaving) const;
   tensor::Tensor to_slices(const tensor::Tensor& rows_SH) const;
   tensor::Tensor sum_of_slices(const tensor::Tensor& rows) const;
 

@@ -38,8 +38,6 @@ std::vector<Counts> exchanged_counts(const Tensor& loads_E, const collective::Gr
   return out;
 }
 
-Tensor counting_up(const Tensor& like) { return like.clone().fill_(1).cumsum(0).sub_(1); }
-
 // sum over k of the rows of each token, in the order of its choices.
 Tensor summed_rows(const Tensor& rows_SH, const Tensor& rows_TK, const Tensor& factors_TK) {
   Tensor out = tensor::zeros({rows_TK.size(0), rows_SH.size(1)}, tensor::wide(rows_SH.scalar_type()),
@@ -110,7 +108,7 @@ Dispatch::Dispatch(const Tensor& experts_TK, std::int64_t num_experts, const Ten
   const Tensor tokens_S = choices_S_.floor_divide(experts_TK.size(1));
   const Tensor keys_S =
       flat.index_select(0, choices_S_).mul_(kOrders).add_(order_T.index_select(0, tokens_S));
-  const Tensor keys_R = exchanged(to_slices(keys_S.unsqueeze(1))).squeeze(1);
+  const Tensor keys_R = exchanged(to_slices(keys_S.unsqueeze(1)), received_from_, sent_to_).squeeze(1);
   sorted_R_ = keys_R.argsort(/*stable=*/true, 0, false);
   unsorted_R_ = tensor::zeros(sorted_R_.sizes(), at::kLong, sorted_R_.device());
   unsorted_R_.scatter_(0, sorted_R_, counting_up(sorted_R_));
@@ -143,15 +141,9 @@ Tensor Dispatch::sum_of_slices(const Tensor& rows) const {
   return tensor::concatenate(parts, 0);
 }
 
-Tensor Dispatch::exchanged(const Tensor& rows) const {
-  return collective::exchange_rows({rows, "rows of tokens", {{axis_.name, collective::kVarying}}}, axis_,
-                                   received_from_, sent_to_)
-      .tensor;
-}
-
-Tensor Dispatch::exchanged_back(const Tensor& rows) const {
+Tensor Dispatch::exchanged(const Tensor& rows, const Counts& arriving, const Counts& leaving) const {
   return collective::exchange_rows({rows, "rows of experts", {{axis_.name, collective::kVarying}}}, axis_,
-                                   sent_to_, received_from_)
+                                   arriving, leaving)
       .tensor;
 }
 
@@ -165,11 +157,12 @@ Tensor Dispatch::to_experts(const Tensor& x_TH) const {
       },
       [self](const Tensor& d) { return summed_rows(d, self.rows_TK_, self.kept_TK_); });
   if (axis_.group.size() == 1) return rows_SH;
-  const Tensor arrived = exchanged(collective::apply_linear(
+  const Tensor leaving = collective::apply_linear(
       rows_SH, [self](const Tensor& rows) { return self.to_slices(rows); },
-      [self](const Tensor& d) { return self.sum_of_slices(d); }));
+      [self](const Tensor& d) { return self.sum_of_slices(d); });
   return collective::apply_linear(
-      arrived, [self](const Tensor& rows) { return rows.index_select(0, self.sorted_R_); },
+      exchanged(leaving, received_from_, sent_to_),
+      [self](const Tensor& rows) { return rows.index_select(0, self.sorted_R_); },
       [self](const Tensor& d) { return d.index_select(0, self.unsorted_R_); });
 }
 
@@ -177,11 +170,12 @@ Tensor Dispatch::combine(const Tensor& rows_RH, const Tensor& weights_TK) const 
   const auto self = *this;
   Tensor rows_SH = rows_RH;
   if (axis_.group.size() > 1) {
-    const Tensor arrived = exchanged_back(collective::apply_linear(
+    const Tensor leaving = collective::apply_linear(
         rows_RH, [self](const Tensor& rows) { return rows.index_select(0, self.unsorted_R_); },
-        [self](const Tensor& d) { return d.index_select(0, self.sorted_R_); }));
+        [self](const Tensor& d) { return d.index_select(0, self.sorted_R_); });
     rows_SH = collective::apply_linear(
-        arrived, [self](const Tensor& rows) { return self.sum_of_slices(rows); },
+        exchanged(leaving, sent_to_, received_from_),
+        [self](const Tensor& rows) { return self.sum_of_slices(rows); },
         [self](const Tensor& d) { return self.to_slices(d); });
   }
   const Tensor factors_TK = kept_TK_.defined() ? weights_TK.mul(kept_TK_) : weights_TK;

@@ -45,6 +45,9 @@ struct SequenceChoices {
 tensor::Tensor within_capacity(const SequenceChoices& choices, double factor, std::int64_t num_experts,
                                const collective::Group& group);
 
+// 0, 1, 2 and so on in int64, as many as `like` has, on its device.
+tensor::Tensor counting_up(const tensor::Tensor& like);
+
 // How many tokens chose each expert, [E] in int64; negative choices count nowhere.
 tensor::Tensor loads(const tensor::Tensor& experts_TK, std::int64_t num_experts);
 // The same by sample, [B,E].

@@ -77,6 +77,8 @@ Tensor loads(const Tensor& experts_TK, const Tensor& samples_T, std::int64_t num
   return out.view({num_samples, num_experts + 1}).narrow(1, 1, num_experts);
 }
 
+Tensor counting_up(const Tensor& like) { return like.clone().fill_(1).cumsum(0).sub_(1); }
+
 Tensor within_capacity(const SequenceChoices& choices, double factor, std::int64_t num_experts,
                        const collective::Group& group) {
   constexpr std::int64_t kPositions = std::int64_t{1} << 25;  // more than a sequence has
@@ -95,13 +97,12 @@ Tensor within_capacity(const SequenceChoices& choices, double factor, std::int64
   const Tensor order = keys.reshape({-1}).argsort(/*stable=*/true, 0, false);
   const Tensor sorted = columns.reshape({-1}).index_select(0, order);
   const Tensor before = chosen.reshape({-1}).cumsum(0).sub_(chosen.reshape({-1}));  // of earlier columns
-  const std::int64_t nowhere = sorted.numel();
-  const Tensor places = sorted.clone().fill_(1).cumsum(0).sub_(1);
   const Tensor none = experts_AK.lt(0).sum();
-  const Tensor rank = places.sub(none).sub_(before.index_select(0, sorted.clamp(0, before.numel() - 1)));
+  const Tensor rank =
+      counting_up(sorted).sub_(none).sub_(before.index_select(0, sorted.clamp(0, before.numel() - 1)));
   const Tensor most = most_B.index_select(
       0, sorted.clamp_min(0).floor_divide(num_experts).clamp_max(choices.num_sequences - 1));
-  Tensor is_kept = tensor::empty({nowhere}, at::kBool, mine.device());
+  Tensor is_kept = tensor::empty(sorted.sizes(), at::kBool, mine.device());
   is_kept.index_copy_(0, order, rank.lt(most));
   const Tensor own = is_kept.view({group.size() * tokens, k}).narrow(0, group.rank() * tokens, tokens);
   return choices.experts_TK.masked_fill(own.logical_not(), -1);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tessera/base/text.hpp"
+#include "tessera/plan/model/experts.hpp"
 #include "tessera/plan/model/unit_allocation_events.hpp"
 
 namespace tessera::plan {
@@ -61,6 +62,7 @@ Piece gate(const Sizes& s) {
 }
 
 std::vector<Piece> feed_forward_pieces(const spec::Run& run, std::int64_t layer) {
+  if (run.model.has_experts(layer)) return expert_pieces(run, layer);
   const Sizes s(run);
   const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
   Piece up = norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0), opened = gate(s),
@@ -104,19 +106,20 @@ PlacedParameters attention_matrices(const spec::Model& m, std::int64_t layer) {
           columns_cut(matrix(layer, "self_attn.o", m.hidden, q, residual_normal(m)))};
 }
 
+namespace {
 PlacedParameters feed_forward_matrices(const spec::Model& m, std::int64_t layer) {
+  if (m.has_experts(layer)) return expert_parameters(m, layer);
   const Init init = normal(m.init_std);
   return {rows_cut(matrix(layer, "mlp.gate", m.ffn, m.hidden, init)),
           rows_cut(matrix(layer, "mlp.up", m.ffn, m.hidden, init)),
           columns_cut(matrix(layer, "mlp.down", m.hidden, m.ffn, residual_normal(m)))};
 }
 
-PlacedParameters decoder_matrices(const spec::Model& m, std::int64_t layer) {
-  PlacedParameters out = attention_matrices(m, layer);
-  for (PlacedParameter& parameter : feed_forward_matrices(m, layer)) out.push_back(std::move(parameter));
-  return out;
+void append(PlacedParameters& parameters, PlacedParameters more) {
+  for (PlacedParameter& parameter : more) parameters.push_back(std::move(parameter));
 }
 
+// Embedding and head with their parameters and allocation events.
 Blueprint decoder_ends(const spec::Run& run) {
   const Sizes s(run);
   const spec::Model& m = run.model;
@@ -135,6 +138,20 @@ Blueprint decoder_ends(const spec::Run& run) {
   out.embedding_parameters = table(rows);
   if (!m.tied_embeddings) out.head_parameters = table("lm_head.weight");
   out.head_vectors = {{norm_weight("model.norm", m.hidden)}};
+  return out;
+}
+
+}  // namespace
+
+Blueprint decoder_blueprint(const spec::Run& run, const DecoderParts& parts) {
+  const Sizes s(run);
+  const spec::Model& m = run.model;
+  Blueprint out = decoder_ends(run);
+  for (std::int64_t layer = 0; layer < m.layers; ++layer) {
+    out.blocks.push_back(parts.block(s, run, layer));
+    append(out.block_parameters.emplace_back(parts.attention(m, layer)), feed_forward_matrices(m, layer));
+    append(out.block_vectors.emplace_back(parts.vectors(m, layer)), expert_vectors(m, layer));
+  }
   return out;
 }
 

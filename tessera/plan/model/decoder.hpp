@@ -14,7 +14,7 @@ program::Piece rotary_attention(const Sizes& s, bool has_norm, program::Dtype co
 program::Piece entering_product(const char* name, const Sizes& s, std::int64_t out);
 // silu(gate) * up.
 program::Piece gate(const Sizes& s);
-// The pieces after attention, middle -> hidden: norm and up, gate, down.
+// The pieces after attention, middle -> hidden: norm and up, gate, down; or those of experts.
 std::vector<program::Piece> feed_forward_pieces(const spec::Run& run, std::int64_t layer);
 // What is computed of keys and values by other ranks too.
 double repeated_key_flops(const Sizes& s);
@@ -22,12 +22,16 @@ double repeated_key_flops(const Sizes& s);
 // "model.layers.3." before each.
 std::vector<std::string> in_layer(std::int64_t layer, std::vector<std::string> names);
 program::Parameter norm_weight(const std::string& name, std::int64_t size);
-// q, k, v, out; gate, up, down; all of them.
+// q, k, v, out.
 PlacedParameters attention_matrices(const spec::Model& model, std::int64_t layer);
-PlacedParameters feed_forward_matrices(const spec::Model& model, std::int64_t layer);
-PlacedParameters decoder_matrices(const spec::Model& model, std::int64_t layer);
 
-// Embedding and head with their parameters and allocation events.
-Blueprint decoder_ends(const spec::Run& run);
+// What decoders differ in: a block, and its parameters but for those of the feed-forward part.
+struct DecoderParts {
+  program::Unit (*block)(const Sizes& s, const spec::Run& run, std::int64_t layer);
+  PlacedParameters (*attention)(const spec::Model& model, std::int64_t layer);
+  PlacedParameters (*vectors)(const spec::Model& model, std::int64_t layer);
+};
+// With embedding and head, and gate, up and down or experts in each block.
+Blueprint decoder_blueprint(const spec::Run& run, const DecoderParts& parts);
 
 }  // namespace tessera::plan

@@ -31,14 +31,14 @@ void add_calls(Piece& piece, const spec::Run& run, const Sizes& s, const ExpertS
     const auto exchange = [&](std::vector<Collective>& calls, std::int64_t bytes) {
       calls.push_back({CollectiveKind::all_to_all, s.over_experts, bytes});
     };
-    const std::int64_t sent = e.sent() * s.h * s.c, returned = e.rows() * s.h * s.c;
+    const std::int64_t rows = e.rows() * s.h * s.c;
     piece.collectives.push_back(
         {CollectiveKind::all_gather, s.over_experts, e.ranks * e.experts * kIndexBytes});
-    exchange(piece.collectives, e.sent() * kIndexBytes);
-    exchange(piece.collectives, sent);
-    exchange(piece.collectives, returned);
-    exchange(piece.backward_collectives, sent);
-    exchange(piece.backward_collectives, returned);
+    exchange(piece.collectives, e.rows() * kIndexBytes);
+    for (int way = 0; way < 2; ++way) {  // to the experts, and back
+      exchange(piece.collectives, rows);
+      exchange(piece.backward_collectives, rows);
+    }
   }
   over_tp(piece.collectives);
   over_tp(piece.backward_collectives);
@@ -67,15 +67,15 @@ void add_events(Piece& piece, const Sizes& s, const ExpertSizes& e, bool has_sha
       .drop("rows.opened");
   forward.drop("gate_up").make("made", rows).pass(packed).tape("gated").drop("gated");
   if (travels) forward.make("back", rows).drop("made").make("made", sent).drop("back");
-  forward.make("sum", e.t * s.h * s.a)
+  const std::string sum = is_narrow ? "sum" : "routed";
+  forward.make(sum, e.t * s.h * s.a)
       .pass(sent / e.k)
       .tape("made")
       .drop("made")
       .drop("choices")
       .drop("scores");
-  if (is_narrow) forward.make("routed", tokens).drop("sum");
-  const std::string routed = is_narrow ? "routed" : "sum";
-  if (!has_shared) forward.make("y", s.r * s.h * s.c).drop(routed).drop("normed_2").drop("middle");
+  if (is_narrow) forward.make("routed", tokens).drop(sum);
+  if (!has_shared) forward.make("y", s.r * s.h * s.c).drop("routed").drop("normed_2").drop("middle");
 
   backward.make("d.made", sent).pass(sent).untape("made");
   if (travels) backward.make("d.back", rows).drop("d.made").make("d.made", rows).drop("d.back");
@@ -157,7 +157,7 @@ std::vector<Piece> expert_pieces(const spec::Run& run, std::int64_t layer) {
   add_entering_events(up, s, "normed_2", "up", 2 * s.f, "");
   add_function_events(opened, s, /*is_gated=*/true);
   add_residual_events(down, s, {}, "fed", s.f, "y");
-  for (const char* storage : {"sum", "normed_2", "middle"})
+  for (const char* storage : {"routed", "normed_2", "middle"})
     down.forward_events.push_back({.act = program::AllocationEvent::Act::drop, .storage = storage});
   out.push_back(made_of(up, {enter("entering_2"), step("up", {"entering_2"}, {"gate_up"},
                                                        names({"mlp.shared_experts.gate_proj.weight",
@@ -200,7 +200,7 @@ PlacedParameters expert_parameters(const spec::Model& m, std::int64_t layer) {
 }
 
 PlacedParameters expert_vectors(const spec::Model& m, std::int64_t layer) {
-  if (m.balance != spec::Balance::bias) return {};
+  if (!m.has_experts(layer) || m.balance != spec::Balance::bias) return {};
   return {{{.name = cat("model.layers.", layer, ".mlp.gate.e_score_correction_bias"),
             .shape = {m.experts},
             .init = {program::Init::Kind::zeros, 0}},

@@ -11,13 +11,13 @@ namespace tessera::plan {
 struct ExpertSizes {
   std::int64_t t, k, f, experts, held, ranks, slices;
   explicit ExpertSizes(const spec::Run& run);
-  std::int64_t sent() const { return t * k * slices; }
+  // As many are sent as come.
   std::int64_t rows() const { return t * k * slices; }
 };
 
 // The pieces after attention: middle -> hidden.
 std::vector<program::Piece> expert_pieces(const spec::Run& run, std::int64_t layer);
-// Router and experts; the bias of the choice.
+// Router and experts; the bias of the choice, if the layer has one.
 PlacedParameters expert_parameters(const spec::Model& model, std::int64_t layer);
 PlacedParameters expert_vectors(const spec::Model& model, std::int64_t layer);
 

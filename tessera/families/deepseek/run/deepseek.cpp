@@ -91,11 +91,7 @@ class DeepseekBlock final : public DecoderBlock {
 }  // namespace
 
 Model make_deepseek(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
-  return make_decoder(
-      run, tables, held,
-      [&](const program::Unit& described, std::int64_t layer, const parallel::Rotary& rotary) {
-        return std::make_unique<DeepseekBlock>(described, run, layer, held, rotary);
-      });
+  return make_decoder<DeepseekBlock>(run, tables, held);
 }
 
 }  // namespace tessera::model

@@ -36,11 +36,7 @@ class LlamaBlock final : public DecoderBlock {
 }  // namespace
 
 Model make_llama(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
-  return make_decoder(
-      run, tables, held,
-      [&](const program::Unit& described, std::int64_t layer, const parallel::Rotary& rotary) {
-        return std::make_unique<LlamaBlock>(described, run, layer, held, rotary);
-      });
+  return make_decoder<LlamaBlock>(run, tables, held);
 }
 
 }  // namespace tessera::model

@@ -44,11 +44,7 @@ class Olmo2Block final : public DecoderBlock {
 }  // namespace
 
 Model make_olmo2(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
-  return make_decoder(
-      run, tables, held,
-      [&](const program::Unit& described, std::int64_t layer, const parallel::Rotary& rotary) {
-        return std::make_unique<Olmo2Block>(described, run, layer, held, rotary);
-      });
+  return make_decoder<Olmo2Block>(run, tables, held);
 }
 
 }  // namespace tessera::model
