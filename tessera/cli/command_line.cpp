@@ -14,6 +14,7 @@
 #include "tessera/cli/commands/commands.hpp"
 #include "tessera/cli/completion.hpp"
 #include "tessera/cli/data/data_commands.hpp"
+#include "tessera/cli/draw/draw_commands.hpp"
 #include "tessera/cli/tokenizer/tokenizer_commands.hpp"
 #include "tessera/plan/layouts.hpp"
 #include "tessera/spec/load.hpp"
@@ -121,6 +122,9 @@ void add_draw(CLI::App* command, Options& options) {
   command->add_flag("--layout", options.draw.layout,
                     "with a run file: the mesh, and which rank holds which piece of which parameter; a table "
                     "without -o");
+  command->add_flag(
+      "--experts", options.draw.experts,
+      "with the metrics.jsonl of a run: how loaded each expert of each layer was, step by step");
   command->add_option("--step", options.draw.step, "of the trace (default: the one of median length)")
       ->check(CLI::PositiveNumber);
 }
@@ -259,8 +263,8 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
   add_simulated(simulate, options.simulate);
   auto* draw = add_command(app, "draw", "draw the step of a run file, a schedule or a trace", options, false);
   draw->get_option("file")->description(
-      "the run file (TOML), a program (.txt) that this command wrote, or a trace (JSON) of tessera train "
-      "--trace");
+      "the run file (TOML), a program (.txt) that this command wrote, a trace (JSON) of tessera train "
+      "--trace, or with --experts a metrics.jsonl");
   add_draw(draw, options);
   auto* plan = app.add_subcommand("plan", "say what a run would need, before any of it exists");
   plan->require_subcommand(1);

@@ -84,6 +84,49 @@ TEST_F(Binary, DrawsWhoHoldsWhat) {
   EXPECT_EQ(tessera("draw --schedule 1f1b --layout").code, 2);
 }
 
+TEST_F(Binary, DrawsHowLoadedExpertsWere) {
+  const auto trained = tessera(cat("train ", path("run.toml"), " model.experts=4 model.experts_per_token=2",
+                                   " model.balance=bias --out ", path("out")));
+  ASSERT_EQ(trained.code, 0) << trained.out;
+  const std::string command = cat("draw --experts ", path("out/metrics.jsonl"), " -o ", path("load.svg"));
+  const auto text = tessera(command), json = tessera(command + " --json");
+  ASSERT_EQ(text.code, 0) << text.out;
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr("Load of experts: 2 layers x 4 experts, 6 steps\nBusiest expert: at worst "),
+                    HasSubstr(cat("drawn in ", path("load.svg")))));
+  EXPECT_EQ(count_of(json.out, "\"worst_load\": "), 2u) << json.out;
+  const std::string metrics = file_text(path("out/metrics.jsonl"));
+  EXPECT_EQ(field(json.out, "last_worst_load"),
+            field(metrics.substr(metrics.rfind("\"step\"")), "expert_load"));
+  const std::string svg = file_text(path("load.svg"));
+  EXPECT_TRUE(svg.starts_with("<svg "));
+  EXPECT_EQ(count_of(svg, "<g class=\"layer\">"), 2u);
+  EXPECT_THAT(svg, HasSubstr("From out/metrics.jsonl, steps 1 to 6."));
+}
+
+TEST_F(Binary, RefusesExpertsThatCannotBeDrawn) {
+  std::ofstream(path("dense.jsonl")) << "{\"step\": 1, \"loss\": 2.5}\n";
+  std::ofstream(path("broken.jsonl")) << "{\"step\": 1, \"loss\": 2.5}\n{\"step\": 2, \n{\"step\": 3}\n";
+  std::ofstream(path("empty.jsonl")) << "";
+  const std::pair<std::string, const char*> cases[] = {
+      {"draw --experts", "name it alone"},
+      {cat("draw --experts ", path("dense.jsonl"), " layout.pp=2"), "name it alone"},
+      {cat("draw --experts --layout ", path("dense.jsonl")), "name it alone"},
+      {cat("draw --experts ", path("dense.jsonl"), " -o ", path("x.html")), "ends in .svg"},
+      {cat("draw --experts ", path("dense.jsonl")), "this run has no experts"},
+      {cat("draw --experts ", path("broken.jsonl")), "broken.jsonl', line 2: is broken"},
+      {cat("draw --experts ", path("empty.jsonl")), "is empty"},
+      {cat("draw --experts ", path("none.jsonl")), "No such file"},
+      {cat("draw ", path("dense.jsonl")), "is drawn with --experts"},
+  };
+  for (const auto& [command, text] : cases) {
+    const auto outcome = tessera(command);
+    EXPECT_EQ(outcome.code, 2) << command;
+    EXPECT_THAT(outcome.out, HasSubstr(text)) << command;
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("x.html")));
+}
+
 TEST_F(Binary, AProgramIsWrittenAndReadBack) {
   const std::string layout = cat(path("run.toml"), " layout.pp=2 --json");
   const auto written = tessera(cat("draw ", layout, " -o ", path("program.txt")));

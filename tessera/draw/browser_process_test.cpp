@@ -9,6 +9,7 @@
 
 #include "tessera/base/files/file_text.hpp"
 #include "tessera/base/text.hpp"
+#include "tessera/draw/experts/experts_picture.hpp"
 #include "tessera/draw/html.hpp"
 #include "tessera/draw/order_picture.hpp"
 #include "tessera/draw/svg.hpp"
@@ -110,6 +111,36 @@ TEST_F(Browser, TextsHaveTheirPlaces) {
     const std::string svg = to_svg(each);
     EXPECT_TRUE(run(cat("<!doctype html><meta charset=\"utf-8\">", svg), kLookAtTexts).ends_with(" texts"))
         << each.title << ": " << run(svg, kLookAtTexts);
+  }
+}
+
+ExpertsPicture experts(std::size_t num_layers, std::size_t num_experts, std::int64_t first_step) {
+  ExpertsPicture out{.source = "a & b/metrics.jsonl"};
+  std::vector<LayerTokens> layers(num_layers);
+  for (std::size_t i = 0; i < num_layers; ++i)
+    layers[i] = {static_cast<std::int64_t>(i), std::vector<double>(num_experts, 1)};
+  layers.back().tokens[0] = 8;
+  for (const std::int64_t step : {0, 1, 5, 12}) out.history.add(first_step + step, layers);
+  return out;
+}
+
+TEST_F(Browser, TextsOfExpertsLieBesideTheirPanels) {
+  const std::string look = cat(R"(
+const cells = [...document.querySelectorAll('rect[class^=heat]')].map((cell) => cell.getBBox());
+for (const text of document.querySelectorAll('text')) {
+  const a = text.getBBox();
+  if (text.textContent !== 'even' && cells.some((b) => a.x < b.x + b.width && b.x < a.x + a.width &&
+      a.y + 3 < b.y + b.height && b.y < a.y + a.height - 3)) {
+    outcome.textContent = 'on a cell: ' + text.textContent;
+    return;
+  }
+}
+)",
+                               kLookAtTexts);
+  for (const ExpertsPicture& each :
+       {experts(2, 8, 1), experts(1, 1, 1), experts(8, 64, 12'345'678), experts(61, 256, 1'234'567)}) {
+    const std::string outcome = run(cat("<!doctype html><meta charset=\"utf-8\">", to_svg(each)), look);
+    EXPECT_TRUE(outcome.ends_with(" texts")) << each.title() << ": " << outcome;
   }
 }
 

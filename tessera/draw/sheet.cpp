@@ -105,6 +105,12 @@ std::string xml_escaped(std::string_view text) {
   return out;
 }
 
+std::string hatched_pattern() {
+  return "<defs><pattern id=\"hatched\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
+         "<rect class=\"ground\" width=\"6\" height=\"6\"/>"
+         "<path class=\"hatch\" d=\"M-1 1l2-2M0 6l6-6M5 7l2-2\"/></pattern></defs>\n";
+}
+
 std::string svg_file(const std::string& title, const std::string& more_style, double width, double height,
                      const std::string& body) {
   const std::string w = px(width), h = px(height);

@@ -40,6 +40,9 @@ std::vector<std::string> wrapped(std::string_view text, double font_pixels, doub
 // A step of 1, 2 or 5 times a power of ten that divides `range` into at most `most` parts.
 double tick_step(double range, double most);
 
+// The pattern that the class idle is filled with.
+std::string hatched_pattern();
+
 // A whole file: the title, the sheet's style and `more_style`, paper of this size, and the body.
 std::string svg_file(const std::string& title, const std::string& more_style, double width, double height,
                      const std::string& body);

@@ -70,10 +70,7 @@ std::string to_svg(const Picture& picture, const SvgOptions& options) {
   const std::string width = px(sheet.width()), height = px(sheet.y + kMargin);
   return cat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, " ", height, "\" width=\"",
              width, "\" height=\"", height, "\" role=\"img\"", data, ">\n<title>", xml_escaped(picture.title),
-             "</title>\n<style>\n", style_sheet(),
-             "</style>\n<defs><pattern id=\"hatched\" width=\"6\" height=\"6\" ",
-             "patternUnits=\"userSpaceOnUse\"><rect class=\"ground\" width=\"6\" height=\"6\"/>",
-             "<path class=\"hatch\" d=\"M-1 1l2-2M0 6l6-6M5 7l2-2\"/></pattern></defs>\n",
+             "</title>\n<style>\n", style_sheet(), "</style>\n", hatched_pattern(),
              "<rect class=\"paper\" width=\"", width, "\" height=\"", height, "\"/>\n", sheet.body,
              "</svg>\n");
 }

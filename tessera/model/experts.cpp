@@ -40,17 +40,18 @@ Experts::Share Experts::share_of(std::int64_t tokens, const Batch& batch) const 
 // A recomputation takes the choice that its forward made: were it to choose again, another kernel or another
 // rounding could send tokens elsewhere, and the backward would differentiate another function. What is saved
 // by a forward without a tape is taken out by the recomputation, so nothing outlives the step.
-parallel::Routing Experts::routed(const Tensor& logits_TE, const Batch& batch) const {
+parallel::Routing Experts::routed(const Tensor& logits_TE, const Share& share, const Batch& batch) const {
   const Tensor bias = weights_.bias_E ? weights_.bias_E->value() : Tensor();
-  if (!batch.choices) return parallel::route(logits_TE, bias, rule_);
-  ByLayer& saved = *batch.choices;
-  if (!at::GradMode::is_enabled()) {
-    auto out = parallel::route(logits_TE, bias, rule_);
-    saved[layer_] = out.experts_TK;
-    return out;
-  }
-  const auto found = saved.extract(layer_);
-  return parallel::route(logits_TE, bias, rule_, found ? found.mapped() : Tensor());
+  if (batch.choices && at::GradMode::is_enabled())
+    if (const auto found = batch.choices->extract(layer_))
+      return parallel::route(logits_TE, bias, rule_, found.mapped());
+  const auto given = batch.replayed.find(layer_);
+  const Tensor chosen_TK = given == batch.replayed.end() ? Tensor() : share.of(given->second);
+  const auto out = parallel::route(logits_TE, bias, rule_, chosen_TK);
+  if (batch.choices && !at::GradMode::is_enabled()) (*batch.choices)[layer_] = out.experts_TK;
+  if (batch.made)
+    (*batch.made)[layer_] = tensor::concatenate({share.of(batch.order_T).unsqueeze(1), out.experts_TK}, 1);
+  return out;
 }
 
 Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
@@ -62,11 +63,8 @@ Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
     x = collective::slice({x, "tokens", {{"tp", collective::kInvariant}}}, context_.tp, 0, share.rows).tensor;
   const Tensor logits_TE =
       parallel::linear(x.to(tensor::wide(x.scalar_type())), weights_.router_EH, tape.work);
-  const parallel::Routing routing = routed(logits_TE, batch);
-  const auto mine = [&](const Tensor& of_batch) {
-    return of_batch.defined() ? of_batch.narrow(0, share.first, share.count) : of_batch;
-  };
-  const Tensor counted_T = mine(batch.counted_T);
+  const parallel::Routing routing = routed(logits_TE, share, batch);
+  const Tensor counted_T = share.of(batch.counted_T);
   const Tensor experts_TK = counted_T.defined()
                                 ? routing.experts_TK.masked_fill(counted_T.logical_not().unsqueeze(1), -1)
                                 : routing.experts_TK;
@@ -77,7 +75,7 @@ Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
   }
   add_losses(logits_TE, routing, experts_TK, share, batch, losses);
   // In generation all ranks of tp have the same tokens, and nothing is dropped.
-  const Tensor order_T = batch.order_T.defined() ? mine(batch.order_T) : places_of(share, experts_TK);
+  const Tensor order_T = batch.order_T.defined() ? share.of(batch.order_T) : places_of(share, experts_TK);
   const Tensor sent_TK =
       spec_.capacity_factor > 0 && batch.order_T.defined()
           ? parallel::within_capacity({.experts_TK = experts_TK,
@@ -90,9 +88,9 @@ Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
   const parallel::Dispatch dispatch(sent_TK, spec_.experts, order_T, context_.experts);
   const Tensor gate_up =
       parallel::grouped_linear(dispatch.to_experts(x), dispatch.rows(), weights_.gate_up_E2FH, tape.work);
-  const Tensor made =
+  Tensor made =
       parallel::grouped_linear(parallel::swiglu(gate_up), dispatch.rows(), weights_.down_EHF, tape.work);
-  const Tensor out = dispatch.combine(made, routing.weights_TK);
+  const Tensor out = dispatch.combine(std::move(made), routing.weights_TK);
   if (!is_sliced) return out;
   return collective::gather_invariant({out, "tokens", {{"tp", collective::sharded(0)}}}, context_.tp,
                                       share.rows)

@@ -25,12 +25,14 @@ class Experts {
   struct Share {
     std::vector<std::int64_t> rows;                    // of each rank of tp
     std::int64_t first = 0, count = 0, positions = 0;  // of the rank; of a sample, on all ranks of tp
+    // Of what all tokens of tp's ranks have, that of these; undefined stays so.
+    Tensor of(const Tensor& all_T) const { return all_T.defined() ? all_T.narrow(0, first, count) : all_T; }
   };
   Share share_of(std::int64_t tokens, const Batch& batch) const;
   void add_loads(const Tensor& chosen_TK, const Tensor& sent_TK, ByLayer& loads) const;
   static Tensor places_of(const Share& share, const Tensor& experts_TK);
   static Tensor samples_of(const Share& share, const Tensor& experts_TK);
-  parallel::Routing routed(const Tensor& logits_TE, const Batch& batch) const;
+  parallel::Routing routed(const Tensor& logits_TE, const Share& share, const Batch& batch) const;
   void add_losses(const Tensor& logits_TE, const parallel::Routing& routing, const Tensor& experts_TK,
                   const Share& share, const Batch& batch, std::vector<Tensor>& losses) const;
 

@@ -34,6 +34,10 @@ struct Batch {
   // Of a step. How many of the rank's tokens chose each expert, and after these how many choices were
   // dropped, [E+1] in int64. Forwards with a tape add to it, so that each micro-batch counts once.
   ByLayer* loads = nullptr;
+  // Choices to take in place of the router's, [T,K]; of no layer: all are the router's.
+  ByLayer replayed;
+  // Of a step. Where defined, tokens by order_T and what they chose, [T,1+K].
+  ByLayer* made = nullptr;
   Cache* cache = nullptr;  // generation: read and extended (cache.hpp)
 };
 

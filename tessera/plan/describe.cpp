@@ -440,4 +440,13 @@ std::int64_t num_parameters(const Tables& tables) {
   return total;
 }
 
+std::int64_t num_active_parameters(const spec::Model& model, const Tables& tables) {
+  std::int64_t other_experts = 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    if (model.has_experts(layer)) other_experts += model.experts - model.experts_per_token;
+  const std::int64_t other_rows = model.tied_embeddings ? 0 : model.vocab - 1;
+  return num_parameters(tables) - 3 * other_experts * model.hidden * model.expert_width() -
+         other_rows * model.hidden;
+}
+
 }  // namespace tessera::plan

@@ -390,5 +390,26 @@ TEST(Describe, TapeOfABlockOf405BUnderTensorParallelismHasNoGatheredInput) {
   EXPECT_EQ(tape_bytes() - regathered, 2 * (kGathered - kGathered / 8));
 }
 
+// 671B parameters, 37B of them for a token, as published.
+TEST(Describe, CountsDeepSeekV3) {
+  spec::Run run;
+  run.model = {.family = spec::Family::deepseek,
+               .layers = 61,
+               .hidden = 7168,
+               .heads = 128,
+               .kv_heads = 128,
+               .head_dim = 192,
+               .ffn = 18432,
+               .vocab = 129280,
+               .sequence = 4096};
+  run.model.q_rank = 1536, run.model.kv_rank = 512, run.model.rope_dim = 64, run.model.value_dim = 128;
+  run.model.experts = 256, run.model.experts_per_token = 8, run.model.expert_ffn = 2048;
+  run.model.shared_experts = 1, run.model.dense_layers = 3;
+  run.model.balance = spec::Balance::bias;
+  const auto tables = describe(run);
+  EXPECT_EQ(num_parameters(tables), 671'026'419'200);
+  EXPECT_EQ(num_active_parameters(run.model, tables) / 100'000'000, 366);
+}
+
 }  // namespace
 }  // namespace tessera::plan

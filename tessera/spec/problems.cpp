@@ -125,12 +125,16 @@ void check_experts(const Run& run, Findings& findings) {
       findings.need(is_default(key), key, "is for model.experts above 0");
     for (const char* key : {"layout.ep", "layout.etp"})
       findings.need(is_default(key), key, "has no experts to share: it is for model.experts above 0");
+    for (const char* key : {"training.record_choices", "training.replay_choices", "layout.expert_load"})
+      findings.need(is_default(key), key, "is for model.experts above 0");
     return;
   }
   findings.need(model.balance == Balance::sequence || is_default("model.balance_weight"),
                 "model.balance_weight", "is for model.balance = sequence");
   findings.need(model.balance == Balance::bias || is_default("model.balance_rate"), "model.balance_rate",
                 "is for model.balance = bias");
+  findings.need(run.training.record_choices.empty() || model.experts < 1 << 16, "training.record_choices",
+                "keeps up to 65535 experts");
   findings.need(model.dense_layers < model.layers, "model.dense_layers",
                 cat("leaves none of model.layers = ", model.layers, " to have experts"));
   findings.need(model.experts % model.router_groups == 0, "model.router_groups",

@@ -212,6 +212,10 @@ void declare_training(std::vector<Key>& keys) {
               "fp16: updates in a row after which the factor doubles");
   section.add("stop_after_skipped", &Training::stop_after_skipped, at_least(0),
               "steps in a row whose gradients are not finite after which the run saves and stops; 0: never");
+  section.add("record_choices", &Training::record_choices,
+              "file to write which experts every token chose; empty: none");
+  section.add("replay_choices", &Training::replay_choices,
+              "such a file, whose choices are taken in place of the router's; empty: none");
 }
 
 void declare_evaluation(std::vector<Key>& keys) {
@@ -271,6 +275,9 @@ void declare_layout(std::vector<Key>& keys) {
               "ranks that share the experts, of those of dp_shard, cp and tp");
   section.add("etp", &Layout::etp, from_to(1, kMaxAxis),
               "ranks, of the same, that share the matrices of each expert");
+  section.add("expert_load", &Layout::expert_load, from_to(0, 1e6),
+              "tokens of a rank's experts that memory and time are planned for, over an even share; 0: the "
+              "most that can come");
   section.add("zero", &Layout::zero, from_to(0, 3),
               "what dp_shard shards: 1 optimizer state, 2 gradients too, 3 weights too");
   section.add(

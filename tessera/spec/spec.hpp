@@ -142,6 +142,8 @@ struct Training {
   double loss_scale_start = 65536;              // fp16: factor of the loss in the first backward
   std::int64_t loss_scale_growth_steps = 2000;  // fp16: doubled after so many updates in a row
   std::int64_t stop_after_skipped = 20;         // steps in a row that were not taken; 0: never
+  std::string record_choices;                   // file of which experts the tokens chose; empty: none
+  std::string replay_choices;                   // such a file, instead of what the router would choose
   bool operator==(const Training&) const = default;
 };
 
@@ -180,8 +182,9 @@ struct Layout {
       false;  // tp's collectives are ops of their own, under the computation of another micro-batch
   bool tp_regather = true;  // a product's gathered input is gathered again in the backward instead of kept
   TensorKind tp_kind = TensorKind::d1;
-  std::int64_t ep = 1;   // ranks that share the experts, of those of dp_shard, cp and tp
-  std::int64_t etp = 1;  // ranks, of the same, that share the matrices of one
+  std::int64_t ep = 1;     // ranks that share the experts, of those of dp_shard, cp and tp
+  std::int64_t etp = 1;    // ranks, of the same, that share the matrices of one
+  double expert_load = 1;  // rows of a rank's experts that are planned for, over an even share; 0: the most
   std::int64_t zero = 0;
   std::int64_t reduce_every =
       1;  // zero 2 and 3: gradients are reduced after so many micro-batches; 0: once a step

@@ -389,6 +389,15 @@ TEST_F(KnownBugs, Row25_LoadsAreThoseOfOneRankOfTp) {
   EXPECT_NE(complaints_, "");
 }
 
+// The balance loss of each stage is divided by the positions of all of them: by as many as there are stages
+// too many, and its gradients are too small by that; or it flows from one stage alone.
+TEST_F(KnownBugs, Row26_LossesInsideOfStagesFlowWrongly) {
+  const auto run = expert_run_with({.pp = 2}, spec::Balance::sequence);
+  const auto found = with_bug(run, [](Program& program) { sum_once_more(Role::positions, "pp", program); });
+  EXPECT_THAT(found.fault, HasSubstr("(gradient)"));
+  EXPECT_NE(complaints_, "");
+}
+
 // tp shares the experts here: what sees other tokens is dp_shard.
 TEST_F(KnownBugs, Row27_ExpertsAreSummedOverTheAxesOfDenseWeightsWhenEpMeetsTp) {
   const auto found = with_bug(expert_run_with({.dp_shard = 2, .tp = 2, .ep = 2}),

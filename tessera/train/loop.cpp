@@ -192,6 +192,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   if (run.evaluation.every > 0) evaluated = held_out(run);
   opening.reset();
   Session session(run, communicator, std::move(source), {}, options.log, &start_timer);
+  if (!run.training.record_choices.empty()) session.record_choices();
   const auto& tables = session.program().tables;
   const auto ranks = static_cast<double>(communicator.size());
   const std::string checkpoints = options.checkpoints;

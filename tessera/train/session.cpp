@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -112,6 +113,7 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
   const program::Holdings held = program::holdings(sequence, tables);
   make_buckets(sequence, held);
   const During preparing(log, Doing::preparing);
+  if (!run.training.replay_choices.empty()) replayed_choices_.emplace(run.training.replay_choices, run.model);
   model_ = model::make(run_, tables, {held.units, buckets_, context_});
   executor_ = std::make_unique<engine::Executor>(
       parts_of(sequence, log_, slots_.empty() ? nullptr : &slots_[rank_class], variation.keep_gradients));
@@ -225,6 +227,57 @@ tensor::Tensor Session::order_of(std::span<const std::uint64_t> samples, std::ui
   return mine(whole);
 }
 
+void Session::record_choices() {
+  const std::string& path = run_.training.record_choices;
+  if (rank_ == 0) make_choice_file(path, choice_shape(run_));
+  meet();
+  recorded_choices_.emplace(path);
+  made_choices_.resize(static_cast<std::size_t>(program_.tables.num_micro));
+}
+
+model::ByLayer Session::replayed(std::span<const std::uint64_t> samples) const {
+  const auto sequence = static_cast<std::size_t>(run_.model.sequence);
+  std::vector<std::int64_t> places(samples.size() * sequence);
+  std::iota(places.begin(), places.end(), 0);
+  const Tensor places_T = mine(places);
+  model::ByLayer out;
+  for (std::int64_t layer = run_.model.dense_layers; layer < run_.model.layers; ++layer) {
+    std::vector<std::int64_t> all;
+    for (const std::uint64_t sample : samples) {
+      const auto chosen = replayed_choices_->read(sample, layer - run_.model.dense_layers);
+      all.insert(all.end(), chosen.begin(), chosen.end());
+    }
+    const Tensor all_TK = tensor::indices(all).view({-1, run_.model.experts_per_token});
+    out[static_cast<std::size_t>(layer)] = tensor::on_device(all_TK.index_select(0, places_T), device_);
+  }
+  return out;
+}
+
+// Each token's choice is made by one rank.
+void Session::write_choices() {
+  const std::uint64_t first = cursor_ - static_cast<std::uint64_t>(run_.training.global_batch);
+  const std::int64_t width = run_.model.experts_per_token + 1, sequence = run_.model.sequence;
+  for (model::ByLayer& of_micro_batch : made_choices_) {
+    for (const auto& [layer, made] : of_micro_batch) {
+      const Tensor here = tensor::on_host(made).contiguous();
+      const auto* rows = here.const_data_ptr<std::int64_t>();
+      std::vector<std::int64_t> neighbours;
+      for (std::int64_t row = 0; row < here.size(0); ++row) {
+        const std::int64_t place = rows[row * width], begin = place - std::ssize(neighbours) / (width - 1);
+        neighbours.insert(neighbours.end(), rows + row * width + 1, rows + (row + 1) * width);
+        const bool goes_on =
+            row + 1 < here.size(0) && rows[(row + 1) * width] == place + 1 && (place + 1) % sequence != 0;
+        if (goes_on) continue;
+        recorded_choices_->write(first + static_cast<std::uint64_t>(begin / sequence),
+                                 static_cast<std::int64_t>(layer) - run_.model.dense_layers, begin % sequence,
+                                 neighbours);
+        neighbours.clear();
+      }
+    }
+    of_micro_batch.clear();
+  }
+}
+
 // Ranks whose samples have ended still hold experts for those of others.
 model::Batch Session::padding() const {
   model::Batch batch;
@@ -256,6 +309,8 @@ engine::StepInput Session::input_of(const Reading& reading) const {
     model::Batch batch;
     batch.samples = static_cast<std::int64_t>(samples.size());
     if (reading.trains) batch.choices = &choices_[static_cast<std::size_t>(micro)], batch.loads = &loads_;
+    if (reading.trains && replayed_choices_) batch.replayed = replayed(samples);
+    if (reading.trains && recorded_choices_) batch.made = &made_choices_[static_cast<std::size_t>(micro)];
     if (reading.drops && run_.model.dropout > 0)
       batch.sample_indices_B =
           on_device(tensor::indices(std::vector<std::int64_t>(samples.begin(), samples.end())));
@@ -461,6 +516,7 @@ engine::StepReport Session::step() {
   input.count = updates_ - reset_after_ + 1;
   auto report = executor_->step(input);
   if (run_.model.experts > 0) sum_loads();
+  if (recorded_choices_) write_choices();
   if (report.taken) ++updates_;
   loss_scale_.update(report.taken);
   return report;

@@ -20,6 +20,7 @@
 #include "tessera/program/ir/types.hpp"
 #include "tessera/program/passes/holdings.hpp"
 #include "tessera/spec/spec.hpp"
+#include "tessera/train/source/choice_file.hpp"
 #include "tessera/train/source/source.hpp"
 
 namespace tessera::train {
@@ -68,6 +69,10 @@ class Session {
   // Reads that batch ahead of its step: what can't be read is then known while the run can still be saved.
   // Throws what the source throws.
   void read_next();
+
+  // From the next step on, which experts tokens choose is written to training.record_choices; all ranks call
+  // it, and one of them makes the file.
+  void record_choices();
 
   const spec::Run& run() const { return run_; }
   const Source& source() const { return source_; }
@@ -137,6 +142,8 @@ class Session {
   tensor::Tensor mine(std::span<const std::int64_t> whole) const;
   tensor::Tensor order_of(std::span<const std::uint64_t> samples, std::uint64_t first) const;
   model::Batch padding() const;
+  model::ByLayer replayed(std::span<const std::uint64_t> samples) const;
+  void write_choices();
   void sum_loads();
   void end_documents(std::span<const std::int64_t> tokens, std::span<std::int64_t> targets,
                      std::span<std::int64_t> documents) const;
@@ -165,7 +172,10 @@ class Session {
   std::int64_t data_rank_ = 0;
   bool meets_other_samples_ = false;
   mutable std::vector<model::ByLayer> choices_;  // by micro-batch
-  mutable model::ByLayer loads_;                 // of this rank, in the step
+  std::optional<ChoiceReader> replayed_choices_;
+  std::optional<ChoiceWriter> recorded_choices_;
+  mutable std::vector<model::ByLayer> made_choices_;  // by micro-batch, while they are recorded
+  mutable model::ByLayer loads_;                      // of this rank, in the step
   std::vector<metrics::ExpertLoad> expert_loads_;
   std::uint64_t cursor_ = 0;
   std::int64_t steps_ = 0, updates_ = 0, reset_after_ = 0;

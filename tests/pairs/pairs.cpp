@@ -2,7 +2,8 @@
 // beside the next steps; B goes on from it. In fp64 B's losses are A's within 1e-10; every fifth pair has
 // equal layouts, in fp32, bf16 or fp16, and the same bits. One pair in ten changes the optimizer: B is
 // refused, and with it reset A's layout and B's go on alike. Ranks are threads.
-//   build/release/tests/pairs [COUNT [SEED]]         100 pairs by default, and a summary as Markdown
+//   build/release/tests/pairs [COUNT [SEED [experts]]]    100 pairs by default, and a summary as Markdown;
+//   with `experts` all models have such, otherwise every third
 #include <unistd.h>
 
 #include <cmath>
@@ -44,10 +45,16 @@ class Dice {
 };
 
 // The model and the batch, which both of a pair have.
-spec::Run common_run(Dice& dice) {
+spec::Run common_run(Dice& dice, bool has_experts) {
   spec::Run run;
   run.model = {.layers = 6, .hidden = 16, .heads = 4, .kv_heads = 2, .ffn = 24, .vocab = 36, .sequence = 24};
-  if (dice.below(2) == 0) {
+  if (has_experts) {
+    run.model.experts = dice.one_of<std::int64_t>({4, 8});
+    run.model.expert_ffn = 12;
+    run.model.shared_experts = dice.below(2);
+    run.model.dense_layers = dice.below(2);
+    run.model.balance = dice.one_of({spec::Balance::none, spec::Balance::sequence, spec::Balance::bias});
+  } else if (dice.below(2) == 0) {
     run.model.family = spec::Family::gpt2;
     run.model.kv_heads = run.model.heads;
   }
@@ -81,7 +88,11 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
     layout.cp_heads = 1 + dice.below(layout.cp);
     layout.tp = 1 + dice.below(4);
     layout.sequence_parallel = dice.below(2) == 0;
-    layout.tp_overlap = layout.tp > 1 && dice.below(2) == 0;
+    layout.tp_overlap = layout.tp > 1 && common.model.experts == 0 && dice.below(2) == 0;
+    if (common.model.experts > 0) {
+      layout.ep = dice.one_of<std::int64_t>({1, 2, 2, 4});
+      layout.etp = dice.one_of<std::int64_t>({1, 1, 2});
+    }
     layout.tp_regather = dice.below(2) == 0;
     layout.zero = dice.below(4);
     layout.schedule = dice.one_of({"gpipe"_schedule, "1f1b"_schedule, "interleaved"_schedule,
@@ -101,9 +112,9 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
 std::string to_text(const spec::Layout& layout) {
   return cat(
       spec::word(layout.schedule), " pp ", layout.pp, " dp ", layout.dp_replicate, "x", layout.dp_shard,
-      " cp ", layout.cp_ring(), "x", layout.cp_heads, " tp ", layout.tp,
-      layout.cuts_stream() ? " sequence" : "", " zero ", layout.zero, layout.tp_overlap ? " opened" : "",
-      layout.offload.empty() ? "" : cat(" offload ", layout.offload),
+      " cp ", layout.cp_ring(), "x", layout.cp_heads, " tp ", layout.tp, " ep ", layout.ep, " etp ",
+      layout.etp, layout.cuts_stream() ? " sequence" : "", " zero ", layout.zero,
+      layout.tp_overlap ? " opened" : "", layout.offload.empty() ? "" : cat(" offload ", layout.offload),
       layout.recompute == spec::Recompute::full ? " recompute" : "", " micro_batch ", layout.micro_batch);
 }
 
@@ -140,9 +151,9 @@ struct Pair {
   bool changes_optimizer = false;
 };
 
-Pair drawn(std::uint64_t number, std::uint64_t seed) {
+Pair drawn(std::uint64_t number, std::uint64_t seed, bool has_experts) {
   Dice dice(seed, number);
-  spec::Run common = common_run(dice);
+  spec::Run common = common_run(dice, has_experts);
   if (dice.below(9) == 0) common.layout.schedule = "pipedream-2bw"_schedule;
   Pair pair{with_layout(common, dice), with_layout(common, dice), number % 5 == 4, number % 10 == 7};
   if (pair.changes_optimizer)
@@ -188,14 +199,14 @@ double error_of(const Pair& pair, const std::string& folder) {
                      train_on(same_layout, folder, kSavedAfter, reset));
 }
 
-int run(std::uint64_t count, std::uint64_t seed) {
+int run(std::uint64_t count, std::uint64_t seed, bool all_have_experts) {
   const std::string folder = cat(std::filesystem::temp_directory_path().string(), "/pairs-", getpid());
   std::map<std::string, int> seen;
   int passed = 0, equal = 0;
   double worst = 0;
   const double begin = now_seconds();
   for (std::uint64_t i = 0; i < count; ++i) {
-    const Pair pair = drawn(i, seed);
+    const Pair pair = drawn(i, seed, all_have_experts || i % 3 == 2);
     const double error = error_of(pair, folder);
     std::filesystem::remove_all(folder);
     const bool good = error <= (pair.is_equal ? 0 : kTolerance);
@@ -209,6 +220,7 @@ int run(std::uint64_t count, std::uint64_t seed) {
     ++seen[spec::word(pair.a.layout.precision)];
     if (pair.changes_optimizer) ++seen["another optimizer, reset"];
     if (!pair.a.data.document_end.empty()) ++seen["documents"];
+    if (pair.a.model.experts > 0) ++seen[cat("experts, balance ", spec::word(pair.a.model.balance))];
     for (const auto* run : {&pair.a, &pair.b}) {
       ++seen[cat("zero ", run->layout.zero)];
       ++seen[spec::word(run->layout.schedule)];
@@ -217,6 +229,7 @@ int run(std::uint64_t count, std::uint64_t seed) {
       if (!run->layout.offload.empty()) ++seen[cat("offload ", run->layout.offload)];
       ++seen[cat("cp ", run->layout.cp_ring(), " in a ring, ", run->layout.cp_heads, " by heads")];
       ++seen[cat("tp ", run->layout.tp, run->layout.cuts_stream() ? " with sequence parallelism" : "")];
+      if (run->model.experts > 0) ++seen[cat("ep ", run->layout.ep, ", etp ", run->layout.etp)];
       ++seen[cat(run->layout.ranks(), " ranks")];
     }
     if ((i + 1) % 20 == 0)
@@ -239,5 +252,5 @@ int run(std::uint64_t count, std::uint64_t seed) {
 int main(int argc, char** argv) {
   const std::uint64_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100;
   const std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
-  return tessera::run(count, seed);
+  return tessera::run(count, seed, argc > 3 && std::string(argv[3]) == "experts");
 }

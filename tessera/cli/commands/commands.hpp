@@ -32,6 +32,7 @@ struct DrawOptions {
   std::int64_t step = 0;  // of the trace; 0: the one of median length
   bool memory = false;    // what ranks hold over the step, by category
   bool layout = false;    // the mesh, and who holds what of the parameters
+  bool experts = false;   // how loaded the experts were, of a metrics.jsonl
 };
 
 struct Options;
@@ -89,9 +90,6 @@ int verify_command(const Options& options);
 int verify_layouts_command(const Options& options);
 int bench_step_command(const Options& options);
 int simulate_command(const Options& options);
-int draw_command(const Options& options);
-int draw_layout_command(const Options& options);
-int draw_memory_command(const Options& options, const std::string& path);
 int doctor_command(const Options& options);
 int save_command(const Options& options);
 int plan_memory_command(const Options& options);

@@ -36,12 +36,34 @@ std::string title_of(const spec::Run& run, const program::Program& program) {
   std::string out =
       cat(spec::word(run.model.family), ", ",
           count_text(static_cast<double>(plan::num_parameters(program.tables))), " parameters, ",
+          run.model.experts > 0
+              ? cat(count_text(static_cast<double>(plan::num_active_parameters(run.model, program.tables))),
+                    " for a token, ")
+              : "",
           spec::word(layout.precision), ": ", layout.ranks(), " rank", layout.ranks() == 1 ? "" : "s",
           ", zero ", layout.zero, ", recompute ", spec::word(layout.recompute), ", ", run.num_micro_batches(),
           " micro-batch", run.num_micro_batches() == 1 ? "" : "es", " of ", layout.micro_batch, " x ",
           run.model.sequence, " tokens");
   if (layout.pp > 1) out += cat(", ", layout.pp, " stages by ", spec::schedule_name(layout));
   return out;
+}
+
+// What the fullest rank would hold if as many tokens came to the experts of each as can.
+std::int64_t most_peak_bytes(spec::Run run) {
+  run.layout.expert_load = 0;
+  const program::Program program = plan::compile(run);
+  return plan::peak_bytes(program, plan::device_plan(run, program));
+}
+
+bool has_uneven_loads(const spec::Run& run) { return run.layout.ep * run.layout.etp > 1; }
+
+std::string about_loads(const spec::Run& run) {
+  const double load = run.layout.expert_load;
+  if (load == 0) return "\nplanned for as many tokens as can come to the experts of one rank\n";
+  return cat("\nplanned for ",
+             load == 1 ? "an even load of experts" : cat(load, " times an even load of experts"),
+             ": a rank to which as many tokens came as can would hold ", size(most_peak_bytes(run)),
+             " (layout.expert_load)\n");
 }
 
 std::string to_text(const spec::Run& run, const program::Program& program,
@@ -64,6 +86,7 @@ std::string to_text(const spec::Run& run, const program::Program& program,
   std::vector<std::vector<std::string>> alive = {{"bytes", "of"}};
   for (const auto& [what, bytes] : largest(fullest.alive)) alive.push_back({size(bytes), what});
   out += table(alive);
+  if (has_uneven_loads(run)) out += about_loads(run);
   if (const std::int64_t limit = run.layout.memory_limit_mib << 20; limit >= fullest.peak_bytes && limit > 0)
     out += cat("\n", size(limit - fullest.peak_bytes), " of the limit of ", size(limit), " are left\n");
   return out;
@@ -112,7 +135,10 @@ int plan_memory_command(const Options& options) {
     for (const RankMemory& rank : ranks) records.push_back(to_record(rank));
     const metrics::Record out = {
         {"parameters", plan::num_parameters(program.tables)},
+        {"active_parameters", plan::num_active_parameters(run.model, program.tables)},
         {"peak_bytes", plan::peak_bytes(program, device)},
+        {"most_load_peak_bytes",
+         has_uneven_loads(run) ? most_peak_bytes(run) : plan::peak_bytes(program, device)},
         {"limit_bytes", run.layout.memory_limit_mib << 20},
         {"all_ranks_bytes", bytes_of_all(run, ranks)},
         {"machine_bytes", static_cast<std::int64_t>(job::machine_memory().usable_bytes())},

@@ -17,6 +17,12 @@ Tensor in_parts(const Tensor& whole, std::int64_t part_elements, int count) {
   return out;
 }
 
+// So many elements, those of `given` taken round and round; zeros if there are none.
+Tensor filled(const Tensor& given, std::int64_t elements) {
+  if (given.numel() == 0) return given.new_zeros({elements});
+  return given.repeat({elements / given.numel() + 1}).narrow(0, 0, elements);
+}
+
 Tensor own_part_of(const Tensor& whole, const Tensor& part, const Group& group) {
   return whole.reshape({group.size(), -1}).select(0, group.rank()).reshape(part.sizes());
 }
@@ -65,19 +71,18 @@ void Wrongly::reduce_scatter_sum(Tensor& out, const Tensor& in) const {
 
 void Wrongly::all_to_all(Tensor& out, const Tensor& in, std::span<const std::int64_t> out_rows,
                          std::span<const std::int64_t> in_rows) const {
-  const auto brought = [&] { return in_parts(flat(in), in.numel(), 1).reshape(out.sizes()); };
-  const bool is_even = out.numel() == in.numel();
-  TESSERA_CHECK(is_even || harm == Harm::scaled, "an all-to-all of ", in.numel(), " elements that gives ",
-                out.numel(), " can't be ", word(harm));
-  if (harm == Harm::skipped) return void(out.detach().copy_(brought()));
+  if (harm == Harm::skipped)
+    return void(out.detach().copy_(filled(flat(in), out.numel()).reshape(out.sizes())));
   if (harm == Harm::elsewhere) {
-    // Members of the other group first take each other's places.
-    const Tensor theirs = shifted(flat(in), other, 1).reshape(in.sizes());
-    return group.all_to_all(out, theirs, out_rows, in_rows);
+    // Members of the other group first take each other's places; they may bring unequal numbers of rows.
+    Tensor most = at::full({1}, in.numel(), in.options().dtype(at::kLong));
+    other.all_reduce_max(most);
+    const Tensor theirs = shifted(filled(flat(in), most.item<std::int64_t>()), other, 1);
+    return group.all_to_all(out, filled(theirs, in.numel()).reshape(in.sizes()), out_rows, in_rows);
   }
   group.all_to_all(out, in, out_rows, in_rows);
   if (harm == Harm::scaled) return void(out.detach().mul_(group.size()));
-  const Tensor once = out.detach().clone().reshape(in.sizes());
+  const Tensor once = filled(flat(out), in.numel()).reshape(in.sizes());
   group.all_to_all(out, once, out_rows, in_rows);
 }
 

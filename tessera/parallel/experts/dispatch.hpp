@@ -31,7 +31,7 @@ class Dispatch {
   // x_TH -> rows_RH, expert by expert.
   tensor::Tensor to_experts(const tensor::Tensor& x_TH) const;
   // What the experts made of the rows, of which each slice has a part of the sum: sum over K of weight * row.
-  tensor::Tensor combine(const tensor::Tensor& rows_RH, const tensor::Tensor& weights_TK) const;
+  tensor::Tensor combine(tensor::Tensor rows_RH, const tensor::Tensor& weights_TK) const;
 
  private:
   tensor::Tensor exchanged(const tensor::Tensor& rows, const std::vector<std::int64_t>& arriving,

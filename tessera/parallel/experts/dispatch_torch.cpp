@@ -128,17 +128,19 @@ Tensor Dispatch::to_slices(const Tensor& rows_SH) const {
 
 Tensor Dispatch::sum_of_slices(const Tensor& rows) const {
   if (slices_ == 1) return rows;
-  std::vector<Tensor> parts;
-  std::int64_t first = 0;
+  std::int64_t sent = 0, begin = 0, first = 0;
+  for (std::size_t rank = 0; rank < sent_to_.size(); rank += static_cast<std::size_t>(slices_))
+    sent += sent_to_[rank];
+  Tensor out = tensor::empty({sent, rows.size(1)}, rows.scalar_type(), rows.device());
   for (std::size_t rank = 0; rank < sent_to_.size(); ++rank) {
-    const Tensor part = rows.narrow(0, first, sent_to_[rank]);
-    first += sent_to_[rank];
-    if (static_cast<std::int64_t>(rank) % slices_ == 0)
-      parts.push_back(part);
-    else
-      parts.back() = parts.back().add(part);
+    const std::int64_t slice = static_cast<std::int64_t>(rank) % slices_, count = sent_to_[rank];
+    Tensor to = out.narrow(0, begin, count);
+    const Tensor part = rows.narrow(0, first, count);
+    slice == 0 ? to.copy_(part) : to.add_(part);
+    first += count;
+    if (slice + 1 == slices_) begin += count;
   }
-  return tensor::concatenate(parts, 0);
+  return out;
 }
 
 Tensor Dispatch::exchanged(const Tensor& rows, const Counts& arriving, const Counts& leaving) const {
@@ -147,39 +149,38 @@ Tensor Dispatch::exchanged(const Tensor& rows, const Counts& arriving, const Cou
       .tensor;
 }
 
-// Captures are copies: derivatives outlive this.
+// Captures are copies: derivatives outlive this. Of each way only what comes last is held.
 Tensor Dispatch::to_experts(const Tensor& x_TH) const {
   const auto self = *this;
-  const Tensor rows_SH = collective::apply_linear(
+  Tensor rows = collective::apply_linear(
       x_TH,
       [self](const Tensor& x) {
         return x.index_select(0, self.choices_S_.floor_divide(self.rows_TK_.size(1)));
       },
       [self](const Tensor& d) { return summed_rows(d, self.rows_TK_, self.kept_TK_); });
-  if (axis_.group.size() == 1) return rows_SH;
-  const Tensor leaving = collective::apply_linear(
-      rows_SH, [self](const Tensor& rows) { return self.to_slices(rows); },
+  if (axis_.group.size() == 1) return rows;
+  rows = collective::apply_linear(
+      rows, [self](const Tensor& sent) { return self.to_slices(sent); },
       [self](const Tensor& d) { return self.sum_of_slices(d); });
+  rows = exchanged(rows, received_from_, sent_to_);
   return collective::apply_linear(
-      exchanged(leaving, received_from_, sent_to_),
-      [self](const Tensor& rows) { return rows.index_select(0, self.sorted_R_); },
+      rows, [self](const Tensor& arrived) { return arrived.index_select(0, self.sorted_R_); },
       [self](const Tensor& d) { return d.index_select(0, self.unsorted_R_); });
 }
 
-Tensor Dispatch::combine(const Tensor& rows_RH, const Tensor& weights_TK) const {
+Tensor Dispatch::combine(Tensor rows, const Tensor& weights_TK) const {
   const auto self = *this;
-  Tensor rows_SH = rows_RH;
   if (axis_.group.size() > 1) {
-    const Tensor leaving = collective::apply_linear(
-        rows_RH, [self](const Tensor& rows) { return rows.index_select(0, self.unsorted_R_); },
+    rows = collective::apply_linear(
+        rows, [self](const Tensor& made) { return made.index_select(0, self.unsorted_R_); },
         [self](const Tensor& d) { return d.index_select(0, self.sorted_R_); });
-    rows_SH = collective::apply_linear(
-        exchanged(leaving, sent_to_, received_from_),
-        [self](const Tensor& rows) { return self.sum_of_slices(rows); },
+    rows = exchanged(rows, sent_to_, received_from_);
+    rows = collective::apply_linear(
+        rows, [self](const Tensor& back) { return self.sum_of_slices(back); },
         [self](const Tensor& d) { return self.to_slices(d); });
   }
   const Tensor factors_TK = kept_TK_.defined() ? weights_TK.mul(kept_TK_) : weights_TK;
-  return WeightedSum::apply(rows_SH, factors_TK, choices_S_, rows_TK_);
+  return WeightedSum::apply(rows, factors_TK, choices_S_, rows_TK_);
 }
 
 }  // namespace tessera::parallel

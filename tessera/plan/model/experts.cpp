@@ -1,5 +1,8 @@
 #include "tessera/plan/model/experts.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "tessera/base/text.hpp"
 #include "tessera/plan/model/allocation_events.hpp"
 #include "tessera/plan/model/decoder.hpp"
@@ -31,10 +34,10 @@ void add_calls(Piece& piece, const spec::Run& run, const Sizes& s, const ExpertS
     const auto exchange = [&](std::vector<Collective>& calls, std::int64_t bytes) {
       calls.push_back({CollectiveKind::all_to_all, s.over_experts, bytes});
     };
-    const std::int64_t rows = e.rows() * s.h * s.c;
+    const std::int64_t rows = e.leaving * s.h * s.c;
     piece.collectives.push_back(
         {CollectiveKind::all_gather, s.over_experts, e.ranks * e.experts * kIndexBytes});
-    exchange(piece.collectives, e.rows() * kIndexBytes);
+    exchange(piece.collectives, e.leaving * kIndexBytes);
     for (int way = 0; way < 2; ++way) {  // to the experts, and back
       exchange(piece.collectives, rows);
       exchange(piece.backward_collectives, rows);
@@ -44,50 +47,74 @@ void add_calls(Piece& piece, const spec::Run& run, const Sizes& s, const ExpertS
   over_tp(piece.backward_collectives);
 }
 
-// Rows are sorted into place before they are multiplied, and again on their way back, if they travel. With
-// shared experts the sum comes later, and the gradient of what they read is there before.
+// Rows of one size after the other, of which each is dropped once the next is there; the last is called `to`,
+// as the first is if it is the only one.
+void travel(AllocationEvents& events, const std::string& to, const std::vector<std::int64_t>& stops) {
+  for (std::size_t i = 0; i < stops.size(); ++i) {
+    events.make(i + 1 == stops.size() ? to : cat(to, ".", i), stops[i]);
+    if (i > 0) events.drop(cat(to, ".", i - 1));
+  }
+}
+
+// Rows are copied for each slice of an expert, exchanged and sorted, and the same on their way back, if they
+// travel. With shared experts the sum comes later, and the gradient of what they read is there before.
 void add_events(Piece& piece, const Sizes& s, const ExpertSizes& e, bool has_shared) {
-  const std::int64_t rows = e.rows() * s.h * s.c, inner = e.rows() * e.f * s.c, tokens = e.t * s.h * s.c;
-  const std::int64_t sent = e.t * e.k * s.h * s.c, scores = e.t * e.experts * s.a;
+  const std::int64_t row = s.h * s.c, rows = e.rows * row, inner = e.rows * e.f * s.c, tokens = e.t * row;
+  const std::int64_t sent = e.t * e.k * row, leaving = e.leaving * row, scores = e.t * e.experts * s.a;
   const std::int64_t weight = e.f * s.h, widest = 2 * weight;
   const bool is_narrow = (s.c < s.a), travels = (e.ranks > 1);
   const std::int64_t packed = is_narrow ? widest * s.c : 0;
+  // Weights before and after they are normalised, choices, their rows and back; the places of rows.
+  const std::int64_t chosen =
+      e.t * e.k * (2 * s.a + 3 * kIndexBytes) + (travels ? 2 * e.rows * kIndexBytes : 0);
+  std::vector<std::int64_t> there = {sent}, back;
+  if (e.slices > 1) there.push_back(leaving);
+  if (travels) there.insert(there.end(), {rows, rows}), back = {rows, leaving};
+  if (e.slices > 1) back.push_back(sent);
   AllocationEvents forward, backward;
   if (is_narrow) forward.make("routed.wide", e.t * s.h * s.a).tape("routed.wide").drop("routed.wide");
   if (!is_narrow) forward.tape("normed_2");
   forward.make("logits", scores).make("scores", scores).drop("logits").tape("scores").pass(2 * scores);
-  const std::int64_t choices = e.t * e.k * (s.a + 2 * kIndexBytes);
-  forward.make("choices", choices).tape("choices").make("rows", sent);
-  if (travels) forward.make("arrived", rows).drop("rows").make("rows", rows).drop("arrived");
+  forward.make("choices", chosen).tape("choices");
+  travel(forward, "rows", there);
   forward.make("gate_up", 2 * inner).pass(packed).tape("rows").drop("rows");
   forward.make("rows.opened", inner)
       .make("gated", inner)
       .tape("gate_up")
       .tape("rows.opened")
       .drop("rows.opened");
-  forward.drop("gate_up").make("made", rows).pass(packed).tape("gated").drop("gated");
-  if (travels) forward.make("back", rows).drop("made").make("made", sent).drop("back");
+  forward.make("made", rows).pass(packed).tape("gated").drop("gated");
+  const std::string summed = travels ? "back" : "made";
+  if (travels) {
+    forward.make("unsorted", rows).drop("made");
+    travel(forward, "back", {back.begin() + 1, back.end()});
+    forward.drop("unsorted");
+  }
   const std::string sum = is_narrow ? "sum" : "routed";
-  forward.make(sum, e.t * s.h * s.a)
-      .pass(sent / e.k)
-      .tape("made")
-      .drop("made")
-      .drop("choices")
-      .drop("scores");
+  forward.make(sum, e.t * s.h * s.a).pass(e.t * s.h * (is_narrow ? s.a + s.c : s.c));
+  forward.tape(summed).drop(summed).drop("gate_up").drop("choices").drop("scores");
   if (is_narrow) forward.make("routed", tokens).drop(sum);
   if (!has_shared) forward.make("y", s.r * s.h * s.c).drop("routed").drop("normed_2").drop("middle");
 
-  backward.make("d.made", sent).pass(sent).untape("made");
-  if (travels) backward.make("d.back", rows).drop("d.made").make("d.made", rows).drop("d.back");
+  backward.make("d.made", sent).pass(sent).untape(summed);
+  if (travels) {
+    travel(backward, "d.arrived", {there.begin() + 1, there.end()});
+    backward.drop("d.made");
+  }
+  const std::string d_made = travels ? "d.arrived" : "d.made";
   backward.make("d.gated", inner)
       .pass(packed)
-      .defer("d.made", rows, "gated", inner, is_narrow ? 2 * packed : 0);
-  backward.drop("d.made").untape("gated").make("d.gate_up", 2 * inner).pass(inner).drop("d.gated");
+      .defer(d_made, rows, "gated", inner, is_narrow ? 2 * packed : 0);
+  backward.drop(d_made).untape("gated").make("d.gate_up", 2 * inner).pass(inner).drop("d.gated");
   backward.untape("gate_up").untape("rows.opened").make("d.rows", rows).pass(packed);
   backward.defer("d.gate_up", 2 * inner, "rows", rows, is_narrow ? 2 * packed : 0).drop("d.gate_up");
   backward.untape("rows");
-  if (travels) backward.make("d.back", rows).drop("d.rows").make("d.rows", sent).drop("d.back");
-  backward.make("d.tokens", e.t * s.h * s.a).drop("d.rows");
+  const std::string d_sent = travels ? "d.back" : "d.rows";
+  if (travels) {
+    travel(backward, "d.back", back);
+    backward.drop("d.rows");
+  }
+  backward.make("d.tokens", e.t * s.h * s.a).pass(tokens).drop(d_sent);
   backward.make("d.scores", scores).pass(scores).untape("scores").untape("choices");
   backward.make(has_shared ? "part" : "d.normed_2", s.r * s.h * s.c).drop("d.scores").drop("d.tokens");
   if (has_shared) backward.sum("d.normed_2", "d.normed_2", s.r * s.h * s.c).drop("part");
@@ -103,9 +130,9 @@ std::int64_t shared_width(const spec::Model& model) { return model.shared_expert
 
 Piece experts(const spec::Run& run, const Sizes& s) {
   const ExpertSizes e(run);
-  const std::int64_t inner = e.rows() * e.f, rows = e.rows() * s.h, weights = 3 * e.held * e.f * s.h;
+  const std::int64_t inner = e.rows * e.f, rows = e.rows * s.h, weights = 3 * e.held * e.f * s.h;
   Piece piece{.name = "experts",
-              .flops = 3 * product_flops(e.rows(), s.h, e.f) + product_flops(e.t, s.h, e.experts),
+              .flops = 3 * product_flops(e.rows, s.h, e.f) + product_flops(e.t, s.h, e.experts),
               .bytes_read = (weights + 4 * rows + 4 * inner + 3 * s.r * s.h) * s.c,
               .bytes_written = (4 * rows + 4 * inner + 2 * s.r * s.h) * s.c,
               .channels = s.h,
@@ -128,7 +155,23 @@ ExpertSizes::ExpertSizes(const spec::Run& run)
       experts(run.model.experts),
       held(run.model.experts / run.layout.ep),
       ranks(run.layout.ep * run.layout.etp),
-      slices(run.layout.etp) {}
+      slices(run.layout.etp),
+      leaving(t * k * slices),
+      rows(ranks == 1                   ? leaving
+           : run.layout.expert_load > 0 ? std::llround(static_cast<double>(leaving) * run.layout.expert_load)
+                                        : most_expert_rows(run)) {}
+
+std::int64_t most_expert_rows(const spec::Run& run) {
+  const spec::Model& m = run.model;
+  const spec::Layout& layout = run.layout;
+  const std::int64_t held = m.experts / layout.ep, ranks = layout.ep * layout.etp,
+                     tokens = layout.micro_batch * m.sequence / layout.cp / layout.tp;
+  const std::int64_t all = ranks * tokens * std::min(m.experts_per_token, held);
+  if (m.capacity_factor == 0) return all;
+  const double even = static_cast<double>(m.sequence * m.experts_per_token) / static_cast<double>(m.experts);
+  const auto of_sequence = static_cast<std::int64_t>(std::ceil(m.capacity_factor * even)) * held;
+  return std::min(all, of_sequence * layout.micro_batch * std::min(ranks, layout.dp_shard));
+}
 
 std::vector<Piece> expert_pieces(const spec::Run& run, std::int64_t layer) {
   Sizes s(run);

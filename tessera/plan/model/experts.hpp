@@ -6,14 +6,15 @@
 
 namespace tessera::plan {
 
-// Of one micro-batch on one rank, for an even load: t tokens that the rank routes, k experts of a token, f
-// inner width of an expert, all of the rank's own; rows of its experts.
+// Of one micro-batch on one rank: t tokens that the rank routes, k experts of a token, f inner width of an
+// expert, all of the rank's own; rows that leave it, and that come to its experts under layout.expert_load.
 struct ExpertSizes {
-  std::int64_t t, k, f, experts, held, ranks, slices;
+  std::int64_t t, k, f, experts, held, ranks, slices, leaving, rows;
   explicit ExpertSizes(const spec::Run& run);
-  // As many are sent as come.
-  std::int64_t rows() const { return t * k * slices; }
 };
+// The most rows that can come to a rank's experts: all tokens of the ranks that share experts choose as many
+// of its experts as they can, or as capacity lets them.
+std::int64_t most_expert_rows(const spec::Run& run);
 
 // The pieces after attention: middle -> hidden.
 std::vector<program::Piece> expert_pieces(const spec::Run& run, std::int64_t layer);

@@ -2,7 +2,8 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/cli/commands/simulated.hpp"
-#include "tessera/cli/commands/traced.hpp"
+#include "tessera/cli/draw/draw_commands.hpp"
+#include "tessera/cli/draw/traced.hpp"
 #include "tessera/draw/memory_picture.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/out_file.hpp"

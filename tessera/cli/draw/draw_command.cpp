@@ -4,7 +4,8 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/cli/commands/simulated.hpp"
-#include "tessera/cli/commands/traced.hpp"
+#include "tessera/cli/draw/draw_commands.hpp"
+#include "tessera/cli/draw/traced.hpp"
 #include "tessera/draw/compare.hpp"
 #include "tessera/draw/html.hpp"
 #include "tessera/draw/panels.hpp"
@@ -136,9 +137,12 @@ std::string to_text(const draw::Comparison& compared) {
 }  // namespace
 
 int draw_command(const Options& options) {
-  if (options.draw.layout) return draw_layout_command(options);
+  if (options.draw.layout && !options.draw.experts) return draw_layout_command(options);
   const std::string path = options.draw.out.empty() ? default_out(options) : options.draw.out;
+  if (options.draw.experts) return draw_experts_command(options, path);
   if (options.draw.memory) return draw_memory_command(options, path);
+  if (options.file.ends_with(".jsonl"))
+    throw UserError(cat(options.file, ": is drawn with --experts: tessera draw --experts ", options.file));
   std::optional<Simulated> simulated;
   if (!is_trace(options.file)) simulated = simulated_of(options);
   const Picture picture = picture_of(options, simulated);

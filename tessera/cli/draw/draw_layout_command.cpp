@@ -1,7 +1,7 @@
 #include <cstdio>
 
 #include "tessera/base/error.hpp"
-#include "tessera/cli/commands/commands.hpp"
+#include "tessera/cli/draw/draw_commands.hpp"
 #include "tessera/draw/layout/layout_picture.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/out_file.hpp"

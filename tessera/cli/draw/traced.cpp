@@ -1,4 +1,4 @@
-#include "tessera/cli/commands/traced.hpp"
+#include "tessera/cli/draw/traced.hpp"
 
 #include "tessera/base/error.hpp"
 #include "tessera/metrics/trace/trace.hpp"
