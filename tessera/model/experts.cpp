@@ -116,13 +116,18 @@ Tensor Experts::samples_of(const Share& share, const Tensor& experts_TK) {
 // Of a sequence of n tokens, of which c_e chose expert e, the loss is the sum over e of E c_e / (k n) times
 // the mean score of e. Counts have no derivative, so that the sum over tokens is one of terms that each rank
 // has for its own; only the counts must be those of the whole sequence. Times n it is a sum over tokens, like
-// any other loss, and is divided by all tokens that are no padding.
+// any other loss, and is divided by all tokens that are no padding. Over the global batch it is the same of
+// one sequence that has all its tokens: which is why all of them must have chosen before a backward begins.
 void Experts::add_losses(const Tensor& logits_TE, const parallel::Routing& routing, const Tensor& experts_TK,
                          const Share& share, const Batch& batch, std::vector<Tensor>& losses) const {
-  if (spec_.balance == spec::Balance::sequence) {
-    const Tensor samples_T = samples_of(share, experts_TK);
-    Tensor loads_BE = parallel::loads(experts_TK, samples_T, batch.samples, spec_.experts).contiguous();
-    context_.same_samples.group.all_reduce_sum(loads_BE);
+  // Generation has no losses, and its ranks need not come together.
+  if (spec_.has_balance_loss() && batch.order_T.defined()) {
+    const bool is_by_sample = spec_.balance == spec::Balance::sequence;
+    Tensor samples_T = samples_of(share, experts_TK);
+    if (!is_by_sample) samples_T.zero_();
+    const std::int64_t sequences = is_by_sample ? batch.samples : 1;
+    Tensor loads_BE = parallel::loads(experts_TK, samples_T, sequences, spec_.experts).contiguous();
+    (is_by_sample ? context_.same_samples : context_.batch).group.all_reduce_sum(loads_BE);
     Tensor share_BE = loads_BE.to(logits_TE.scalar_type());
     const auto experts = static_cast<double>(spec_.experts);
     share_BE.div_(share_BE.sum(1, true).clamp_min_(1)).mul_(experts * spec_.balance_weight);

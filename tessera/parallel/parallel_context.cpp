@@ -28,7 +28,8 @@ ParallelContext make_context(const program::Tables& tables, std::span<const coll
                       .positions_there = {},
                       .loss_chunk = options.loss_chunk,
                       .experts = {axis("experts"), options.expert_slices},
-                      .same_samples = axis("cp+tp")};
+                      .same_samples = axis("cp+tp"),
+                      .batch = axis("batch")};
   const collective::Group &ring = out.cp.ring.group, &heads = out.cp.heads.group;
   out.positions =
       program::context_positions(options.sequence, {ring.size(), heads.size()}, {ring.rank(), heads.rank()});

@@ -27,6 +27,7 @@ struct ParallelContext {
   std::int64_t loss_chunk = 512;  // tokens whose logits exist at a time
   ExpertRanks experts;
   collective::Axis same_samples{"cp+tp", {}};  // ranks with other tokens of the same samples
+  collective::Axis batch{"batch", {}};         // ranks with other tokens of the same batch
 };
 
 struct ContextOptions {

@@ -149,6 +149,11 @@ void add_inner_sets(const spec::Run& run, Tables& tables) {
   append(samples, axes_called(tables, "cp_heads"));
   append(samples, channel_axes(tables));
   add(expected.same_samples, {"cp+tp", samples});
+  // Ranks that have the samples of a batch, or parts of them.
+  Axes batch = data_axes(tables);
+  for (const std::int16_t axis : channel_axes(tables))
+    if (std::ranges::count(batch, axis) == 0) batch.push_back(axis);
+  add(expected.batch, {"batch", batch});
 }
 
 // The losses of the model, each once: that of its head first, then in the order of its units.

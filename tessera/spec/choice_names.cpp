@@ -62,7 +62,7 @@ const Words& words<RouterScores>() {
 }
 template <>
 const Words& words<Balance>() {
-  static const Words list = {"none", "sequence", "bias"};
+  static const Words list = {"none", "sequence", "batch", "bias"};
   return list;
 }
 template <>

@@ -129,8 +129,13 @@ void check_experts(const Run& run, Findings& findings) {
       findings.need(is_default(key), key, "is for model.experts above 0");
     return;
   }
-  findings.need(model.balance == Balance::sequence || is_default("model.balance_weight"),
-                "model.balance_weight", "is for model.balance = sequence");
+  findings.need(model.has_balance_loss() || is_default("model.balance_weight"), "model.balance_weight",
+                "is for model.balance = sequence or batch");
+  findings.need(
+      model.balance != Balance::batch || run.num_micro_batches() == 1, "model.balance",
+      cat("batch counts the choices of all samples before any backward: each rank must have its samples "
+          "in one micro-batch, and these are ",
+          run.num_micro_batches(), ". Raise layout.micro_batch, or take sequence"));
   findings.need(model.balance == Balance::bias || is_default("model.balance_rate"), "model.balance_rate",
                 "is for model.balance = bias");
   findings.need(run.training.record_choices.empty() || model.experts < 1 << 16, "training.record_choices",

@@ -133,10 +133,10 @@ void declare_model(std::vector<Key>& keys) {
   section.add("router_normalizes", &Model::router_normalizes,
               "experts: the weights of a token's experts add up to router_scale");
   section.add("router_scale", &Model::router_scale, above(0), "experts: factor of their weights");
-  section.add(
-      "balance", &Model::balance,
-      "experts: how loads are kept equal: by a loss over each sequence, or by a bias of the choice that "
-      "follows the loads");
+  section.add("balance", &Model::balance,
+              "experts: how loads are kept equal: by a loss over each sequence or over the global batch, or "
+              "by a bias "
+              "of the choice that follows the loads");
   section.add("balance_weight", &Model::balance_weight, at_least(0),
               "balance = sequence: weight of that loss");
   section.add("balance_rate", &Model::balance_rate, at_least(0),

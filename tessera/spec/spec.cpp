@@ -57,7 +57,7 @@ Model in_one_form(Model model) {
     reset(expert_keys(), model);
   else
     model.expert_ffn = model.expert_width();
-  if (model.balance != Balance::sequence) model.balance_weight = plain.balance_weight;
+  if (!model.has_balance_loss()) model.balance_weight = plain.balance_weight;
   if (model.balance != Balance::bias) model.balance_rate = plain.balance_rate;
   model.window_layers = model.windows();
   if (model.rope_scaling_factor == 1) model.rope_scaling = plain.rope_scaling;

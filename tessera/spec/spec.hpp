@@ -30,7 +30,7 @@ enum class Optimizer { adamw, sgd };
 enum class Packing { cut, best_fit };                // how documents become samples
 enum class RopeScaling { llama3, linear, yarn };     // how rotary frequencies are made slower
 enum class RouterScores { softmax, sigmoid };        // of experts
-enum class Balance { none, sequence, bias };         // how the loads of experts are kept equal
+enum class Balance { none, sequence, batch, bias };  // how the loads of experts are kept equal
 enum class Decay { constant, cosine, linear, wsd };  // the learning rate after warm-up
 
 enum class Offload { optimizer, parameters, values };
@@ -95,6 +95,7 @@ struct Model {
   std::int64_t window_of(std::int64_t layer) const;
   // A letter for each layer; empty: there is no window.
   std::string windows() const;
+  bool has_balance_loss() const { return balance == Balance::sequence || balance == Balance::batch; }
   bool has_experts(std::int64_t layer) const { return experts > 0 && layer >= dense_layers; }
   std::int64_t expert_width() const { return expert_ffn > 0 ? expert_ffn : ffn; }
   std::int64_t head_size() const { return head_dim > 0 ? head_dim : hidden / heads; }

@@ -55,6 +55,35 @@ TEST_F(ExpertLoads, OfEqualScoresAndOfOneExpertEqualOneDevice) {
   }
 }
 
+// Of one sample the global batch is the sequence; of several it is another loss, the same on every layout,
+// with ranks that have no samples too.
+TEST_F(ExpertLoads, AreBalancedOverTheGlobalBatch) {
+  spec::Run run = load_run({"batch", {}}, {}, "");
+  run.layout.precision = spec::Precision::fp64;
+  run.training.global_batch = 1;
+  const auto with = [&](spec::Balance balance) {
+    run.model.balance = balance;
+    return losses(run, 3);
+  };
+  EXPECT_EQ(with(spec::Balance::batch), with(spec::Balance::sequence));
+  run.training.global_batch = run.layout.micro_batch = 7;
+  EXPECT_NE(with(spec::Balance::batch), with(spec::Balance::sequence));
+  run.model.balance = spec::Balance::batch;
+  std::vector<spec::Layout> all = expert_layouts();
+  all.push_back({.dp_replicate = 2, .cp = 2});
+  all.push_back({.pp = 2, .dp_shard = 2, .tp = 2, .sequence_parallel = false, .ep = 4, .zero = 2});
+  for (spec::Layout layout : all)
+    for (const std::int64_t batch : {8, 5}) {
+      layout.precision = spec::Precision::fp64;
+      layout.micro_batch = 8 / layout.dp();
+      run.layout = layout;
+      run.training.global_batch = batch;
+      References references;
+      const auto found = verify_as_it_is(run, references);
+      EXPECT_TRUE(found.passed()) << to_text(found);
+    }
+}
+
 // What a layout recorded is taken by others: losses to the bit by the same, and the same to rounding by
 // another. A router that would choose otherwise by then does not.
 TEST_F(ExpertLoads, OfARecordedRunAreReplayed) {

@@ -2,9 +2,10 @@
 // direction, one call of a step at a time is skipped, done twice, scaled by the size of its group, or done
 // over another axis; verify must call the layout unequal each time. What cannot be wrong is listed as
 // `equal`, with the reason.
-//   build/release/tests/damages [CALLS]     of each kind of call so many, spread over the step; 0 or nothing:
-//   all
-// Exits with 1 when a damage was not seen, and names it.
+//   build/release/tests/damages [CALLS [EVERY [WORD]]]
+// CALLS: of each kind of call so many, spread over the step; 0 or nothing: all. EVERY: of the layouts, one in
+// so many. WORD: only models with this in their name, such as `experts`. Exits with 1 when a damage was not
+// seen, and names it.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -57,6 +58,10 @@ spec::Run small_run_with_experts() {
   run.model.balance_weight = 0.1;
   run.model.capacity_factor = 1;
   return run;
+}
+
+std::string name_of(const spec::Run& run) {
+  return cat(spec::word(run.model.family), run.model.experts > 0 ? " with experts" : "");
 }
 
 std::vector<spec::Layout> layouts(const spec::Run& run) {
@@ -171,8 +176,7 @@ class Trial {
     run.layout = layout;
     run.layout.precision = small.precision;
     run.layout.micro_batch = run.training.global_batch / layout.dp() / 2;
-    const std::string name = cat(spec::word(run.model.family),
-                                 run.model.experts > 0 ? " with experts, " : ", ", plan::layout_text(run));
+    const std::string name = cat(name_of(run), ", ", plan::layout_text(run));
     const auto tables = plan::compile(run).tables;
     train::References references;
     const auto sound = train::verify_as_it_is(run, references);
@@ -265,11 +269,13 @@ int main(int argc, char** argv) {
   Trial trial(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0);
   const double begin = now_seconds();
   const std::uint64_t every = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;  // layouts in turn
+  const std::string word = argc > 3 ? argv[3] : "";
+  const std::string only = argc > 3 ? argv[3] : "";
   std::uint64_t turn = 0;
   for (const spec::Run& run :
        {small_run(spec::Family::llama), small_run(spec::Family::gpt2), small_run_with_experts()})
     for (const auto& layout : layouts(run))
-      if (turn++ % every == 0) trial.run_layout(run, layout);
+      if (name_of(run).find(only) != std::string::npos && turn++ % every == 0) trial.run_layout(run, layout);
   const int code = trial.report();
   std::printf("%s\n", duration_text(now_seconds() - begin).c_str());
   return code;

@@ -27,6 +27,8 @@ void add_calls(Piece& piece, const spec::Run& run, const Sizes& s, const ExpertS
   if (s.over_same_samples >= 0 && run.model.balance == spec::Balance::sequence)
     piece.collectives.push_back(
         {CollectiveKind::all_reduce, s.over_same_samples, s.samples * e.experts * kIndexBytes});
+  if (s.over_batch >= 0)
+    piece.collectives.push_back({CollectiveKind::all_reduce, s.over_batch, e.experts * kIndexBytes});
   if (s.over_same_samples >= 0 && run.model.capacity_factor > 0)
     piece.collectives.push_back({CollectiveKind::all_gather, s.over_same_samples,
                                  s.n * s.cp_ring * s.cp_heads * (e.k + 2) * kIndexBytes});
@@ -137,7 +139,7 @@ Piece experts(const spec::Run& run, const Sizes& s) {
               .bytes_written = (4 * rows + 4 * inner + 2 * s.r * s.h) * s.c,
               .channels = s.h,
               .token_parts = s.n / s.r};
-  if (run.model.balance == spec::Balance::sequence)
+  if (run.model.has_balance_loss())
     piece.losses.push_back({.name = "balance", .tokens = "positions", .in_parts = true});
   if (run.model.router_z_weight > 0)
     piece.losses.push_back({.name = "router_z", .tokens = "positions", .in_parts = true});

@@ -24,7 +24,7 @@ void drop(Piece& piece, const Sizes& s) {
 InnerSets::InnerSets(const spec::Run& run) {
   const spec::Layout& layout = run.layout;
   std::int16_t next = data;
-  const bool has_part_losses = run.model.balance == spec::Balance::sequence || run.model.router_z_weight > 0;
+  const bool has_part_losses = run.model.has_balance_loss() || run.model.router_z_weight > 0;
   if (layout.tp > 1 && has_part_losses) numbers = ++next;
   if (layout.tp > 1) tp = ++next;
   if (layout.cp_ring() > 1) cp_ring = ++next;
@@ -33,6 +33,7 @@ InnerSets::InnerSets(const spec::Run& run) {
   if (layout.ep * layout.etp > 1) experts = ++next;
   const bool counts_sequences = run.model.balance == spec::Balance::sequence || run.model.capacity_factor > 0;
   if (run.model.experts > 0 && counts_sequences && layout.cp * layout.tp > 1) same_samples = ++next;
+  if (run.model.balance == spec::Balance::batch && layout.dp() * layout.cp * layout.tp > 1) batch = ++next;
 }
 
 Sizes::Sizes(const spec::Run& run)
@@ -64,6 +65,7 @@ Sizes::Sizes(const spec::Run& run)
   over_tp_exchanges = sets.tp_exchanges;
   over_experts = sets.experts;
   over_same_samples = sets.same_samples;
+  over_batch = sets.batch;
 }
 
 Dtype storage_dtype(spec::Precision precision) {
