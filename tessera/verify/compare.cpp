@@ -109,6 +109,9 @@ std::vector<Comparison> compare(const Outcome& found, const Outcome& expected,
   compare_tensors(out, "gradient", found.gradients, expected.gradients, order);
   compare_tensors(out, "parameter", found.parameters, expected.parameters, order);
   out.push_back(compare_numbers("loss of other samples", found.evaluation, expected.evaluation));
+  for (std::size_t i = 0; i < expected.other_losses.size(); ++i)
+    out.push_back(compare_numbers(expected.other_losses[i].name, found.other_losses.at(i).mean,
+                                  expected.other_losses[i].mean));
   excuse_zeros(out, found, expected);
   return out;
 }

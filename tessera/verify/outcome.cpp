@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tessera/base/text.hpp"
 #include "tessera/checkpoint/format/chunk_hash.hpp"
 #include "tessera/program/passes/holdings.hpp"
 
@@ -74,6 +75,9 @@ Snapshot run_steps(Session& session, double clip_norm, Outcome& out) {
     if (is_alone) note_largest_gradients(session, out.largest_gradients);
     out.losses.push_back(report.loss);
     out.norms.push_back(report.gradient_norm);
+    for (std::size_t other = 1; other < report.losses.size(); ++other)
+      out.other_losses.push_back(
+          {cat(report.losses[other].name, " of step ", i + 1), report.losses[other].mean});
     if (i > 0) continue;
     const double clipped = optim::clip_scale(tensor::number(report.gradient_norm), clip_norm).item<double>();
     for (auto& bucket : session.buckets())
@@ -151,19 +155,23 @@ bool replicas_equal(Session& session) {
 }
 
 // More than a step takes, and not a multiple of it.
-double evaluated(Session& session) {
+void evaluate(Session& session, Outcome& out) {
   constexpr std::uint64_t kFarAway = 1'000'000;  // from the samples of the steps
   const auto count = static_cast<std::uint64_t>(session.run().training.global_batch) + 1;
-  const engine::LossSum loss = session.evaluate(session.source(), kFarAway, count).front();
-  return loss.sum / loss.tokens;
+  const auto losses = session.evaluate(session.source(), kFarAway, count);
+  out.evaluation = losses.front().sum / losses.front().tokens;
+  for (std::size_t other = 1; other < losses.size(); ++other)
+    out.other_losses.push_back(
+        {losses[other].name + " of other samples", losses[other].sum / losses[other].tokens});
 }
 
 // Losses and norms are on all ranks what they are here.
 bool numbers_equal(const Session& session, const Outcome& outcome) {
   const double num_ranks = session.sum(1);
   double differing = 0;
-  const std::vector evaluation = {outcome.evaluation};
-  for (const auto* numbers : {&outcome.losses, &outcome.norms, &evaluation})
+  std::vector others = {outcome.evaluation};
+  for (const auto& loss : outcome.other_losses) others.push_back(loss.mean);
+  for (const std::vector<double>* numbers : {&outcome.losses, &outcome.norms, &std::as_const(others)})
     for (const double number : *numbers) {
       differing += nearly_same(number, session.sum(number) / num_ranks) ? 0 : 1;
     }
@@ -192,6 +200,8 @@ std::string bits_text(const Outcome& outcome) {
   for (const auto* numbers : {&outcome.losses, &outcome.norms})
     parts.push_back(checkpoint::hash_of(std::as_bytes(std::span(*numbers))));
   parts.push_back(checkpoint::hash_of(std::as_bytes(std::span(&outcome.evaluation, 1))));
+  for (const auto& loss : outcome.other_losses)
+    parts.push_back(checkpoint::hash_of(std::as_bytes(std::span(&loss.mean, 1))));
   for (const auto* tensors : {&outcome.gradients, &outcome.parameters})
     for (const auto& [name, t] : *tensors) {
       const Tensor dense = t.contiguous();
@@ -204,7 +214,7 @@ std::string bits_text(const Outcome& outcome) {
 Outcome outcome_of(Session& session, int rank, double clip_norm) {
   Outcome out;
   Snapshot snapshot = run_steps(session, clip_norm, out);
-  out.evaluation = evaluated(session);
+  evaluate(session, out);
   collect(snapshot, session, rank);
   out.replicas_equal = replicas_equal(session);
   out.numbers_equal = numbers_equal(session, out);

@@ -18,6 +18,7 @@ inline constexpr double kZeroInTheory = 1e-6;
 struct Outcome {
   std::vector<double> losses, norms;                 // of each step
   double evaluation = 0;                             // the loss of other samples, after the last step
+  std::vector<engine::NamedLoss> other_losses;       // those beside the first: "balance of step 1"
   std::map<std::string, tensor::Tensor> gradients;   // of the first step; vectors
   std::map<std::string, tensor::Tensor> parameters;  // after the last
   // On one device alone: of each parameter, the largest gradient of any step, as a multiple of the RMS of
