@@ -80,7 +80,7 @@ class Tessera:
     def __init__(self, binary, sizes, layout, folder, warm_up=2, text=TEXT, weights=None):
         self.binary, self.folder, self.warm_up = binary, folder, warm_up
         self.losses, self.parameters = [], 0
-        self.run_file = pathlib.Path(folder, "run.toml")
+        self.run_file = pathlib.Path(folder, "given.toml")  # run.toml is what train makes of it
         shape = "".join(f"{key} = {value}\n" for key, value in sizes.items() if key not in ("batch", "micro_batch"))
         self.run_file.write_text(
             f'[model]\nfamily = "llama"\n{shape}[data]\npath = "{text}"\n'
@@ -90,8 +90,8 @@ class Tessera:
         if weights:
             self.keys["model.weights"] = weights
 
-    def run(self, steps):
-        answer = train(self.binary, self.run_file, self.keys, self.folder, steps, self.warm_up)
+    def run(self, steps, more=()):
+        answer = train(self.binary, self.run_file, self.keys, self.folder, steps, self.warm_up, more)
         self.losses, self.parameters = answer["losses"], answer["parameters"]
         return answer
 
@@ -116,15 +116,15 @@ def parsed(parser):
 
 class Answering:
     """Ranks of a peer that answer "step N" with a JSON line; they stay between rounds, for their first step takes ten seconds
-    and more."""
+    and more. If they restart, each round takes the same steps, as Tessera's do."""
 
-    def __init__(self, command, num_ranks, warm_up=2):
+    def __init__(self, command, num_ranks, warm_up=2, restarts=False):
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(num_ranks)}
         self.ranks = [subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
                                        text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for rank in range(num_ranks)]
         self.parameters = sum(answer["parameters"] for answer in self.answers())
-        self.losses = []
-        self.run(warm_up)
+        self.losses, self.warm_up, self.restarts = [], warm_up, restarts
+        self.timed(warm_up)
 
     def answers(self):
         lines = [rank.stdout.readline() for rank in self.ranks]
@@ -133,14 +133,24 @@ class Answering:
             sys.exit(f"{' '.join(map(str, self.ranks[0].args))}: a rank ended without an answer")
         return [json.loads(line) for line in lines]
 
+    def asked(self, what):
+        for rank in self.ranks:
+            rank.stdin.write(what + "\n")
+            rank.stdin.flush()
+        return self.answers()
+
     def run(self, steps):
+        if self.restarts:
+            self.asked("restart")
+            self.losses = []
+            self.timed(self.warm_up)
+        return self.timed(steps)
+
+    def timed(self, steps):
         """Of these steps the seconds of the slower rank and each rank's peak; the losses of all steps are kept."""
         for rank in self.ranks:
             forget_peak(rank.pid)
-        for rank in self.ranks:
-            rank.stdin.write(f"step {steps}\n")
-            rank.stdin.flush()
-        answers = self.answers()
+        answers = self.asked(f"step {steps}")
         told = [answer["losses"] for answer in answers if answer["losses"][0] is not None]
         self.losses += [sum(losses) / len(told) for losses in zip(*told)]
         return {"seconds": [max(pair) for pair in zip(*(answer["seconds"] for answer in answers))],
