@@ -138,7 +138,7 @@ void declare_model(std::vector<Key>& keys) {
               "by a bias "
               "of the choice that follows the loads");
   section.add("balance_weight", &Model::balance_weight, at_least(0),
-              "balance = sequence: weight of that loss");
+              "balance = sequence or batch: weight of that loss");
   section.add("balance_rate", &Model::balance_rate, at_least(0),
               "balance = bias: what a bias moves by in a step");
   section.add("router_z_weight", &Model::router_z_weight, at_least(0),

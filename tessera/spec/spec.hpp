@@ -81,7 +81,7 @@ struct Model {
   bool router_normalizes = true;        // the weights of a token add up to router_scale
   double router_scale = 1;
   Balance balance = Balance::none;
-  double balance_weight = 0.01;  // sequence: of the loss
+  double balance_weight = 0.01;  // sequence, batch: of the loss
   double balance_rate = 0.001;   // bias: of its update
   double router_z_weight = 0;    // of the squared log-sum-exp of router logits
   double capacity_factor = 0;    // tokens of a sequence that an expert takes, of what is even; 0: all

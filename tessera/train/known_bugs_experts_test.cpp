@@ -14,9 +14,7 @@ namespace tessera::train {
 namespace {
 
 spec::Run run_with_experts(const spec::Layout& layout) {
-  spec::Run run = small_run(1);
-  run.model.experts = 4;
-  run.model.expert_ffn = 24;
+  spec::Run run = with_experts(small_run(1), 4);
   run.layout = layout;
   run.training.global_batch = 5;
   return run;

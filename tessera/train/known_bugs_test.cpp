@@ -319,9 +319,7 @@ TEST_F(KnownBugs, Row22_PartsOfADimensionAreTakenInAnotherOrderOfAxes) {
 
 // The same with experts, and a loss that balances them.
 spec::Run expert_run_with(const spec::Layout& layout, spec::Balance balance = spec::Balance::none) {
-  spec::Run run = run_with(layout);
-  run.model.experts = 4;
-  run.model.expert_ffn = 24;
+  spec::Run run = with_experts(run_with(layout), 4);
   run.model.balance = balance;
   return run;
 }

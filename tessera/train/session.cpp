@@ -1,14 +1,10 @@
 #include "tessera/train/session.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <optional>
 #include <set>
 
 #include "tessera/base/error.hpp"
-#include "tessera/data/batch_plan.hpp"
-#include "tessera/data/byte_corpus.hpp"
 #include "tessera/model/make/make.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/ir/ranks.hpp"
@@ -38,14 +34,6 @@ std::vector<collective::Group> make_groups(const collective::Communicator& commu
   auto groups = collective::make_groups(communicator, lists);
   if (timer) timer->end("groups");
   return groups;
-}
-
-// What a head's gradient is narrowed with in the forward, when the valid tokens are not counted yet: scale /
-// tokens, all of them taken as valid. A power of two, so that it rounds nothing.
-double head_gradient_factor(const spec::Run& run, double loss_scale) {
-  if (run.layout.precision != spec::Precision::fp16) return 1;
-  const double tokens = static_cast<double>(run.training.global_batch * run.model.sequence);
-  return std::exp2(std::round(std::log2(loss_scale / tokens)));
 }
 
 // What lies outside before a step: what is fetched there before it is offloaded.
@@ -173,177 +161,6 @@ void Session::make_buckets(const program::Sequence& sequence, const program::Hol
         offload_store_.put_zeros({state, part}, {bucket.shard_elements()},
                                  shard::to_torch(tables[item].storage));
   }
-}
-
-// Of whole samples, what lies at this rank's positions.
-tensor::Tensor Session::mine(std::span<const std::int64_t> whole) const {
-  const auto sequence = static_cast<std::size_t>(run_.model.sequence);
-  Tensor out = tensor::empty({static_cast<std::int64_t>(whole.size() / sequence * context_.positions.size())},
-                             at::kLong);
-  auto* to = out.mutable_data_ptr<std::int64_t>();
-  for (std::size_t first = 0; first < whole.size(); first += sequence)
-    for (const std::int64_t position : context_.positions)
-      *to++ = whole[first + static_cast<std::size_t>(position)];
-  return out;
-}
-
-// By the byte that ends one: the first token of a document is not what the last of another is followed by.
-void Session::end_documents(std::span<const std::int64_t> tokens, std::span<std::int64_t> targets,
-                            std::span<std::int64_t> documents) const {
-  const auto end = static_cast<std::int64_t>(static_cast<unsigned char>(run_.data.document_end.front()));
-  const auto sequence = static_cast<std::size_t>(run_.model.sequence);
-  std::int64_t document = 0;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (i % sequence == 0) document = 0;
-    documents[i] = document;
-    if (tokens[i] != end) continue;
-    targets[i] = data::kIgnoredTarget;
-    ++document;
-  }
-}
-
-namespace {
-
-// Where the documents of each row end.
-parallel::Documents documents_of(std::span<const std::int64_t> documents, std::size_t sequence) {
-  parallel::Documents out;
-  for (std::size_t first = 0; first < documents.size(); first += sequence) {
-    auto& ends = out.ends.emplace_back();
-    for (std::size_t i = 1; i <= sequence; ++i)
-      if (i == sequence || documents[first + i] != documents[first + i - 1])
-        ends.push_back(static_cast<std::int64_t>(i));
-  }
-  return out;
-}
-
-}  // namespace
-
-// Of the tokens at this rank's positions, their places in the order of samples and positions.
-tensor::Tensor Session::order_of(std::span<const std::uint64_t> samples, std::uint64_t first) const {
-  const auto sequence = static_cast<std::size_t>(run_.model.sequence);
-  std::vector<std::int64_t> whole(samples.size() * sequence);
-  for (std::size_t i = 0; i < whole.size(); ++i)
-    whole[i] = static_cast<std::int64_t>((samples[i / sequence] - first) * sequence + i % sequence);
-  return mine(whole);
-}
-
-void Session::record_choices() {
-  const std::string& path = run_.training.record_choices;
-  if (rank_ == 0) make_choice_file(path, choice_shape(run_));
-  meet();
-  recorded_choices_.emplace(path);
-  made_choices_.resize(static_cast<std::size_t>(program_.tables.num_micro));
-}
-
-model::ByLayer Session::replayed(std::span<const std::uint64_t> samples) const {
-  const auto sequence = static_cast<std::size_t>(run_.model.sequence);
-  std::vector<std::int64_t> places(samples.size() * sequence);
-  std::iota(places.begin(), places.end(), 0);
-  const Tensor places_T = mine(places);
-  model::ByLayer out;
-  for (std::int64_t layer = run_.model.dense_layers; layer < run_.model.layers; ++layer) {
-    std::vector<std::int64_t> all;
-    for (const std::uint64_t sample : samples) {
-      const auto chosen = replayed_choices_->read(sample, layer - run_.model.dense_layers);
-      all.insert(all.end(), chosen.begin(), chosen.end());
-    }
-    const Tensor all_TK = tensor::indices(all).view({-1, run_.model.experts_per_token});
-    out[static_cast<std::size_t>(layer)] = tensor::on_device(all_TK.index_select(0, places_T), device_);
-  }
-  return out;
-}
-
-// Each token's choice is made by one rank.
-void Session::write_choices() {
-  const std::uint64_t first = cursor_ - static_cast<std::uint64_t>(run_.training.global_batch);
-  const std::int64_t width = run_.model.experts_per_token + 1, sequence = run_.model.sequence;
-  for (model::ByLayer& of_micro_batch : made_choices_) {
-    for (const auto& [layer, made] : of_micro_batch) {
-      const Tensor here = tensor::on_host(made).contiguous();
-      const auto* rows = here.const_data_ptr<std::int64_t>();
-      std::vector<std::int64_t> neighbours;
-      for (std::int64_t row = 0; row < here.size(0); ++row) {
-        const std::int64_t place = rows[row * width], begin = place - std::ssize(neighbours) / (width - 1);
-        neighbours.insert(neighbours.end(), rows + row * width + 1, rows + (row + 1) * width);
-        const bool goes_on =
-            row + 1 < here.size(0) && rows[(row + 1) * width] == place + 1 && (place + 1) % sequence != 0;
-        if (goes_on) continue;
-        recorded_choices_->write(first + static_cast<std::uint64_t>(begin / sequence),
-                                 static_cast<std::int64_t>(layer) - run_.model.dense_layers, begin % sequence,
-                                 neighbours);
-        neighbours.clear();
-      }
-    }
-    of_micro_batch.clear();
-  }
-}
-
-// Ranks whose samples have ended still hold experts for those of others.
-model::Batch Session::padding() const {
-  model::Batch batch;
-  batch.samples = 1;
-  const std::vector<std::int64_t> zeros(static_cast<std::size_t>(run_.model.sequence), 0);
-  const auto filled = [&](double value) { return tensor::on_device(mine(zeros).fill_(value), device_); };
-  batch.tokens_T = filled(0);
-  batch.targets_T = filled(data::kIgnoredTarget);
-  batch.counted_T = batch.targets_T.ge(0);
-  batch.order_T = batch.tokens_T;
-  if (run_.data.has_documents()) batch.documents.ends = {{run_.model.sequence}};
-  if (run_.model.dropout > 0)
-    batch.sample_indices_B = tensor::on_device(tensor::indices(std::vector<std::int64_t>{0}), device_);
-  return batch;
-}
-
-engine::StepInput Session::input_of(const Reading& reading) const {
-  engine::StepInput input;
-  input.loss_scale = loss_scale_.value();
-  const std::int64_t sequence = run_.model.sequence;
-  const auto on_device = [&](const Tensor& t) { return tensor::on_device(t, device_); };
-  for (std::int64_t micro = 0; micro < program_.tables.num_micro; ++micro) {
-    const auto samples = data::samples_of(reading.first, reading.count, data_rank_, run_.layout.dp(),
-                                          run_.layout.micro_batch, micro);
-    if (samples.empty() && meets_other_samples_) {
-      input.micro_batches.push_back(padding());
-      continue;
-    }
-    model::Batch batch;
-    batch.samples = static_cast<std::int64_t>(samples.size());
-    if (reading.trains) batch.choices = &choices_[static_cast<std::size_t>(micro)], batch.loads = &loads_;
-    if (reading.trains && replayed_choices_) batch.replayed = replayed(samples);
-    if (reading.trains && recorded_choices_) batch.made = &made_choices_[static_cast<std::size_t>(micro)];
-    if (reading.drops && run_.model.dropout > 0)
-      batch.sample_indices_B =
-          on_device(tensor::indices(std::vector<std::int64_t>(samples.begin(), samples.end())));
-    batch.head_gradient_factor = head_gradient_factor(run_, input.loss_scale);
-    const auto elements = static_cast<std::size_t>(batch.samples * sequence);
-    std::vector<std::int64_t> tokens(elements), targets(elements), documents(elements);
-    reading.source(samples, tokens, targets, documents);
-    if (!run_.data.document_end.empty()) end_documents(tokens, targets, documents);
-    if (run_.data.has_documents())
-      batch.documents = documents_of(documents, static_cast<std::size_t>(sequence));
-    batch.tokens_T = on_device(mine(tokens));
-    batch.targets_T = mine(targets);
-    input.valid_tokens += batch.targets_T.ge(0).sum().item<double>();
-    batch.targets_T = on_device(batch.targets_T);
-    if (run_.model.experts > 0) {
-      const Tensor documents_T = mine(documents), counted_T = documents_T.ne(data::kPadding);
-      const double counted = counted_T.sum().item<double>();
-      input.positions += counted;
-      if (counted < static_cast<double>(counted_T.numel())) batch.counted_T = on_device(counted_T);
-      batch.order_T = on_device(order_of(samples, reading.first));
-    }
-    input.micro_batches.push_back(std::move(batch));
-  }
-  return input;
-}
-
-engine::StepInput Session::next_input() {
-  const During reading(log_, Doing::reading_data, steps_ + 1);
-  return input_of({.source = source_,
-                   .first = cursor_,
-                   .count = run_.training.global_batch,
-                   .drops = true,
-                   .trains = true});
 }
 
 // As many samples at a time as a step has: the program's micro-batches are those of training. What delayed

@@ -23,6 +23,7 @@
 #include "tessera/program/ir/ranks.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/train/testing/damaged.hpp"
+#include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/verify.hpp"
 
 namespace {
@@ -52,11 +53,8 @@ spec::Run small_run(spec::Family family) {
 // a micro-batch one sample: what is sorted among one, or counted of one that lies on one rank, can't be
 // wrong.
 spec::Run small_run_with_experts() {
-  spec::Run run = small_run(spec::Family::llama);
-  run.model.experts = 8;
+  spec::Run run = train::with_experts(small_run(spec::Family::llama), 8);
   run.training.global_batch = 4;
-  run.model.experts_per_token = 2;
-  run.model.expert_ffn = 16;
   run.model.balance = spec::Balance::sequence;
   run.model.balance_weight = 0.1;
   run.model.capacity_factor = 1;
@@ -150,8 +148,6 @@ std::int16_t other_set(std::int16_t set, const program::Tables& tables) {
   return found;
 }
 
-std::int16_t experts_set(const spec::Run& run) { return plan::compile(run).tables.set_called("experts"); }
-
 // Why such a damage changes nothing; empty: it must be seen.
 std::string excuse(const spec::Run& run, const Site& site, Harm harm, const std::vector<Call>& calls,
                    std::size_t index) {
@@ -165,7 +161,7 @@ std::string excuse(const spec::Run& run, const Site& site, Harm harm, const std:
                           (site.kind == CallKind::reduce_scatter || site.kind == CallKind::all_reduce);
   // Of each forward of experts the first exchange is of places, by which rows are sorted.
   const bool is_places = site.kind == CallKind::all_to_all && site.direction == CallDirection::forward &&
-                         run.model.experts > 0 && index % 3 == 0 && site.set == experts_set(run);
+                         run.model.experts > 0 && index % 3 == 0 && site.set == plan::InnerSets(run).experts;
   if (is_places && harm == Harm::scaled) return "places are compared with each other";
   const bool is_loads = site.kind == CallKind::all_reduce && site.set == plan::InnerSets(run).same_samples;
   if (is_loads && (harm == Harm::twice || harm == Harm::scaled))

@@ -13,7 +13,7 @@ struct ExpertsPicture {
   std::string source;  // where the loads are from: "tiny/metrics.jsonl"
   LoadHistory history;
 
-  // "load of 2 layers x 8 experts over 60 steps".
+  // "Load of experts: 2 layers x 8 experts, 60 steps".
   std::string title() const;
   // What was worst, and the last step, in a sentence.
   std::string summary() const;

@@ -148,6 +148,17 @@ Piece experts(const spec::Run& run, const Sizes& s) {
   return piece;
 }
 
+// The most that can come to a rank's experts: all tokens of the ranks that share experts choose as many of
+// its experts as they can, or as capacity lets them.
+std::int64_t most_rows(const spec::Run& run, const ExpertSizes& e) {
+  const spec::Model& m = run.model;
+  const std::int64_t all = e.ranks * e.t * std::min(e.k, e.held);
+  if (m.capacity_factor == 0) return all;
+  const double even = static_cast<double>(m.sequence * e.k) / static_cast<double>(e.experts);
+  const auto of_sequence = static_cast<std::int64_t>(std::ceil(m.capacity_factor * even)) * e.held;
+  return std::min(all, of_sequence * run.layout.micro_batch * std::min(e.ranks, run.layout.dp_shard));
+}
+
 }  // namespace
 
 ExpertSizes::ExpertSizes(const spec::Run& run)
@@ -159,20 +170,10 @@ ExpertSizes::ExpertSizes(const spec::Run& run)
       ranks(run.layout.ep * run.layout.etp),
       slices(run.layout.etp),
       leaving(t * k * slices),
-      rows(ranks == 1                   ? leaving
-           : run.layout.expert_load > 0 ? std::llround(static_cast<double>(leaving) * run.layout.expert_load)
-                                        : most_expert_rows(run)) {}
-
-std::int64_t most_expert_rows(const spec::Run& run) {
-  const spec::Model& m = run.model;
-  const spec::Layout& layout = run.layout;
-  const std::int64_t held = m.experts / layout.ep, ranks = layout.ep * layout.etp,
-                     tokens = layout.micro_batch * m.sequence / layout.cp / layout.tp;
-  const std::int64_t all = ranks * tokens * std::min(m.experts_per_token, held);
-  if (m.capacity_factor == 0) return all;
-  const double even = static_cast<double>(m.sequence * m.experts_per_token) / static_cast<double>(m.experts);
-  const auto of_sequence = static_cast<std::int64_t>(std::ceil(m.capacity_factor * even)) * held;
-  return std::min(all, of_sequence * layout.micro_batch * std::min(ranks, layout.dp_shard));
+      rows(leaving) {
+  if (ranks == 1) return;
+  const double load = run.layout.expert_load;
+  rows = load > 0 ? std::llround(static_cast<double>(leaving) * load) : most_rows(run, *this);
 }
 
 std::vector<Piece> expert_pieces(const spec::Run& run, std::int64_t layer) {

@@ -12,9 +12,6 @@ struct ExpertSizes {
   std::int64_t t, k, f, experts, held, ranks, slices, leaving, rows;
   explicit ExpertSizes(const spec::Run& run);
 };
-// The most rows that can come to a rank's experts: all tokens of the ranks that share experts choose as many
-// of its experts as they can, or as capacity lets them.
-std::int64_t most_expert_rows(const spec::Run& run);
 
 // The pieces after attention: middle -> hidden.
 std::vector<program::Piece> expert_pieces(const spec::Run& run, std::int64_t layer);

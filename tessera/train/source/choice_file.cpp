@@ -152,4 +152,23 @@ void ChoiceWriter::write(std::uint64_t sample, std::int64_t layer, std::int64_t 
            std::as_bytes(std::span(values)));
 }
 
+void ChoiceWriter::write_rows(std::uint64_t first_sample, std::int64_t layer,
+                              std::span<const std::int64_t> rows) {
+  const auto width = static_cast<std::size_t>(shape_.choices) + 1;
+  std::vector<std::int64_t> neighbours;
+  std::int64_t begin = 0;
+  for (std::size_t row = 0; row < rows.size(); row += width) {
+    const std::int64_t place = rows[row];
+    if (neighbours.empty()) begin = place;
+    neighbours.insert(neighbours.end(), rows.begin() + static_cast<std::ptrdiff_t>(row) + 1,
+                      rows.begin() + static_cast<std::ptrdiff_t>(row + width));
+    const bool goes_on =
+        row + width < rows.size() && rows[row + width] == place + 1 && (place + 1) % shape_.positions != 0;
+    if (goes_on) continue;
+    write(first_sample + static_cast<std::uint64_t>(begin / shape_.positions), layer,
+          begin % shape_.positions, neighbours);
+    neighbours.clear();
+  }
+}
+
 }  // namespace tessera::train

@@ -49,6 +49,9 @@ class ChoiceWriter {
   // refuses.
   void write(std::uint64_t sample, std::int64_t layer, std::int64_t position,
              std::span<const std::int64_t> experts);
+  // The same of rows that each have their place first, counted through samples and positions from the first
+  // position of `first_sample` on.
+  void write_rows(std::uint64_t first_sample, std::int64_t layer, std::span<const std::int64_t> rows);
 
  private:
   std::string path_;

@@ -82,11 +82,8 @@ inline std::vector<spec::Layout> expert_layouts() {
 }
 
 inline spec::Run load_run(const LoadCase& c, const spec::Layout& layout, const std::string& path) {
-  spec::Run run = small_run(1);
+  spec::Run run = with_experts(small_run(1), 8);
   run.model.vocab = 60;
-  run.model.experts = 8;
-  run.model.experts_per_token = 2;
-  run.model.expert_ffn = 24;
   run.model.balance = spec::Balance::sequence;
   run.model.balance_weight = 0.1;
   run.training.steps = kReplayedSteps;

@@ -25,6 +25,14 @@ inline spec::Run small_gpt2_run(std::int64_t dp) {
   return run;
 }
 
+// Two for a token.
+inline spec::Run with_experts(spec::Run run, std::int64_t experts) {
+  run.model.experts = experts;
+  run.model.experts_per_token = 2;
+  run.model.expert_ffn = 24;
+  return run;
+}
+
 // Related to Llama: what each has that it has not.
 inline std::vector<spec::Run> related_runs(std::int64_t dp) {
   spec::Run qwen2 = small_run(dp), qwen3 = small_run(dp), llama3 = small_run(dp);
