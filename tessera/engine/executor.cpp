@@ -293,6 +293,8 @@ Tensor Executor::partial(std::uint32_t number) {
       return tensor::number(input_->valid_tokens, parts_.device);
     case Role::positions:
       return tensor::number(input_->positions, parts_.device);
+    case Role::tokens_ahead:
+      return tensor::number(input_->tokens_ahead, parts_.device);
     case Role::loss:
       return tensor::read_here(loss_sums_[number]).clone();
     case Role::norm:

@@ -22,6 +22,7 @@ struct StepInput {
   std::vector<model::Batch> micro_batches;
   double valid_tokens = 0;  // of this rank: those that count in the loss
   double positions = 0;     // of this rank: those that are no padding
+  double tokens_ahead = 0;  // of this rank: those whose token after the next counts in the loss
   double learning_rate = 0;
   std::int64_t count = 1;  // updates taken, this one included
   double loss_scale = 1;   // factor of every gradient until norm, clipping and step divide it out

@@ -43,21 +43,81 @@ class EmbeddingUnit final : public Unit {
   Dropout drop_;
 };
 
+// See plan/model/ahead.hpp.
+class Ahead {
+ public:
+  Ahead(const spec::Model& spec, const program::Unit& head, const RankModel& held,
+        const std::function<std::unique_ptr<Unit>(const program::Unit&)>& block)
+      : spec_(spec),
+        context_(held.context),
+        described_{cat("block.", spec.layers), block_pieces(head)},
+        block_(block(described_)),
+        embedding_(find_weight(held.buckets, "model.embed_tokens.weight")),
+        matrix_(weight(held, "eh_proj")),
+        embedding_norm_(weight(held, "enorm")),
+        stream_norm_(weight(held, "hnorm")),
+        norm_(weight(held, "shared_head.norm")) {}
+
+  // Of what the head reads.
+  Tensor joined(const Tensor& normed, const Batch& batch, Tape& tape) const {
+    const Tensor next =
+        parallel::embedding_to_stream(batch.tokens_ahead_T, embedding_, tape.anchor(), tape.work, context_);
+    const auto norm = [&](const Tensor& x, Weight& weight) {
+      return tensor::rms_norm(x, tape.leaf(weight), spec_.norm_epsilon);
+    };
+    return parallel::linear(tensor::concatenate({norm(next, embedding_norm_), norm(normed, stream_norm_)}, 1),
+                            matrix_, tape.work);
+  }
+  // Appends the losses of the block, and its own.
+  void add_losses(Tensor joined, Weight& table, const Batch& batch, Tape& tape,
+                  std::vector<Tensor>& losses) const {
+    Outcome made = block_->forward(0, described_.pieces.size(), {std::move(joined)}, batch, tape);
+    losses.insert(losses.end(), made.losses.begin(), made.losses.end());
+    const Tensor x = tensor::rms_norm(made.values.at(0), tape.leaf(norm_), spec_.norm_epsilon);
+    losses.push_back(parallel::vocabulary_loss(x, table, batch.targets_ahead_T, tape.work, context_,
+                                               batch.head_gradient_factor)
+                         .mul(spec_.mtp_weight));
+  }
+
+ private:
+  // Those that are made of steps.
+  static std::vector<program::Piece> block_pieces(const program::Unit& head) {
+    std::vector<program::Piece> out;
+    for (const program::Piece& piece : head.pieces)
+      if (!piece.steps.empty()) out.push_back(piece);
+    return out;
+  }
+  Weight& weight(const RankModel& held, const char* name) const {
+    return find_weight(held.buckets, cat("model.layers.", spec_.layers, ".", name, ".weight"));
+  }
+
+  const spec::Model& spec_;
+  const ParallelContext& context_;
+  program::Unit described_;
+  std::unique_ptr<Unit> block_;
+  Weight &embedding_, &matrix_, &embedding_norm_, &stream_norm_, &norm_;
+};
+
 class HeadUnit final : public Head {
  public:
-  HeadUnit(const spec::Model& spec, const RankModel& held)
+  HeadUnit(const spec::Model& spec, const RankModel& held, std::unique_ptr<Ahead> ahead)
       : spec_(spec),
         context_(held.context),
         norm_(find_weight(held.buckets, "model.norm.weight")),
-        table_(find_weight(held.buckets,
-                           spec.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight")) {}
+        table_(
+            find_weight(held.buckets, spec.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight")),
+        ahead_(std::move(ahead)) {}
 
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
-    const Tensor x = tensor::rms_norm(values.at(0), tape.leaf(norm_), spec_.norm_epsilon);
-    return {{},
-            {parallel::vocabulary_loss(x, table_, batch.targets_T, tape.work, context_,
-                                       batch.head_gradient_factor)}};
+    Tensor x = tensor::rms_norm(values.at(0), tape.leaf(norm_), spec_.norm_epsilon);
+    Tensor joined = ahead_ ? ahead_->joined(x, batch, tape) : Tensor();
+    Outcome out;
+    out.losses.push_back(parallel::vocabulary_loss(x, table_, batch.targets_T, tape.work, context_,
+                                                   batch.head_gradient_factor));
+    x.reset();
+    if (ahead_) ahead_->add_losses(std::move(joined), table_, batch, tape, out.losses);
+    return out;
   }
   Tensor logits(const Tensor& x) const override {
     return parallel::logits(tensor::rms_norm(x, norm_.value(), spec_.norm_epsilon), table_,
@@ -68,6 +128,7 @@ class HeadUnit final : public Head {
   const spec::Model& spec_;
   const ParallelContext& context_;
   Weight &norm_, &table_;
+  std::unique_ptr<Ahead> ahead_;
 };
 
 }  // namespace
@@ -186,7 +247,13 @@ Model make_decoder(const spec::Run& run, const program::Tables& tables, const Ra
   for (std::int64_t layer = 0; layer < spec.layers; ++layer)
     if (const auto unit = static_cast<std::size_t>(layer) + 1; held.units[unit])
       model[unit] = block(tables.units[unit], layer, rotary);
-  if (held.units.back()) model.back() = std::make_unique<HeadUnit>(spec, held);
+  if (!held.units.back()) return model;
+  std::unique_ptr<Ahead> ahead;
+  if (spec.mtp_layers > 0)
+    ahead = std::make_unique<Ahead>(spec, tables.units.back(), held, [&](const program::Unit& described) {
+      return block(described, spec.layers, rotary);
+    });
+  model.back() = std::make_unique<HeadUnit>(spec, held, std::move(ahead));
   return model;
 }
 

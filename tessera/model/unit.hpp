@@ -24,6 +24,8 @@ using ByLayer = std::map<std::size_t, Tensor>;
 struct Batch {
   std::int64_t samples = 0;
   Tensor tokens_T, targets_T;  // targets below 0 don't count
+  // The same of the next positions, for blocks that predict ahead alone.
+  Tensor tokens_ahead_T, targets_ahead_T;
   parallel::Documents documents;
   Tensor sample_indices_B;          // global: dropout counts with them; undefined: no dropout
   double head_gradient_factor = 1;  // of the gradient that a loss head makes in its forward

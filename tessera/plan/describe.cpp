@@ -177,8 +177,10 @@ void add_mesh(const spec::Run& run, bool is_pipeline, const std::vector<program:
   add_inner_sets(run, tables);
   Axes parts = data_axes(tables);
   tables.numbers = {{"tokens", program::Role::tokens, parts}};
-  if (std::ranges::count(losses, "positions", &program::PieceLoss::tokens) > 0)
-    tables.numbers.push_back({"positions", program::Role::positions, parts});
+  for (const auto& [name, role] : {std::pair("positions", program::Role::positions),
+                                   std::pair("tokens_ahead", program::Role::tokens_ahead)})
+    if (std::ranges::count(losses, name, &program::PieceLoss::tokens) > 0)
+      tables.numbers.push_back({name, role, parts});
   if (is_pipeline) {
     const Axes stages = stage_axes(tables);
     tables.stage_axis = stages.front();
@@ -420,7 +422,7 @@ Tables describe(const spec::Run& run, Blueprint parts, std::span<const std::uint
                 " micro-batches");
   tables.num_micro = static_cast<std::int32_t>(num_micro);
   Buckets buckets(run, rank_of_unit, tables);
-  buckets.add("embedding", std::move(parts.embedding_parameters), true, parts.head_parameters.empty());
+  buckets.add("embedding", std::move(parts.embedding_parameters), true, parts.head_reads_embedding);
   for (std::size_t i = 0; i < parts.blocks.size(); ++i)
     buckets.add(parts.blocks[i].name, std::move(parts.block_parameters[i]), true);
   buckets.add("head", std::move(parts.head_parameters), true);
@@ -447,7 +449,7 @@ std::int64_t num_parameters(const Tables& tables) {
 
 std::int64_t num_active_parameters(const spec::Model& model, const Tables& tables) {
   std::int64_t other_experts = 0;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+  for (std::int64_t layer = 0; layer < model.blocks(); ++layer)
     if (model.has_experts(layer)) other_experts += model.experts - model.experts_per_token;
   const std::int64_t other_rows = model.tied_embeddings ? 0 : model.vocab - 1;
   return num_parameters(tables) - 3 * other_experts * model.hidden * model.expert_width() -

@@ -97,6 +97,9 @@ void check_family(const Model& model, Findings& findings) {
   unused(family.no_latent, model.rope_dim == 0, "model.rope_dim");
   unused(family.no_latent, model.value_dim == 0, "model.value_dim");
   unused(family.no_latent, model.attention_scale == 1, "model.attention_scale");
+  unused(family.no_latent, model.mtp_layers == 0, "model.mtp_layers");
+  findings.need(model.mtp_layers > 0 || model.mtp_weight == none.mtp_weight, "model.mtp_weight",
+                "is for model.mtp_layers = 1");
   if (!family.is_latent) return;
   findings.need(model.q_rank > 0, "model.q_rank",
                 cat("is what ", family.title, " makes queries from: write it"));

@@ -146,6 +146,10 @@ void declare_model(std::vector<Key>& keys) {
   section.add(
       "capacity_factor", &Model::capacity_factor, at_least(0),
       "experts: each takes so many times an even share of a sequence's tokens, the first ones; 0: all");
+  section.add("mtp_layers", &Model::mtp_layers, from_to(0, 1),
+              "deepseek: 1: a block after the last predicts the token after the next one "
+              "(num_nextn_predict_layers)");
+  section.add("mtp_weight", &Model::mtp_weight, at_least(0), "of the loss of that block");
   section.add("norm_epsilon", &Model::norm_epsilon, at_least(0),
               "added to the mean square (gpt2: the variance) in a norm");
   section.add("tied_embeddings", &Model::tied_embeddings,

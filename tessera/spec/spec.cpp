@@ -50,6 +50,7 @@ Model in_one_form(Model model) {
     model.q_rank = plain.q_rank, model.kv_rank = plain.kv_rank;
     model.rope_dim = plain.rope_dim, model.value_dim = plain.value_dim;
     model.attention_scale = plain.attention_scale;
+    model.mtp_layers = plain.mtp_layers;
   } else {
     model.rope_dim = model.turned_size(), model.value_dim = model.value_size();
   }
@@ -59,6 +60,7 @@ Model in_one_form(Model model) {
     model.expert_ffn = model.expert_width();
   if (!model.has_balance_loss()) model.balance_weight = plain.balance_weight;
   if (model.balance != Balance::bias) model.balance_rate = plain.balance_rate;
+  if (model.mtp_layers == 0) model.mtp_weight = plain.mtp_weight;
   model.window_layers = model.windows();
   if (model.rope_scaling_factor == 1) model.rope_scaling = plain.rope_scaling;
   if (model.rope_scaling_factor == 1 || model.rope_scaling == RopeScaling::linear) {

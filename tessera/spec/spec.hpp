@@ -85,6 +85,8 @@ struct Model {
   double balance_rate = 0.001;   // bias: of its update
   double router_z_weight = 0;    // of the squared log-sum-exp of router logits
   double capacity_factor = 0;    // tokens of a sequence that an expert takes, of what is even; 0: all
+  std::int64_t mtp_layers = 0;   // blocks after the last that predict the token after the next: 0 or 1
+  double mtp_weight = 0.3;       // of their loss
   double norm_epsilon = 1e-5;
   bool tied_embeddings = false;  // a run file starts from what its family does
   double init_std = 0.02;
@@ -96,6 +98,8 @@ struct Model {
   // A letter for each layer; empty: there is no window.
   std::string windows() const;
   bool has_balance_loss() const { return balance == Balance::sequence || balance == Balance::batch; }
+  // Those that predict further ahead too; they come last.
+  std::int64_t blocks() const { return layers + mtp_layers; }
   bool has_experts(std::int64_t layer) const { return experts > 0 && layer >= dense_layers; }
   std::int64_t expert_width() const { return expert_ffn > 0 ? expert_ffn : ffn; }
   std::int64_t head_size() const { return head_dim > 0 ? head_dim : hidden / heads; }

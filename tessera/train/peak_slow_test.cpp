@@ -70,6 +70,22 @@ TEST(Peak, IsPredictedOfRelatedFamilies) {
     }
 }
 
+TEST(Peak, IsPredictedOfLatentAttentionAndOfABlockThatPredictsAhead) {
+  for (const auto precision : {spec::Precision::fp32, spec::Precision::bf16})
+    for (const std::int64_t mtp_layers : {0, 1})
+      for (const int tp : {1, 2})
+        for (const int pp : {1, 2}) {
+          spec::Run run = wide_run(spec::Family::deepseek, precision);
+          run.model.q_rank = 48, run.model.kv_rank = 32, run.model.head_dim = 24, run.model.rope_dim = 8;
+          run.model.value_dim = 16;
+          run.model.mtp_layers = mtp_layers;
+          run.layout.tp = tp;
+          run.layout.pp = pp;
+          EXPECT_NEAR(ratio(run), 1, 0.03)
+              << int(precision) << ", blocks ahead " << mtp_layers << ", tp " << tp << ", pp " << pp;
+        }
+}
+
 TEST(Peak, IsPredictedOfALargeVocabulary) {
   for (const auto precision : {spec::Precision::fp32, spec::Precision::bf16}) {
     spec::Run run = wide_run(spec::Family::llama, precision);

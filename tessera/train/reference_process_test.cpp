@@ -41,7 +41,8 @@ spec::Model related_model(const std::string& kind) {
   model.qk_norm = kind == "qwen3" || kind == "qwen3_moe";
   if (kind == "qwen3" || kind == "qwen3_moe") model.head_dim = 12;
   if (kind == "mixtral") model.experts = 5;
-  if (kind == "deepseek_v3") {
+  if (kind == "deepseek_mtp") model.mtp_layers = 1;
+  if (kind.starts_with("deepseek")) {
     model.family = spec::Family::deepseek;
     model.kv_heads = model.heads;
     model.q_rank = 24, model.kv_rank = 16, model.head_dim = 20, model.rope_dim = 8, model.value_dim = 10;
@@ -94,6 +95,7 @@ const std::vector<Case> kCases = {
     {"Mixtral", "llama.py", "mixtral", related_model("mixtral"), 3 * 9 + 3},
     {"Qwen3Moe", "llama.py", "qwen3_moe", related_model("qwen3_moe"), 3 * 11 + 3},
     {"DeepseekV3", "llama.py", "deepseek_v3", related_model("deepseek_v3"), 12 + 2 * 16 + 3},
+    {"DeepseekMtp", "llama.py", "deepseek_mtp", related_model("deepseek_mtp"), 12 + 3 * 16 + 4 + 3},
     {"Olmo2", "llama.py", "olmo2", model_of(spec::Family::olmo2, 2, false), 3 * 11 + 3},
     {"Gpt2", "gpt2.py", "tied", model_of(spec::Family::gpt2, 8, true), 3 * 16 + 4},
     {"Gpt2Untied", "gpt2.py", "untied", model_of(spec::Family::gpt2, 8, false), 3 * 16 + 5}};

@@ -342,7 +342,7 @@ engine::StepReport Session::step() {
 void Session::sum_loads() {
   const auto width = static_cast<std::size_t>(run_.model.experts) + 1,
              first = static_cast<std::size_t>(run_.model.dense_layers),
-             layers = static_cast<std::size_t>(run_.model.layers) - first;
+             layers = static_cast<std::size_t>(run_.model.blocks()) - first;
   std::vector<double> all(layers * width, 0);
   for (const auto& [layer, load] : loads_) {
     const Tensor here = tensor::on_host(load.to(at::kDouble));

@@ -52,6 +52,17 @@ void Session::end_documents(std::span<const std::int64_t> tokens, std::span<std:
 
 namespace {
 
+// Tokens and targets become those of the next position. Of the last one, and of the last one of a document,
+// no target is known.
+void look_ahead(std::span<std::int64_t> tokens, std::span<std::int64_t> targets,
+                std::span<const std::int64_t> documents, std::size_t sequence) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const bool has_next = (i + 1) % sequence != 0;
+    targets[i] = has_next && documents[i] == documents[i + 1] ? targets[i + 1] : data::kIgnoredTarget;
+    tokens[i] = has_next ? tokens[i + 1] : 0;
+  }
+}
+
 // Where the documents of each row end.
 parallel::Documents documents_of(std::span<const std::int64_t> documents, std::size_t sequence) {
   parallel::Documents out;
@@ -89,7 +100,7 @@ model::ByLayer Session::replayed(std::span<const std::uint64_t> samples) const {
   std::iota(places.begin(), places.end(), 0);
   const Tensor places_T = mine(places);
   model::ByLayer out;
-  for (std::int64_t layer = run_.model.dense_layers; layer < run_.model.layers; ++layer) {
+  for (std::int64_t layer = run_.model.dense_layers; layer < run_.model.blocks(); ++layer) {
     if (!model_[static_cast<std::size_t>(layer) + 1]) continue;  // after the embedding
     std::vector<std::int64_t> all;
     for (const std::uint64_t sample : samples) {
@@ -126,6 +137,8 @@ model::Batch Session::padding() const {
   batch.targets_T = filled(data::kIgnoredTarget);
   batch.counted_T = batch.targets_T.ge(0);
   batch.order_T = batch.tokens_T;
+  batch.tokens_ahead_T = batch.tokens_T;
+  batch.targets_ahead_T = batch.targets_T;
   if (run_.data.has_documents()) batch.documents.ends = {{run_.model.sequence}};
   if (run_.model.dropout > 0)
     batch.sample_indices_B = tensor::on_device(tensor::indices(std::vector<std::int64_t>{0}), device_);
@@ -163,6 +176,13 @@ engine::StepInput Session::input_of(const Reading& reading) const {
     batch.targets_T = mine(targets);
     input.valid_tokens += batch.targets_T.ge(0).sum().item<double>();
     batch.targets_T = on_device(batch.targets_T);
+    if (run_.model.mtp_layers > 0) {
+      look_ahead(tokens, targets, documents, static_cast<std::size_t>(sequence));
+      batch.tokens_ahead_T = on_device(mine(tokens));
+      const Tensor ahead = mine(targets);
+      input.tokens_ahead += ahead.ge(0).sum().item<double>();
+      batch.targets_ahead_T = on_device(ahead);
+    }
     if (run_.model.experts > 0) {
       const Tensor documents_T = mine(documents), counted_T = documents_T.ne(data::kPadding);
       const double counted = counted_T.sum().item<double>();

@@ -1,7 +1,7 @@
 """Writes what the rest of the world computes for a small model of the Llama family or one related to it, for
 reference_process_test.cpp to compare with.
 
-  llama.py FOLDER KIND...   of llama, llama3, linear, yarn, qwen2, qwen3, mistral, mixtral, qwen3_moe, deepseek_v3, olmo2; each in FOLDER/KIND:
+  llama.py FOLDER KIND...   of llama, llama3, linear, yarn, qwen2, qwen3, mistral, mixtral, qwen3_moe, deepseek_v3, deepseek_mtp, olmo2; each in FOLDER/KIND:
 
 model.safetensors      a random model of the `transformers` package (grouped queries), fp32
 reference.safetensors  tokens, its logits and all gradients (fp32); and, in fp64, the losses and parameters of 20 steps of
@@ -50,6 +50,10 @@ KINDS = {  # the classes, and what differs from Llama 2
 }
 
 
+KINDS["deepseek_mtp"] = KINDS["deepseek_v3"]  # with a block that predicts ahead, which is written out here
+MTP_WEIGHT = 0.3
+
+
 def tokens(step):
     generator = torch.Generator().manual_seed(100 + step)
     return torch.randint(0, VOCAB, (BATCH, SEQUENCE + 1), generator=generator)
@@ -80,10 +84,35 @@ def world(kind):
     out |= {f"gradient.{n}": p.grad.contiguous() for n, p in model.named_parameters()}
     weights = {n: p.detach().clone() for n, p in model.named_parameters()}
     weights |= {n: b.detach().clone() for n, b in model.named_buffers() if n.endswith(BIAS)}
-    if kind == "deepseek_v3":  # what moves a bias: how far each load is above the mean
-        loads = plain_logits({n: p.double() for n, p in weights.items()}, batch[:, :-1], kind)[1]
+    if kind == "deepseek_mtp":
+        weights |= block_ahead(weights)
+        w = {n: p.double().requires_grad_(not n.endswith(BIAS)) for n, p in weights.items()}
+        sum(losses_of(w, batch, kind)[0]).backward()
+        out |= {f"gradient.{n}": p.grad.float() for n, p in w.items() if p.requires_grad}
+    if kind.startswith("deepseek"):  # what moves a bias: how far each load is above the mean
+        loads = losses_of({n: p.double() for n, p in weights.items()}, batch, kind)[1]
         out |= {f"gradient.model.layers.{i}.mlp.gate.{BIAS}": (load - load.mean()).float() for i, load in loads.items()}
     return weights, out
+
+
+def block_ahead(weights):
+    """As the last block is, and what joins the stream with the next token."""
+    last, own = f"model.layers.{LAYERS - 1}.", f"model.layers.{LAYERS}."
+    generator = torch.Generator().manual_seed(3)
+    drawn = lambda *shape: torch.randn(shape, generator=generator)
+    out = {n.replace(last, own): p + 0.02 * drawn(*p.shape) for n, p in weights.items() if n.startswith(last)}
+    out |= {f"{own}{n}.weight": 1 + 0.3 * drawn(HIDDEN) for n in ("enorm", "hnorm", "shared_head.norm")}
+    return out | {own + "eh_proj.weight": 0.1 * drawn(HIDDEN, 2 * HIDDEN)}
+
+
+def losses_of(w, batch, kind):
+    """All losses, the one of the next token first; and the loads of experts by layer."""
+    found = plain_logits(w, batch[:, :-1], kind)
+    logits, loads, ahead = found if isinstance(found, tuple) else (found, {}, None)
+    losses = [mean_loss(logits, batch[:, 1:])]
+    if ahead is not None:
+        losses.append(MTP_WEIGHT * mean_loss(ahead[:, :-1], batch[:, 2:]))
+    return losses, loads
 
 
 def frequencies(kind, d):
@@ -110,7 +139,7 @@ def windows(kind):
 
 
 def plain_logits(w, ids, kind):
-    if kind == "deepseek_v3":
+    if kind.startswith("deepseek"):
         return plain.deepseek_logits(w, ids, LAYERS, HEADS, frequencies(kind, DEEPSEEK[1]), DEEPSEEK, NORM_EPSILON)
     d = w["model.layers.0.self_attn.q_proj.weight"].shape[0] // HEADS
     if kind == "olmo2":
@@ -130,17 +159,14 @@ def trained(weights, kind):
     losses, norms = [], []
     for step in range(STEPS):
         batch = tokens(step)
-        logits, loads = plain_logits(w, batch[:, :-1], kind), {}
-        if isinstance(logits, tuple):
-            logits, loads = logits
-        loss = mean_loss(logits, batch[:, 1:])
+        losses_here, loads = losses_of(w, batch, kind)
         optimizer.zero_grad()
-        loss.backward()
+        sum(losses_here).backward()
         norms.append(torch.nn.utils.clip_grad_norm_(trained.values(), CLIP))
         optimizer.step()
         for i, load in loads.items():
             w[f"model.layers.{i}.mlp.gate.{BIAS}"].sub_(BIAS_RATE * (load - load.mean()).sign())
-        losses.append(loss.detach())
+        losses.append(losses_here[0].detach())
     return {"losses": torch.stack(losses), "norms": torch.stack(norms)} | {f"trained.{n}": p.detach() for n, p in w.items()}
 
 

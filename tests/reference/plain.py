@@ -71,8 +71,9 @@ def deepseek_choice(scores, bias, groups, kept, per_token):
 
 
 def deepseek_logits(w, ids, layers, heads, frequency, sizes, norm_epsilon=1e-5):
-    """Logits, and of each layer with experts how many tokens chose each. `sizes`: kept and turned channels of a head, of its values, groups,
-    groups that are chosen from, experts of a token, scale of their weights. Latent channels are normed with 1e-6."""
+    """Logits; of each layer with experts how many tokens chose each; and, if there is a block that predicts ahead, the logits of the token
+    after the next. `sizes`: kept and turned channels of a head, of its values, groups, groups that are chosen from, experts of a token, scale
+    of their weights. Latent channels are normed with 1e-6."""
     kept, turned, values, groups, groups_kept, per_token, scale = sizes
     norm = lambda x, name, epsilon=norm_epsilon: F.rms_norm(x, x.shape[-1:], w[name + ".weight"], epsilon)
     angle = torch.outer(torch.arange(ids.shape[1], dtype=torch.float64), frequency)
@@ -81,10 +82,11 @@ def deepseek_logits(w, ids, layers, heads, frequency, sizes, norm_epsilon=1e-5):
         a, b = x[..., 0::2], x[..., 1::2]
         return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
 
-    x, loads = F.embedding(ids, w["model.embed_tokens.weight"]), {}
-    for i in range(layers):
+    product = lambda x, name: F.linear(x, w[name + ".weight"])
+    loads = {}
+
+    def block(x, i):
         at, mlp = f"model.layers.{i}.self_attn.", f"model.layers.{i}.mlp."
-        product = lambda x, name: F.linear(x, w[name + ".weight"])
         h = norm(x, f"model.layers.{i}.input_layernorm")
         q = heads_of(product(norm(product(h, at + "q_a_proj"), at + "q_a_layernorm", 1e-6), at + "q_b_proj"), heads)
         latent = product(h, at + "kv_a_proj_with_mqa")
@@ -105,8 +107,19 @@ def deepseek_logits(w, ids, layers, heads, frequency, sizes, norm_epsilon=1e-5):
                 share = (weights * (chosen == e)).sum(-1, keepdim=True)
                 gate, up = F.linear(h, w[mlp + "experts.gate_up_proj"][e]).chunk(2, -1)
                 out = out + share * F.linear(F.silu(gate) * up, w[mlp + "experts.down_proj"][e])
-        x = x + out
-    return F.linear(norm(x, "model.norm"), w["lm_head.weight"]), loads
+        return x + out
+
+    x = F.embedding(ids, w["model.embed_tokens.weight"])
+    for i in range(layers):
+        x = block(x, i)
+    x, ahead = norm(x, "model.norm"), f"model.layers.{layers}."
+    logits = F.linear(x, w["lm_head.weight"])
+    if ahead + "eh_proj.weight" not in w:
+        return logits, loads, None
+    following = F.pad(ids[:, 1:], (0, 1))  # the last position's is not known, and its prediction counts nowhere
+    embedded = norm(F.embedding(following, w["model.embed_tokens.weight"]), ahead + "enorm")
+    y = block(product(torch.cat((embedded, norm(x, ahead + "hnorm")), -1), ahead + "eh_proj"), layers)
+    return logits, loads, F.linear(norm(y, ahead + "shared_head.norm"), w["lm_head.weight"])
 
 
 def olmo2_logits(w, ids, layers, heads, kv_heads, frequency, norm_epsilon=1e-5, seen=None):

@@ -16,13 +16,15 @@ struct Latent {
   std::int64_t q, kv;     // those of queries; of keys and values
   std::int64_t heads_kv;  // keys that are not turned, and values, of this rank's heads
   std::int64_t values;    // of this rank's heads
+  std::int64_t turned;    // of their queries
   explicit Latent(const spec::Run& run)
       : width(run.model.q_rank + run.model.kv_rank + run.model.turned_size()),
         q(run.model.q_rank),
         kv(run.model.kv_rank),
         heads_kv(run.model.heads / run.layout.tp *
                  (run.model.head_size() - run.model.turned_size() + run.model.value_size())),
-        values(run.model.heads / run.layout.tp * run.model.value_size()) {}
+        values(run.model.heads / run.layout.tp * run.model.value_size()),
+        turned(run.model.heads / run.layout.tp * run.model.turned_size()) {}
 };
 
 // norm(x) W for all latent channels, where the stream is; then they are gathered, not what they are made of.
@@ -36,15 +38,26 @@ Piece latent_piece(const Sizes& s, const Latent& l) {
               .bytes_written = (s.r * s.h + 3 * s.r * l.width) * s.c,
               .channels = l.width,
               .token_parts = s.n / s.r};
+  const std::int64_t width_bytes = s.r * l.width * s.c, stream_bytes = s.r * s.h * s.c,
+                     kv_bytes = s.r * (l.width - l.q) * s.c;
+  Sizes of_q = s, of_kv = s;
+  of_q.h = l.q, of_kv.h = l.kv;
   AllocationEvents forward, backward;
   forward_norm(forward, s, false, "x", "normed_1");
-  forward.make("latent.raw", s.r * l.width * s.c).tape("normed_1").tape("latent.raw").drop("normed_1");
-  forward.make("latent.scaled", s.r * l.width * s.a).tape("latent.scaled").drop("latent.scaled");
-  forward.make("latent", s.r * l.width * s.c).drop("latent.raw");
-  backward.make("d.latent.raw", s.r * l.width * s.a).pass(s.r * l.width * s.a).drop("d.latent");
-  backward.untape("latent.scaled").untape("latent.raw").make("d.normed_1", s.r * s.h * s.c);
-  backward.defer("d.latent.raw", s.r * l.width * s.c, "normed_1", s.r * s.h * s.c, 0);
-  backward.untape("normed_1").drop("d.latent.raw");
+  forward.make("latent.q", s.r * l.q * s.c).make("latent.kv", kv_bytes).tape("normed_1").drop("normed_1");
+  forward_norm(forward, of_q, false, "latent.q", "latent.q.normed");
+  forward_norm(forward, of_kv, false, "latent.kv", "latent.kv.normed");
+  forward.make("latent", width_bytes);
+  for (const char* name : {"latent.q", "latent.kv", "latent.q.normed", "latent.kv.normed"})
+    forward.drop(name);
+  backward.make("d.latent.kv.all", kv_bytes);
+  backward_norm(backward, of_kv, false, "latent.kv", "latent.kv.normed", "");
+  backward.pass(kv_bytes).drop("d.latent.kv");
+  backward_norm(backward, of_q, false, "latent.q", "latent.q.normed", "");
+  backward.drop("d.latent").make("d.normed_1", stream_bytes);
+  backward.defer("d.latent.kv.all", kv_bytes, "normed_1", stream_bytes, 0).drop("d.latent.kv.all");
+  backward.pass(stream_bytes).defer("d.latent.q", s.r * l.q * s.c, "normed_1", stream_bytes, 0);
+  backward.untape("normed_1").drop("d.latent.q");
   backward_norm(backward, s, false, "x", "normed_1", "d.middle");
   piece.forward_events = forward.list();
   piece.backward_events = backward.list();
@@ -61,32 +74,61 @@ Piece heads_piece(const Sizes& s, const Latent& l) {
   Sizes of_latent = s;
   of_latent.h = l.width;
   enter_stream(piece, of_latent);
-  const std::int64_t bytes = s.n * l.width * s.c;
+  const std::int64_t bytes = s.n * l.width * s.c, q_bytes = s.n * l.q * s.c, kv_bytes = s.n * l.kv * s.c,
+                     made_bytes = s.n * piece.channels * s.c;
   AllocationEvents forward, backward;
-  forward.make("latent.all", bytes)
-      .drop("latent")
-      .make("q", s.n * s.q * s.c)
-      .make("kv", s.n * l.heads_kv * s.c);
-  forward.tape("latent.all").make("qkv", s.n * piece.channels * s.c).drop("latent.all").drop("q").drop("kv");
-  backward.make("d.parts", s.n * made * s.c).drop("d.qkv").make("d.latent.all", bytes);
-  backward.defer("d.parts", s.n * made * s.c, "latent.all", bytes, 0).untape("latent.all").drop("d.parts");
-  backward.make("d.latent", s.r * l.width * s.c).drop("d.latent.all");
+  const std::string all = forward_enter(forward, of_latent, "latent");
+  forward.make("q.from", q_bytes).make("q", s.n * s.q * s.c).tape("q.from");
+  forward.make("kv.from", kv_bytes).make("kv", s.n * l.heads_kv * s.c).tape("kv.from");
+  forward.make("qkv", made_bytes);
+  for (const char* name : {"q.from", "kv.from", "q", "kv"}) forward.drop(name);
+  forward.drop(all);
+  backward.make("d." + all, bytes).make("d.kv.from", kv_bytes);
+  backward.defer("d.qkv", made_bytes, "kv.from", kv_bytes, 0).untape("kv.from");
+  backward.pass(bytes).drop("d.kv.from").make("d.q.from", q_bytes);
+  backward.defer("d.qkv", made_bytes, "q.from", q_bytes, 0).untape("q.from").drop("d.qkv");
+  backward.pass(bytes).drop("d.q.from");
+  backward_enter(backward, of_latent, "latent");
   piece.forward_events = forward.list();
   piece.backward_events = backward.list();
   return piece;
 }
 
-// Values are filled up to the width of keys.
-Piece attention_piece(const Sizes& s, const Latent& l, program::Dtype compute) {
+// Values are filled up to the width of keys. Queries, keys and values of the kernel are made from the parts
+// of what enters, of which nothing is kept; their gradients are put together from slices.
+void add_latent_attention_events(Piece& piece, const Sizes& s, const Latent& l, std::int64_t entering) {
+  const std::int64_t heads_bytes = s.n * s.q * s.c, turned_bytes = s.n * l.turned * s.c,
+                     kv_bytes = s.n * l.heads_kv * s.c, entering_bytes = s.n * entering * s.c;
+  AllocationEvents forward, backward;
+  forward.make("turned", turned_bytes).pass(3 * turned_bytes);
+  forward.make("queries", heads_bytes).drop("turned").make("keys", heads_bytes);
+  forward.make("zeros", heads_bytes - s.n * l.values * s.c).make("filled", heads_bytes).drop("zeros");
+  const HeadNames names{{"queries", "keys", "filled"}, "out"};
+  forward_heads(forward, s, names);
+  forward.make("attended", s.n * l.values * s.c);
+  for (const char* name : {"out", "filled", "keys", "queries", "qkv"}) forward.drop(name);
+  backward.make("d.out", heads_bytes).drop("d.attended");
+  backward_heads(backward, s, names);
+  backward.make("d.kv", kv_bytes).drop("d.v").pass(kv_bytes).drop("d.k");
+  backward.make("d.turned", turned_bytes).pass(3 * turned_bytes).make("d.heads", heads_bytes);
+  backward.drop("d.turned").pass(heads_bytes).drop("d.q");
+  backward.make("d.qkv", entering_bytes).pass(entering_bytes).drop("d.kv").pass(entering_bytes);
+  backward.drop("d.heads");
+  piece.forward_events = forward.list();
+  piece.backward_events = backward.list();
+}
+
+Piece attention_piece(const Sizes& s, const Latent& l, program::Dtype compute, std::int64_t entering) {
   Piece piece = rotary_attention(s, false, compute);
   piece.channels = l.values;
-  add_attention_events(piece, s, /*has_rotary=*/true, /*has_qk_norm=*/false);
+  add_latent_attention_events(piece, s, l, entering);
   return piece;
 }
 
 program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t layer) {
   const Latent l(run);
   const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
+  const Piece heads = heads_piece(s, l);
   Piece out = product_and_residual("out", s, l.values, 0);
   add_residual_events(out, s, {}, "attended", l.values, "middle");
   program::Unit unit{
@@ -96,10 +138,10 @@ program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t laye
                 step("latent", {"entering_1"}, {"latent"},
                      names({"self_attn.q_a_proj.weight", "self_attn.kv_a_proj_with_mqa.weight",
                             "self_attn.q_a_layernorm.weight", "self_attn.kv_a_layernorm.weight"}))}),
-       made_of(heads_piece(s, l),
+       made_of(heads,
                {enter("latent"), step("heads", {"latent"}, {"qkv"},
                                       names({"self_attn.q_b_proj.weight", "self_attn.kv_b_proj.weight"}))}),
-       made_of(attention_piece(s, l, compute_dtype(run.layout.precision)),
+       made_of(attention_piece(s, l, compute_dtype(run.layout.precision), heads.channels),
                {step("attention", {"qkv"}, {"attended"})}),
        made_of(out, {step("out", {"attended"}, {"attended_sums"}, names({"self_attn.o_proj.weight"})),
                      leave("attended_sums"), step("add_1", {"attended_sums", "hidden"}, {"middle"})})}};

@@ -46,8 +46,10 @@ void write(const spec::Model& model, nlohmann::ordered_json& config) {
       model.router_scores != spec::RouterScores::sigmoid)
     throw UserError(
         "DeepSeek-V3 has experts with model.router_scores = sigmoid and model.balance = bias; other models "
-        "of "
-        "its family cannot be exported");
+        "of its family cannot be exported");
+  if (model.mtp_layers > 0)
+    throw UserError(
+        "the block that predicts ahead (model.mtp_layers) cannot be exported: `transformers` has none");
   write_decoder(model, kDeepseek, config);
   config["head_dim"] = model.turned_size();
   config["q_lora_rank"] = model.q_rank;

@@ -108,6 +108,7 @@ Blueprint gpt2_blueprint(const spec::Run& run) {
   add_head_events(out.head, s, true);
   out.embedding_parameters = {rows_cut(table(rows, m.vocab)), {table(positions, m.sequence)}};
   if (!m.tied_embeddings) out.head_parameters = {rows_cut(table("lm_head.weight", m.vocab))};
+  out.head_reads_embedding = m.tied_embeddings;
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
     out.blocks.push_back(block_unit(s, compute_dtype(run.layout.precision), layer));
     out.block_parameters.push_back(block_parameters(m, layer));

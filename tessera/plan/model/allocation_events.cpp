@@ -218,17 +218,19 @@ std::int64_t exchanged_kv_width(const Sizes& s) {
 }
 std::int64_t exchanged_bytes(const Sizes& s) { return s.n * (s.q + 2 * exchanged_kv_width(s)) * s.c; }
 
-void forward_exchanged_attention(AllocationEvents& events, const Sizes& s, std::int64_t scratch) {
+void forward_exchanged_attention(AllocationEvents& events, const Sizes& s, const std::string& out,
+                                 std::int64_t scratch) {
   events.pass(2 * exchanged_bytes(s)).make("exchanged", exchanged_bytes(s));
   events.make("attended.longer", s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a);
   events.pass(attended_document_bytes(s) + scratch);
   for (const char* name : {"exchanged", "attended.longer", "row_sums"}) events.tape(name);
-  events.pass(s.n * s.q * s.c).make("attended", s.n * s.q * s.c);
-  for (const char* name : {"attended.longer", "row_sums", "exchanged", "turned", "qkv"}) events.drop(name);
+  events.pass(s.n * s.q * s.c).make(out, s.n * s.q * s.c);
+  for (const char* name : {"attended.longer", "row_sums", "exchanged"}) events.drop(name);
 }
 
-void backward_exchanged_attention(AllocationEvents& events, const Sizes& s, std::int64_t scratch) {
-  events.pass(s.n * s.q * s.c).make("d.longer", s.n * s.q * s.c).drop("d.attended");
+void backward_exchanged_attention(AllocationEvents& events, const Sizes& s, const std::string& out,
+                                  std::int64_t scratch) {
+  events.pass(s.n * s.q * s.c).make("d.longer", s.n * s.q * s.c).drop("d." + out);
   events.make("d.exchanged", exchanged_bytes(s));
   events.pass(document_gradient_bytes(s, exchanged_kv_width(s)) + scratch);
   events.drop("d.longer");
@@ -239,36 +241,40 @@ void backward_exchanged_attention(AllocationEvents& events, const Sizes& s, std:
 }
 }  // namespace
 
-void forward_attention(AllocationEvents& events, const Sizes& s, const HeadShape& shape) {
+void forward_heads(AllocationEvents& events, const Sizes& s, const HeadNames& names) {
   const Block block(s);
   std::int64_t scratch = (block.rows * block.columns + 2 * block.rows + block.rows * s.q / s.heads) * s.a;
   if (is_narrow(s))
     scratch += block.rows * block.columns * s.c + 2 * s.n * s.k * s.c;  // keys and values packed
+  if (s.cp_heads > 1) return forward_exchanged_attention(events, s, names.out, scratch);
+  events.make(names.out, s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a);
+  events.pass(attended_document_bytes(s) + scratch);
+  for (const std::string& name : names.in) events.tape(name);
+  events.tape(names.out).tape("row_sums").drop("row_sums");
+}
+
+void backward_heads(AllocationEvents& events, const Sizes& s, const HeadNames& names) {
+  const Block block(s);
+  const std::int64_t scratch = 2 * block.rows * block.columns * (s.a + (is_narrow(s) ? s.c : 0));
+  if (s.cp_heads > 1) return backward_exchanged_attention(events, s, names.out, scratch);
+  events.make("d.q", s.n * s.q * s.c).make("d.k", s.n * s.k * s.c).make("d.v", s.n * s.k * s.c);
+  events.pass(document_gradient_bytes(s, s.k) + scratch);
+  events.drop("d." + names.out);
+  for (const std::string& name : names.in) events.untape(name);
+  events.untape("row_sums").untape(names.out);
+}
+
+void forward_attention(AllocationEvents& events, const Sizes& s, const HeadShape& shape) {
   if (shape.has_norm) forward_head_norm(events, s);
   if (shape.has_rotary) events.make("turned", turned_bytes(s, s.c));
   if (shape.has_norm) events.drop("heads.normed").tape("heads.statistics").drop("heads.statistics");
-  if (s.cp_heads > 1) {
-    if (shape.has_norm) events.tape("qkv");
-    return forward_exchanged_attention(events, s, scratch);
-  }
-  events.make("attended", s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a);
-  events.pass(attended_document_bytes(s) + scratch);
-  for (const char* name : {"turned", "qkv", "attended", "row_sums"}) events.tape(name);
-  events.drop("row_sums").drop("turned").drop("qkv");
+  if (shape.has_norm && s.cp_heads > 1) events.tape("qkv");
+  forward_heads(events, s, {{"turned", "qkv"}, "attended"});
+  events.drop("turned").drop("qkv");
 }
 
 void backward_attention(AllocationEvents& events, const Sizes& s, const HeadShape& shape) {
-  const Block block(s);
-  const std::int64_t scratch = 2 * block.rows * block.columns * (s.a + (is_narrow(s) ? s.c : 0));
-  if (s.cp_heads > 1) {
-    backward_exchanged_attention(events, s, scratch);
-  } else {
-    events.make("d.q", s.n * s.q * s.c).make("d.k", s.n * s.k * s.c).make("d.v", s.n * s.k * s.c);
-    events.pass(document_gradient_bytes(s, s.k) + scratch);
-    events.drop("d.attended");
-    if (shape.has_rotary) events.untape("turned");
-    events.untape("row_sums").untape("attended");
-  }
+  backward_heads(events, s, {{"turned"}, "attended"});
   if (shape.has_norm) {
     backward_head_norm(events, s);
     events.untape("heads.statistics").untape("qkv");

@@ -60,7 +60,15 @@ void drop_left(AllocationEvents& events, const Sizes& s, const std::string& grad
 // out = x with dropout; nothing happens without.
 void forward_dropout(AllocationEvents& events, const Sizes& s, const std::string& x, const std::string& out);
 
-// Blocks of rows and columns that the attention kernel works on at a time.
+// The attention kernel: of what it reads and of what it makes, with the gradients d.q, d.k and d.v.
+struct HeadNames {
+  std::vector<std::string> in;
+  std::string out;
+};
+void forward_heads(AllocationEvents& events, const Sizes& s, const HeadNames& names);
+void backward_heads(AllocationEvents& events, const Sizes& s, const HeadNames& names);
+
+// What comes before it too, of queries, keys and values that lie side by side.
 struct HeadShape {
   bool has_rotary, has_norm;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tessera/base/text.hpp"
+#include "tessera/plan/model/ahead.hpp"
 #include "tessera/plan/model/experts.hpp"
 #include "tessera/plan/model/unit_allocation_events.hpp"
 
@@ -137,6 +138,7 @@ Blueprint decoder_ends(const spec::Run& run) {
   add_head_events(out.head, s, false);
   out.embedding_parameters = table(rows);
   if (!m.tied_embeddings) out.head_parameters = table("lm_head.weight");
+  out.head_reads_embedding = m.tied_embeddings;
   out.head_vectors = {{norm_weight("model.norm", m.hidden)}};
   return out;
 }
@@ -152,6 +154,12 @@ Blueprint decoder_blueprint(const spec::Run& run, const DecoderParts& parts) {
     append(out.block_parameters.emplace_back(parts.attention(m, layer)), feed_forward_matrices(m, layer));
     append(out.block_vectors.emplace_back(parts.vectors(m, layer)), expert_vectors(m, layer));
   }
+  if (m.mtp_layers == 0) return out;
+  add_ahead(out, run, parts.block(s, run, m.layers));
+  append(out.head_parameters, parts.attention(m, m.layers));
+  append(out.head_parameters, feed_forward_matrices(m, m.layers));
+  append(out.head_vectors, parts.vectors(m, m.layers));
+  append(out.head_vectors, expert_vectors(m, m.layers));
   return out;
 }
 

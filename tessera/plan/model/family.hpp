@@ -33,7 +33,8 @@ struct Blueprint {
   // that the fused product is a view.
   PlacedParameters embedding_parameters;
   std::vector<PlacedParameters> block_parameters;
-  PlacedParameters head_parameters;  // none: the head reads the embedding's table
+  PlacedParameters head_parameters;
+  bool head_reads_embedding = false;  // its table is then on the first stage and on the last
   // Norms and biases: they do not decay.
   std::vector<PlacedParameters> block_vectors;
   PlacedParameters head_vectors;

@@ -169,11 +169,11 @@ void add_lookup_events(program::Unit& unit, const Sizes& s, std::int64_t tables)
   settle(unit);
 }
 
-void add_head_events(program::Unit& unit, const Sizes& s, bool has_mean) {
+void add_head_events(program::Unit& unit, const Sizes& s, bool has_mean, const std::string& stream) {
   TESSERA_CHECK(unit.pieces.size() == 2, "a head of ", unit.pieces.size(), " pieces");
   AllocationEvents norm, d_norm, loss, d_loss;
-  forward_norm(norm, s, has_mean, "x", "normed");
-  backward_norm(d_norm, s, has_mean, "x", "normed", "");
+  forward_norm(norm, s, has_mean, stream, "normed");
+  backward_norm(d_norm, s, has_mean, stream, "normed", "");
   forward_loss(loss, s);
   backward_loss(d_loss, s);
   unit.pieces[0].forward_events = norm.list();

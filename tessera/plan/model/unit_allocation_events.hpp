@@ -34,7 +34,7 @@ void add_function_events(program::Piece& piece, const Sizes& s, bool is_gated);
 void settle(program::Unit& unit);
 // Of one piece that looks up rows of so many tables.
 void add_lookup_events(program::Unit& unit, const Sizes& s, std::int64_t tables);
-// Of two pieces: norm, loss.
-void add_head_events(program::Unit& unit, const Sizes& s, bool has_mean);
+// Of two pieces: norm of the stream, loss.
+void add_head_events(program::Unit& unit, const Sizes& s, bool has_mean, const std::string& stream = "x");
 
 }  // namespace tessera::plan

@@ -61,6 +61,7 @@ void sum(const Op& op, const Tables& tables, Effects& out) {
   switch (tables.numbers[op.item].role) {
     case Role::tokens:
     case Role::positions:
+    case Role::tokens_ahead:
     case Role::loss:  // zero on a rank without the loss
       break;
     case Role::finite:  // a verdict on the norm, once it is whole: what isn't finite in any gradient is not

@@ -216,8 +216,9 @@ struct Value {
   bool operator==(const Value&) const = default;
 };
 
-// tokens: those that count in a loss; positions: those that are no padding.
-enum class Role : std::uint8_t { tokens, positions, loss, norm, finite };
+// tokens: those that count in a loss; positions: those that are no padding; tokens_ahead: those whose token
+// after the next counts.
+enum class Role : std::uint8_t { tokens, positions, tokens_ahead, loss, norm, finite };
 struct Number {
   std::string name;
   Role role = Role::tokens;

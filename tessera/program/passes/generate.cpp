@@ -33,7 +33,7 @@ class RankDraft {
         trains_(std::ranges::any_of(tasks, [](const Task& task) { return task.what != OpKind::forward; })) {}
 
   Draft run() {
-    for (const Role role : {Role::tokens, Role::positions}) sum(role);
+    for (const Role role : {Role::tokens, Role::positions, Role::tokens_ahead}) sum(role);
     if (options_.take_turns && crossings_.empty())
       compute_in_turns();
     else

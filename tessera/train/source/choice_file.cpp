@@ -76,7 +76,7 @@ void write_at(const std::string& path, const Descriptor& file, std::uint64_t beg
 
 ChoiceShape choice_shape(const spec::Run& run) {
   return {.samples = run.training.steps * run.training.global_batch,
-          .layers = run.model.layers - run.model.dense_layers,
+          .layers = run.model.blocks() - run.model.dense_layers,
           .positions = run.model.sequence,
           .choices = run.model.experts_per_token};
 }
@@ -108,7 +108,7 @@ ChoiceReader::ChoiceReader(const std::string& path, const spec::Model& model)
   const ChoiceHeader header = header_of(file_);
   shape_ = header.shape;
   data_begin_ = header.data_begin;
-  const ChoiceShape wanted{shape_.samples, model.layers - model.dense_layers, model.sequence,
+  const ChoiceShape wanted{shape_.samples, model.blocks() - model.dense_layers, model.sequence,
                            model.experts_per_token};
   if (shape_ != wanted)
     throw UserError(
