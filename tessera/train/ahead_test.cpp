@@ -10,13 +10,9 @@ namespace tessera::train {
 namespace {
 
 spec::Run run_ahead(const spec::Layout& layout) {
-  spec::Run run = small_run(1);
-  run.model.family = spec::Family::deepseek;
-  run.model.kv_heads = run.model.heads;
+  spec::Run run = with_latent_attention(small_run(1));
   run.model.layers = 4;
   run.model.vocab = 60;
-  run.model.q_rank = 16, run.model.kv_rank = 12, run.model.head_dim = 12, run.model.rope_dim = 4;
-  run.model.value_dim = 8;
   run.model.experts = 4, run.model.expert_ffn = 16, run.model.shared_experts = 1, run.model.dense_layers = 1;
   run.model.balance = spec::Balance::sequence;
   run.model.mtp_layers = 1;

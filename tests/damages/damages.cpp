@@ -4,7 +4,7 @@
 // `equal`, with the reason.
 //   build/release/tests/damages [CALLS [EVERY [WORD]]]
 // CALLS: of each kind of call so many, spread over the step; 0 or nothing: all. EVERY: of the layouts, one in
-// so many. WORD: only models with this in their name, such as `experts`. Exits with 1 when a damage was not
+// so many. WORD: only models with this in their name, such as `experts` or `ahead`. Exits with 1 when a damage was not
 // seen, and names it.
 #include <algorithm>
 #include <cstdio>
@@ -61,13 +61,26 @@ spec::Run small_run_with_experts() {
   return run;
 }
 
+// The block that predicts ahead reads the embedding on the last stage, and is counted by tokens of its own.
+spec::Run small_run_ahead() {
+  spec::Run run = train::with_latent_attention(small_run(spec::Family::deepseek));
+  run.model.mtp_layers = 1;
+  return run;
+}
+
 std::string name_of(const spec::Run& run) {
-  return cat(spec::word(run.model.family), run.model.experts > 0 ? " with experts" : "");
+  return cat(spec::word(run.model.family), run.model.experts > 0 ? " with experts" : "",
+             run.model.mtp_layers > 0 ? " ahead" : "");
 }
 
 std::vector<spec::Layout> layouts(const spec::Run& run) {
   using spec::Layout;
   using enum spec::Recompute;
+  if (run.model.mtp_layers > 0)
+    return {
+        Layout{.pp = 2, .dp_shard = 2, .tp = 2, .zero = 1},
+        Layout{.dp_shard = 2, .cp = 2, .tp = 2, .sequence_parallel = false, .zero = 3},
+    };
   if (run.model.experts > 0)
     return {
         Layout{.dp_shard = 4, .ep = 2, .zero = 1},
@@ -97,7 +110,7 @@ struct Site {
 // Loads of experts are summed after a step, over groups that are not damaged.
 bool is_sum_of_loads(const Call& call, const spec::Model& model) {
   return model.experts > 0 && call.kind == CallKind::all_reduce &&
-         call.bytes == (model.layers - model.dense_layers) * (model.experts + 1) * 8;
+         call.bytes == (model.blocks() - model.dense_layers) * (model.experts + 1) * 8;
 }
 
 // Of one step, by site, the calls of the rank that makes most of them.
@@ -285,7 +298,7 @@ int main(int argc, char** argv) {
   const std::string only = argc > 3 ? argv[3] : "";
   std::uint64_t turn = 0;
   for (const spec::Run& run :
-       {small_run(spec::Family::llama), small_run(spec::Family::gpt2), small_run_with_experts()})
+       {small_run(spec::Family::llama), small_run(spec::Family::gpt2), small_run_with_experts(), small_run_ahead()})
     for (const auto& layout : layouts(run))
       if (name_of(run).find(only) != std::string::npos && turn++ % every == 0) trial.run_layout(run, layout);
   const int code = trial.report();

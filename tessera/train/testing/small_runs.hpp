@@ -33,6 +33,14 @@ inline spec::Run with_experts(spec::Run run, std::int64_t experts) {
   return run;
 }
 
+inline spec::Run with_latent_attention(spec::Run run) {
+  run.model.family = spec::Family::deepseek;
+  run.model.kv_heads = run.model.heads;
+  run.model.q_rank = 16, run.model.kv_rank = 12;
+  run.model.head_dim = 12, run.model.rope_dim = 4, run.model.value_dim = 8;
+  return run;
+}
+
 // Related to Llama: what each has that it has not.
 inline std::vector<spec::Run> related_runs(std::int64_t dp) {
   spec::Run qwen2 = small_run(dp), qwen3 = small_run(dp), llama3 = small_run(dp);
