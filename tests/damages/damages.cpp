@@ -4,8 +4,8 @@
 // `equal`, with the reason.
 //   build/release/tests/damages [CALLS [EVERY [WORD]]]
 // CALLS: of each kind of call so many, spread over the step; 0 or nothing: all. EVERY: of the layouts, one in
-// so many. WORD: only models with this in their name, such as `experts` or `ahead`. Exits with 1 when a damage was not
-// seen, and names it.
+// so many. WORD: only models with this in their name, such as `experts` or `ahead`. Exits with 1 when a
+// damage was not seen, and names it.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -297,8 +297,8 @@ int main(int argc, char** argv) {
   const std::string word = argc > 3 ? argv[3] : "";
   const std::string only = argc > 3 ? argv[3] : "";
   std::uint64_t turn = 0;
-  for (const spec::Run& run :
-       {small_run(spec::Family::llama), small_run(spec::Family::gpt2), small_run_with_experts(), small_run_ahead()})
+  for (const spec::Run& run : {small_run(spec::Family::llama), small_run(spec::Family::gpt2),
+                               small_run_with_experts(), small_run_ahead()})
     for (const auto& layout : layouts(run))
       if (name_of(run).find(only) != std::string::npos && turn++ % every == 0) trial.run_layout(run, layout);
   const int code = trial.report();
