@@ -185,6 +185,18 @@ CLI::App* add_verify(CLI::App& app, Options& options) {
   verify->add_option("--sample", own.sample, "so many of them, as different as possible")
       ->check(CLI::PositiveNumber)
       ->needs(all);
+  verify
+      ->add_option(
+          "--part", own.part,
+          "one of several parts of them, for several machines or sittings: 2/4 is the second of four")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return part_of_layouts(text)
+                       ? ""
+                       : "--part wants two numbers such as 2/4, the first at most the second";
+          },
+          "K/N"))
+      ->needs(all);
   auto* seed = verify->add_option("--seed", own.seed, "of what is dealt and drawn");
   verify->add_option("--axes", own.axes, "what varies (default: all): " + join(plan::variable_axes(), ", "))
       ->delimiter(',')

@@ -51,6 +51,10 @@ TEST_F(Binary, VerifiesAllLayoutsAndSaysSoInJson) {
   EXPECT_NE(some.out.find("3 of 3 layouts equal one device"), std::string::npos) << some.out;
   EXPECT_EQ(tessera(all + " --axes dp,zer").code, 2);
   EXPECT_EQ(tessera(cat("verify ", path("run.toml"), " --sample 3")).code, 2);
+  const auto part = tessera(all + " --sample 3 --seed 5 --part 2/2");
+  EXPECT_NE(part.out.find("1 of 1 layouts equal one device"), std::string::npos) << part.out;
+  for (const char* wrong : {"3/2", "0/2", "2", "1/x"})
+    EXPECT_EQ(tessera(cat(all, " --part ", wrong)).code, 2) << wrong;
 }
 
 TEST_F(Binary, TheFirstLineSaysHowRanksShareTheWork) {

@@ -51,10 +51,14 @@ struct CheckpointOptions {
 struct LayoutsOptions {
   std::int64_t most_ranks = 0;  // 0: the layout of the run file alone
   std::size_t sample = 0;       // 0: all of them
+  std::string part = "1/1";     // of them
   std::uint64_t seed = 1;
   std::vector<std::string> axes;  // what varies; none: everything
   std::string precision = "fp64";
 };
+
+// Of "2/4" the two numbers; nothing if there is no such part.
+std::optional<std::pair<std::size_t, std::size_t>> part_of_layouts(std::string_view text);
 
 // verify: on another device than the CPU.
 struct DeviceOptions {

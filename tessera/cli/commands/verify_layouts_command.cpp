@@ -1,6 +1,7 @@
 #include "tessera/verify/verify_layouts.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 
 #include "tessera/base/clock.hpp"
@@ -87,6 +88,19 @@ class ProgressLine {
 
 }  // namespace
 
+std::optional<std::pair<std::size_t, std::size_t>> part_of_layouts(std::string_view text) {
+  const auto slash = text.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  const auto number = [](std::string_view digits) {
+    std::size_t out = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
+    return error == std::errc() && end == digits.data() + digits.size() ? out : 0;
+  };
+  const std::size_t part = number(text.substr(0, slash)), parts = number(text.substr(slash + 1));
+  if (part == 0 || part > parts) return std::nullopt;
+  return std::pair(part, parts);
+}
+
 int verify_layouts_command(const Options& options) {
   const auto& own = options.layouts;
   const spec::Run given = job::load_run(options);
@@ -99,6 +113,12 @@ int verify_layouts_command(const Options& options) {
       static_cast<long long>(own.most_ranks), duration_text(now_seconds() - begin).c_str(),
       own.sample > 0 && own.sample < runs.size() ? cat(", ", own.sample, " of them drawn").c_str() : "");
   if (own.sample > 0) runs = plan::spread(runs, own.sample, own.seed);
+  if (const auto [part, parts] = part_of_layouts(own.part).value(); parts > 1) {
+    std::vector<spec::Run> here;
+    for (std::size_t i = part - 1; i < runs.size(); i += parts) here.push_back(runs[i]);
+    runs = std::move(here);
+    std::fprintf(stderr, "part %s: %zu of them\n", own.part.c_str(), runs.size());
+  }
   const auto found =
       train::verify_layouts(given, runs, ProgressLine(runs.size()), options.device.run_ranks(own.seed));
   const std::string text = options.json ? metrics::json_object(to_record(found, own.precision)) + "\n"

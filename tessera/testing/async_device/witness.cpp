@@ -21,8 +21,9 @@ Witness::Witness(const Pace& pace, std::function<void()> prepare, Omission omiss
 
 Witness::~Witness() {
   streams_.clear();
-  for (const auto* list : {&freed_, &held_})
-    for (const Freed& freed : *list) std::free(freed.memory);
+  for (const Freed& freed : freed_) std::free(freed.memory);
+  for (const auto& [device, list] : held_)
+    for (const Freed& freed : list) std::free(freed.memory);
 }
 
 Stream& Witness::make(int device, std::int64_t id) {

@@ -122,8 +122,9 @@ class Witness {
   Stream& make(int device, std::int64_t id);
   std::string doing(const Stream& stream, const std::string& op) const;
   void touch(Stream& stream, std::uint64_t task, const std::string& doing, const Access& access);
-  // Takes those off the list that nobody uses any more; returns their bytes by device.
-  std::map<int, std::int64_t> give_back(std::vector<Freed>& list);
+  // Takes those off the list that nobody uses any more; returns their bytes.
+  std::int64_t give_back(std::vector<Freed>& list);
+  void look_for_freed();
   void add_problem(const std::string& text) { ++problems_[text]; }
   // The block that holds the address, or the end.
   std::map<std::byte*, Block>::iterator block_of(const std::byte* address);
@@ -137,7 +138,9 @@ class Witness {
   mutable std::recursive_mutex mutex_;
   Failure failure_;
   std::map<std::byte*, Block> blocks_;
-  std::vector<Freed> freed_, held_;                // by their owner's stream alone, and by others
+  std::vector<Freed> freed_;                       // used by their owner's stream alone
+  std::map<int, std::vector<Freed>> held_;         // by device: those that others use too
+  std::size_t look_at_ = 0;                        // as many freed ones
   std::vector<Clock> clocks_;                      // by number of the stream: before its next task
   std::vector<std::string> labels_;                // by number of the stream
   std::map<int, std::vector<Stream*>> of_device_;  // by id

@@ -62,15 +62,14 @@ std::byte* Witness::allocate(std::size_t bytes, Stream& owner) {
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, room));
   TESSERA_CHECK(memory, "no memory for ", bytes, " bytes");
   std::memset(memory, kPoison, room);
-  constexpr std::size_t kMostFreed = 256;  // at a time: to look for those that can go costs time
   const std::scoped_lock lock(mutex_);
-  if (freed_.size() > kMostFreed) give_back(freed_);
-  for (const auto& [device, given_back] : give_back(held_)) counts_[device].bytes_held -= given_back;
+  look_for_freed();
+  Counts& counts = counts_[owner.device()];
+  counts.bytes_held -= give_back(held_[owner.device()]);
   // The stream's earlier tasks may still use the same bytes, under another name: others come after them.
   blocks_[memory] = {.bytes = bytes,
                      .owner = &owner,
                      .seen = {{&owner, owner.given(), 0, bytes, true, doing(owner, "allocation")}}};
-  Counts& counts = counts_[owner.device()];
   counts.bytes_held += static_cast<std::int64_t>(bytes);
   counts.most_bytes_held = std::max(counts.most_bytes_held, counts.bytes_held);
   return memory;
@@ -101,7 +100,7 @@ void Witness::release(std::byte* memory) {
     freed.users.emplace_back(seen.stream, seen.task);
   }
   if (freed.users.size() > 1) {
-    held_.push_back(std::move(freed));
+    held_[block.owner->device()].push_back(std::move(freed));
   } else {  // the owner's own next tasks may have it at once
     counts_[block.owner->device()].bytes_held -= static_cast<std::int64_t>(freed.bytes);
     freed_.push_back(std::move(freed));
@@ -118,8 +117,16 @@ void Witness::forget(std::byte* memory) {
   blocks_.erase(memory);
 }
 
-std::map<int, std::int64_t> Witness::give_back(std::vector<Freed>& list) {
-  std::map<int, std::int64_t> bytes;
+// To look for those that can go costs time: the next look comes when there are twice as many as were left.
+void Witness::look_for_freed() {
+  constexpr std::size_t kFewFreed = 256;
+  if (freed_.size() < look_at_) return;
+  give_back(freed_);
+  look_at_ = std::max(kFewFreed, 2 * freed_.size());
+}
+
+std::int64_t Witness::give_back(std::vector<Freed>& list) {
+  std::int64_t bytes = 0;
   if (failure_.is_there()) return bytes;  // who is done, nobody knows
   std::erase_if(list, [&](const Freed& freed) {
     const bool is_free =
@@ -127,7 +134,7 @@ std::map<int, std::int64_t> Witness::give_back(std::vector<Freed>& list) {
     if (!is_free) return false;
     std::memset(freed.memory, kPoison, freed.bytes);
     std::free(freed.memory);
-    bytes[freed.users.front().first->device()] += static_cast<std::int64_t>(freed.bytes);
+    bytes += static_cast<std::int64_t>(freed.bytes);
     return true;
   });
   return bytes;
