@@ -103,12 +103,18 @@ void add_simulated(CLI::App* command, SimulateOptions& simulate) {
           "--rates", [&](const std::string& text) { simulate.rates = numbers("--rates", text, 4, 4); },
           "with a run file: TFLOP/s, GB/s of memory, GB/s of a link, microseconds of a message")
       ->type_name("F,M,L,U");
+  auto* traces =
+      command
+          ->add_option(
+              "--costs-from", simulate.costs_from,
+              "with a run file: what ops took in a trace of the model (train --trace); may be given again")
+          ->type_name("TRACE")
+          ->excludes("--rates");
   command
-      ->add_option(
-          "--costs-from", simulate.costs_from,
-          "with a run file: what ops took in a trace of the model (train --trace); may be given again")
-      ->type_name("TRACE")
-      ->excludes("--rates");
+      ->add_option("--loads", simulate.loads,
+                   "with a run file: experts as loaded as they were in this metrics.jsonl (default: evenly)")
+      ->type_name("FILE")
+      ->excludes(traces);
 }
 
 void add_draw(CLI::App* command, Options& options) {

@@ -48,6 +48,32 @@ TEST_F(Binary, RefusesWhatCannotBeSimulated) {
   }
 }
 
+// A load that is the same in all blocks costs what layout.expert_load says.
+TEST_F(Binary, PricesLoadsOfExperts) {
+  const std::string simulate =
+      cat("simulate ", path("run.toml"),
+          " model.experts=4 layout.dp_shard=4 layout.ep=2 --rates 0.1,5,1,50 --json ");
+  const auto seconds = [&](const std::string& more) {
+    const auto outcome = tessera(simulate + more);
+    EXPECT_EQ(outcome.code, 0) << outcome.out;
+    return field(outcome.out, "step_seconds");
+  };
+  const auto loads = [&](const char* name, const char* tokens) {
+    std::string layers;
+    for (int layer = 0; layer < 2; ++layer)
+      layers +=
+          cat(layer > 0 ? ", " : "", "{\"layer\": ", layer, ", \"tokens\": [", tokens, "], \"dropped\": 0}");
+    std::ofstream(path(name)) << "{\"step\": 1, \"experts\": [" << layers << "]}\n";
+    return path(name);
+  };
+  const std::string even = loads("even.jsonl", "8, 8, 8, 8"), hot = loads("hot.jsonl", "20, 4, 4, 4");
+  EXPECT_EQ(seconds("--loads " + even), seconds(""));
+  EXPECT_EQ(seconds("--loads " + hot), seconds("layout.expert_load=1.5"));
+  EXPECT_GT(seconds("--loads " + hot), seconds(""));
+  EXPECT_NE(tessera(simulate + "model.experts=8 --loads " + hot).out.find("has 4 experts in 2 layers"),
+            std::string::npos);
+}
+
 TEST_F(Binary, SimulatesARunFile) {
   const std::string simulate = cat("simulate ", path("run.toml"), " --rates 0.1,5,1,50 ");
   const auto replicas = tessera(simulate + "layout.dp_replicate=2 --json");

@@ -90,13 +90,13 @@ void read_expert_loads(const std::string& path, const std::function<void(const S
       last = std::move(loads);
     } catch (const UserError& error) {
       throw UserError(cat("'", path, "', line ", number, ": ", error.what(),
-                          ". Draw a metrics.jsonl as tessera train has written it."));
+                          ". Give a metrics.jsonl as tessera train has written it."));
     }
     take(*last);
   }
   if (!last)
     throw UserError(cat("'", path, "': this run has no experts; no line has \"experts\" with their loads. ",
-                        "Draw the metrics.jsonl of a model with model.experts above 0."));
+                        "Give the metrics.jsonl of a model with model.experts above 0."));
 }
 
 }  // namespace tessera::metrics

@@ -24,6 +24,7 @@ struct SimulateOptions {
   std::int64_t memory_limit = 0;          // activations of a stage that a rank may hold; 0: no limit
   std::vector<double> rates;            // TFLOP/s, GB/s of memory, GB/s of a link, microseconds of a message
   std::vector<std::string> costs_from;  // traces; none: by rates
+  std::string loads;                    // a metrics.jsonl whose loads of experts are priced; none: even ones
 };
 
 struct DrawOptions {

@@ -7,7 +7,9 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/file_text.hpp"
+#include "tessera/metrics/expert_loads.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/expert_loads.hpp"
 #include "tessera/plan/rates_of.hpp"
 #include "tessera/plan/stages/schedule.hpp"
 #include "tessera/plan/stages/staging.hpp"
@@ -124,6 +126,24 @@ program::Program program_in(const std::string& text, const std::string& path, co
   return out;
 }
 
+// By block: the busiest rank's share of the tokens over an even one, in the mean of all steps of the file.
+std::vector<double> loads_in(const std::string& path, const spec::Run& run) {
+  std::vector<double> sums(static_cast<std::size_t>(run.model.blocks()), 0);
+  double steps = 0;
+  metrics::read_expert_loads(path, [&](const metrics::StepLoads& step) {
+    const std::int64_t expected = run.model.blocks() - run.model.dense_layers;
+    if (std::ssize(step.layers) != expected || std::ssize(step.layers.front().tokens) != run.model.experts)
+      throw UserError(cat("--loads ", path, " has ", step.layers.front().tokens.size(), " experts in ",
+                          step.layers.size(), " layers, and the model of this run has ", run.model.experts,
+                          " in ", expected, "."));
+    for (const metrics::ExpertLoad& load : step.layers)
+      sums.at(static_cast<std::size_t>(load.layer)) += plan::busiest_share(load.tokens, run.layout.ep);
+    ++steps;
+  });
+  for (double& sum : sums) sum = sum > 0 ? sum / steps : 1;
+  return sums;
+}
+
 Simulated run_of_file(const Options& options) {
   const bool is_program = options.file.ends_with(".txt");
   const std::string text = is_program ? file_text(options.file) : "";
@@ -154,8 +174,17 @@ Simulated run_of_file(const Options& options) {
   out.costs_text = cat(given.empty() ? "by assumed rates: " : "by rates: ", fixed(rates.flops / 1e12, 3),
                        " TFLOP/s, memory ", rates.memory_bytes / 1e9, " GB/s, link ", rates.link_bytes / 1e9,
                        " GB/s, message ", std::round(rates.link_seconds * 1e9) / 1e3, " us");
+  program::Tables priced = tables;
+  if (!options.simulate.loads.empty()) {
+    if (run.model.experts == 0)
+      throw UserError("--loads is for models with experts, and model.experts of this run is 0.");
+    const std::vector<double> loads = loads_in(options.simulate.loads, run);
+    priced = plan::under_loads(run, std::move(priced), loads);
+    out.costs_text += cat("; experts as in ", options.simulate.loads, ": the busiest rank has up to ",
+                          fixed(std::ranges::max(loads), 2), " times an even share");
+  }
   out.costs = simulate::costs_by(
-      out.program, [&](std::uint32_t, const program::Op& op) { return simulate::cost(op, tables, rates); });
+      out.program, [&](std::uint32_t, const program::Op& op) { return simulate::cost(op, priced, rates); });
   return out;
 }
 
