@@ -91,11 +91,15 @@ Cuts chosen_cuts(const spec::Run& run, const Blueprint& model, const Staged& sta
 
 Staged stage(const spec::Run& run) { return stage(run, families::blueprint(run)); }
 
-program::Program compile(const spec::Run& run, std::string* note) {
+program::Program compile_unchecked(const spec::Run& run, std::string* note) {
   const Blueprint model = families::blueprint(run);
   const Staged staged = stage(run, model);
-  program::Program out = compile_cut(run, model, staged, chosen_cuts(run, model, staged));
   if (note) *note = staged.note;
+  return compile_cut(run, model, staged, chosen_cuts(run, model, staged));
+}
+
+program::Program compile(const spec::Run& run, std::string* note) {
+  program::Program out = compile_unchecked(run, note);
   expect_right(out, "the compiled program is wrong");
   return out;
 }

@@ -14,6 +14,8 @@ namespace tessera::plan {
 // Describes, deals, orders, generates and checks; throws Bug if the checker finds anything. `note` is told
 // what the schedule had to do otherwise than asked for, if anything.
 program::Program compile(const spec::Run& run, std::string* note = nullptr);
+// The same without the check, to compare programs or to price them; not to be run.
+program::Program compile_unchecked(const spec::Run& run, std::string* note = nullptr);
 
 // What evaluates instead of training, by class of ranks, for the tables of the compiled program: forwards
 // alone, with the newest weights whatever a step computes with. Checked as that one is.
