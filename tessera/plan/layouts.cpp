@@ -142,7 +142,8 @@ class Enumeration {
       if (!spec::problems(run).empty()) continue;
       ++num_tried_;
       seen_[key_of(run)].insert(choice);
-      if (identities_.insert(stream_of(identity(compile_unchecked(run)))).second) out_.push_back(std::move(run));
+      if (identities_.insert(stream_of(identity(compile_unchecked(run)))).second)
+        out_.push_back(std::move(run));
       return true;
     }
     return false;
