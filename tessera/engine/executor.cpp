@@ -53,6 +53,10 @@ Executor::Executor(const Parts& parts)
   numbers_.resize(tables_.numbers.size());
   loss_sums_.resize(tables_.numbers.size());
   losses_ = losses_of(tables_);
+  writers_.resize(tables_.values.size());
+  for (const program::Segment& segment : tables_.segments)
+    for (const std::uint32_t value : segment.writes)
+      writers_[value] = {segment.unit, segment.first_piece + segment.num_pieces - 1};
   times_.resize(sequence_.ops.size());
   sends_along_.resize(tables_.axis_sets.size());
   TESSERA_CHECK(values_.size() < (std::size_t{1} << 30), "more values than tags: ", values_.size());
@@ -378,8 +382,14 @@ void Executor::exchange(const Op& op) {
     case program::CollectiveKind::all_reduce:
       there = collective::all_reduced(in, group);
       return;
+    case program::CollectiveKind::all_to_all: {
+      const auto [unit, piece] = writers_[cell.item];
+      there = parts_.model[unit]->exchanged(piece, in, cell.kind == CellKind::gradient,
+                                            input_->micro_batches[static_cast<std::size_t>(op.micro)], group);
+      return;
+    }
     default:
-      throw Bug("values are exchanged by sums and gathers");
+      throw Bug("values are exchanged by sums, gathers and all-to-alls");
   }
 }
 

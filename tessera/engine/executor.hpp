@@ -104,6 +104,10 @@ class Executor {
   std::vector<std::unique_ptr<Recording>> tapes_;
   std::vector<shard::WeightWork> weight_work_;
   std::vector<program::Loss> losses_;  // by number, each once
+  struct Writer {
+    std::uint32_t unit = 0, piece = 0;
+  };
+  std::vector<Writer> writers_;  // by value
   // fp64, on the device: the host reads them once, after the step. The sums of losses are those of this rank.
   std::vector<tensor::Tensor> numbers_, loss_sums_;
   tensor::Tensor gradient_scale_;  // of the updates: clipping, without the loss scale

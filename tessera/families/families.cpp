@@ -3,6 +3,7 @@
 #include <array>
 
 #include "tessera/plan/model/open.hpp"
+#include "tessera/plan/model/open_experts.hpp"
 
 namespace tessera::families {
 namespace {
@@ -19,8 +20,10 @@ constexpr auto kBlueprints = std::to_array<Blueprint (*)(const spec::Run&)>({
 
 Blueprint blueprint(const spec::Run& run) {
   Blueprint out = kBlueprints.at(static_cast<std::size_t>(run.model.family))(run);
-  if (!run.layout.tp_overlap) return out;
-  for (program::Unit& block : out.blocks) block = open(block, out.head.pieces.front(), plan::Sizes(run));
+  for (program::Unit& block : out.blocks) {
+    if (run.layout.tp_overlap) block = open(block, out.head.pieces.front(), plan::Sizes(run));
+    if (run.layout.ep_overlap) block = plan::open_experts(block, run);
+  }
   return out;
 }
 

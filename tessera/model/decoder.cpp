@@ -166,8 +166,16 @@ std::string DecoderBlock::add_feed_forward() {
             stacked("gate.weight"), stacked("experts.gate_up_proj"), stacked("experts.down_proj"),
             spec_.balance == spec::Balance::bias ? &stacked("gate.e_score_correction_bias") : nullptr},
         context());
-    add("experts",
-        [this](const StepCall& v) { return (*experts_)(v["entering_2"], v.batch, v.tape, v.losses); });
+    if (!has_step("router")) {
+      add("experts",
+          [this](const StepCall& v) { return (*experts_)(v["entering_2"], v.batch, v.tape, v.losses); });
+    } else {
+      add_wide("router", [this](const StepCall& v) {
+        return experts_->route(v["entering_2"], v.batch, v.tape, v.losses);
+      });
+      add("experts", [this](const StepCall& v) { return experts_->run(v["sent"], v.batch, v.tape); });
+      add("combine", [this](const StepCall& v) { return experts_->combine(v["made"], v["gates"], v.batch); });
+    }
     if (spec_.shared_experts == 0) return "fed_sums";
     add("join", [](const StepCall& v) { return v["fed_sums"].add(v["routed"]); });
   }
@@ -179,6 +187,15 @@ std::string DecoderBlock::add_feed_forward() {
   add("gate", [](const StepCall& v) { return parallel::swiglu(v["gate_up"]); });
   add("down", [&down](const StepCall& v) { return parallel::linear(v["gated"], down, v.tape.work); });
   return experts_ ? "fed_all" : "fed_sums";
+}
+
+// What was sent to experts comes back as a gradient, and what they made goes to them as one.
+Tensor DecoderBlock::exchanged(std::size_t number, const Tensor& rows, bool is_gradient, const Batch& batch,
+                               const collective::Group& group) const {
+  using Way = parallel::Dispatch::Way;
+  const bool is_sent = std::ranges::count(piece(number).writes, "sent") > 0;
+  return experts_->dispatch(batch).exchanged(rows, is_sent != is_gradient ? Way::to_experts : Way::back,
+                                             group);
 }
 
 Weight& DecoderBlock::weight(const std::vector<std::string>& parts, const char* kind) const {

@@ -12,6 +12,10 @@ namespace tessera::model {
 
 // Has the step out (attended to attended_sums).
 class DecoderBlock : public StepUnit {
+ public:
+  Tensor exchanged(std::size_t piece, const Tensor& rows, bool is_gradient, const Batch& batch,
+                   const collective::Group& group) const override;
+
  protected:
   DecoderBlock(const program::Unit& described, const spec::Run& run, std::int64_t layer,
                const RankModel& held, const parallel::Rotary& rotary);

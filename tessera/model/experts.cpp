@@ -1,7 +1,7 @@
 #include "tessera/model/experts.hpp"
 
+#include "tessera/base/error.hpp"
 #include "tessera/collective/autograd_collectives.hpp"
-#include "tessera/parallel/experts/dispatch.hpp"
 #include "tessera/parallel/experts/grouped_linear.hpp"
 #include "tessera/parallel/layers.hpp"
 
@@ -40,7 +40,7 @@ Experts::Share Experts::share_of(std::int64_t tokens, const Batch& batch) const 
 // A recomputation takes the choice that its forward made: were it to choose again, another kernel or another
 // rounding could send tokens elsewhere, and the backward would differentiate another function. What is saved
 // by a forward without a tape is taken out by the recomputation, so nothing outlives the step.
-parallel::Routing Experts::routed(const Tensor& logits_TE, const Share& share, const Batch& batch) const {
+parallel::Routing Experts::chosen(const Tensor& logits_TE, const Share& share, const Batch& batch) const {
   const Tensor bias = weights_.bias_E ? weights_.bias_E->value() : Tensor();
   if (batch.choices && at::GradMode::is_enabled())
     if (const auto found = batch.choices->extract(layer_))
@@ -54,16 +54,14 @@ parallel::Routing Experts::routed(const Tensor& logits_TE, const Share& share, c
   return out;
 }
 
-Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
-                           std::vector<Tensor>& losses) const {
-  const Share share = share_of(x_TH.size(0), batch);
-  const bool is_sliced = context_.tp.group.size() > 1 && !context_.cuts_stream;
+Experts::Routed Experts::routed(const Tensor& x_TH, const Share& share, const Batch& batch, Tape& tape,
+                                std::vector<Tensor>& losses) const {
   Tensor x = x_TH;
-  if (is_sliced)
+  if (slices_tokens())
     x = collective::slice({x, "tokens", {{"tp", collective::kInvariant}}}, context_.tp, 0, share.rows).tensor;
   const Tensor logits_TE =
       parallel::linear(x.to(tensor::wide(x.scalar_type())), weights_.router_EH, tape.work);
-  const parallel::Routing routing = routed(logits_TE, share, batch);
+  const parallel::Routing routing = chosen(logits_TE, share, batch);
   const Tensor counted_T = share.of(batch.counted_T);
   const Tensor experts_TK = counted_T.defined()
                                 ? routing.experts_TK.masked_fill(counted_T.logical_not().unsqueeze(1), -1)
@@ -85,16 +83,50 @@ Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
                                       spec_.capacity_factor, spec_.experts, context_.same_samples.group)
           : experts_TK;
   if (batch.loads && at::GradMode::is_enabled()) add_loads(experts_TK, sent_TK, *batch.loads);
-  const parallel::Dispatch dispatch(sent_TK, spec_.experts, order_T, context_.experts);
-  const Tensor gate_up =
-      parallel::grouped_linear(dispatch.to_experts(x), dispatch.rows(), weights_.gate_up_E2FH, tape.work);
-  Tensor made =
-      parallel::grouped_linear(parallel::swiglu(gate_up), dispatch.rows(), weights_.down_EHF, tape.work);
-  const Tensor out = dispatch.combine(std::move(made), routing.weights_TK);
-  if (!is_sliced) return out;
+  return {x, routing.weights_TK, {sent_TK, spec_.experts, order_T, context_.experts}};
+}
+
+Tensor Experts::fed(const Tensor& rows, const parallel::Dispatch& dispatch, Tape& tape) const {
+  const Tensor gate_up = parallel::grouped_linear(rows, dispatch.rows(), weights_.gate_up_E2FH, tape.work);
+  return parallel::grouped_linear(parallel::swiglu(gate_up), dispatch.rows(), weights_.down_EHF, tape.work);
+}
+
+Tensor Experts::on_stream(const Tensor& out, const Share& share) const {
+  if (!slices_tokens()) return out;
   return collective::gather_invariant({out, "tokens", {{"tp", collective::sharded(0)}}}, context_.tp,
                                       share.rows)
       .tensor;
+}
+
+Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
+                           std::vector<Tensor>& losses) const {
+  const Share share = share_of(x_TH.size(0), batch);
+  const Routed routed = this->routed(x_TH, share, batch, tape, losses);
+  Tensor made = fed(routed.dispatch.to_experts(routed.x_TH), routed.dispatch, tape);
+  return on_stream(routed.dispatch.combine(std::move(made), routed.weights_TK), share);
+}
+
+std::vector<Tensor> Experts::route(const Tensor& x_TH, const Batch& batch, Tape& tape,
+                                   std::vector<Tensor>& losses) const {
+  const Routed routed = this->routed(x_TH, share_of(x_TH.size(0), batch), batch, tape, losses);
+  batch.dispatches->at(layer_) = std::make_shared<const parallel::Dispatch>(routed.dispatch);
+  return {routed.dispatch.leaving(routed.x_TH), routed.weights_TK};
+}
+
+Tensor Experts::run(const Tensor& rows, const Batch& batch, Tape& tape) const {
+  const parallel::Dispatch& there = dispatch(batch);
+  return there.returning(fed(there.arrived(rows), there, tape));
+}
+
+Tensor Experts::combine(const Tensor& rows, const Tensor& weights_TK, const Batch& batch) const {
+  const std::int64_t tokens = batch.tokens_T.numel() / (context_.cuts_stream ? context_.tp.group.size() : 1);
+  return on_stream(dispatch(batch).summed(rows, weights_TK), share_of(tokens, batch));
+}
+
+const parallel::Dispatch& Experts::dispatch(const Batch& batch) const {
+  const auto& found = batch.dispatches->at(layer_);
+  TESSERA_CHECK(found, "layer ", layer_, " sends rows before it has chosen");
+  return *found;
 }
 
 void Experts::add_loads(const Tensor& chosen_TK, const Tensor& sent_TK, ByLayer& loads) const {

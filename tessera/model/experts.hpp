@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tessera/model/family.hpp"
+#include "tessera/parallel/experts/dispatch.hpp"
 #include "tessera/parallel/experts/router.hpp"
 
 namespace tessera::model {
@@ -20,6 +21,14 @@ class Experts {
   // Of tokens as they lie on the stream. Appends the losses that the plan lists for it.
   Tensor operator()(const Tensor& x_TH, const Batch& batch, Tape& tape, std::vector<Tensor>& losses) const;
 
+  // The same in parts, between which rows travel (plan/model/open_experts.hpp): the rows that are sent and
+  // the weights of choices; what experts make of the rows that arrive; the sum of what comes back.
+  std::vector<Tensor> route(const Tensor& x_TH, const Batch& batch, Tape& tape,
+                            std::vector<Tensor>& losses) const;
+  Tensor run(const Tensor& rows, const Batch& batch, Tape& tape) const;
+  Tensor combine(const Tensor& rows, const Tensor& weights_TK, const Batch& batch) const;
+  const parallel::Dispatch& dispatch(const Batch& batch) const;
+
  private:
   // The tokens that this rank routes: those of the stream, or of them its share among the ranks of tp.
   struct Share {
@@ -28,11 +37,20 @@ class Experts {
     // Of what all tokens of tp's ranks have, that of these; undefined stays so.
     Tensor of(const Tensor& all_T) const { return all_T.defined() ? all_T.narrow(0, first, count) : all_T; }
   };
+  struct Routed {
+    Tensor x_TH, weights_TK;  // of the tokens that this rank routes
+    parallel::Dispatch dispatch;
+  };
+  Routed routed(const Tensor& x_TH, const Share& share, const Batch& batch, Tape& tape,
+                std::vector<Tensor>& losses) const;
+  bool slices_tokens() const { return context_.tp.group.size() > 1 && !context_.cuts_stream; }
+  Tensor fed(const Tensor& rows, const parallel::Dispatch& dispatch, Tape& tape) const;
+  Tensor on_stream(const Tensor& out, const Share& share) const;
   Share share_of(std::int64_t tokens, const Batch& batch) const;
   void add_loads(const Tensor& chosen_TK, const Tensor& sent_TK, ByLayer& loads) const;
   static Tensor places_of(const Share& share, const Tensor& experts_TK);
   static Tensor samples_of(const Share& share, const Tensor& experts_TK);
-  parallel::Routing routed(const Tensor& logits_TE, const Share& share, const Batch& batch) const;
+  parallel::Routing chosen(const Tensor& logits_TE, const Share& share, const Batch& batch) const;
   void add_losses(const Tensor& logits_TE, const parallel::Routing& routing, const Tensor& experts_TK,
                   const Share& share, const Batch& batch, std::vector<Tensor>& losses) const;
 

@@ -22,12 +22,19 @@ std::vector<const program::Step*> steps_of(const program::Unit& unit, std::size_
 
 }  // namespace
 
-void StepUnit::add(const std::string& name, Step step) {
-  const bool is_known = std::ranges::any_of(described_.pieces, [&](const program::Piece& piece) {
+bool StepUnit::has_step(const std::string& name) const {
+  return std::ranges::any_of(described_.pieces, [&](const program::Piece& piece) {
     return std::ranges::count(piece.steps, name, &program::Step::name) > 0;
   });
-  TESSERA_CHECK(is_known && steps_.emplace(name, std::move(step)).second, described_.name, " has no step ",
-                name, ", or two");
+}
+
+void StepUnit::add(const std::string& name, Step step) {
+  add_wide(name, [step = std::move(step)](const StepCall& call) { return std::vector{step(call)}; });
+}
+
+void StepUnit::add_wide(const std::string& name, WideStep step) {
+  TESSERA_CHECK(has_step(name) && steps_.emplace(name, std::move(step)).second, described_.name,
+                " has no step ", name, ", or two");
 }
 
 void StepUnit::check_complete() const {
@@ -36,11 +43,11 @@ void StepUnit::check_complete() const {
                   described_.name, " has no code");
 }
 
-Tensor StepUnit::run(const program::Step& step, const StepCall& call) const {
+std::vector<Tensor> StepUnit::run(const program::Step& step, const StepCall& call) const {
   if (step.kind == Kind::work) return steps_.at(step.name)(call);
   const Tensor& value = call[step.reads.front()];
-  if (step.kind == Kind::leave) return to_stream(value, context_);
-  return context_.regathers ? value : from_stream(value, context_);  // or the product does
+  if (step.kind == Kind::leave) return {to_stream(value, context_)};
+  return {context_.regathers ? value : from_stream(value, context_)};  // or the product does
 }
 
 Outcome StepUnit::forward(std::size_t first, std::size_t count, std::vector<Tensor> values,
@@ -62,8 +69,11 @@ Outcome StepUnit::forward(std::size_t first, std::size_t count, std::vector<Tens
   TESSERA_CHECK(next == values.size(), values.size(), " values for ", next, " of ", described_.name);
   const std::vector<std::string>& wanted = described_.pieces[first + count - 1].writes;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    Tensor written = run(*steps[i], call);
-    call.values[steps[i]->writes.front()] = std::move(written);
+    std::vector<Tensor> written = run(*steps[i], call);
+    TESSERA_CHECK(written.size() == steps[i]->writes.size(), "step ", steps[i]->name, " made ",
+                  written.size(), " values");
+    for (std::size_t value = 0; value < written.size(); ++value)
+      call.values[steps[i]->writes[value]] = std::move(written[value]);
     // What nobody reads any more goes at once.
     std::erase_if(call.values, [&](const auto& held) {
       return std::ranges::count(wanted, held.first) == 0 &&

@@ -23,8 +23,9 @@ struct StepCall {
 
 class StepUnit : public Unit {
  public:
-  // Gives the one value that the step writes.
+  // Gives the one value that the step writes, or all of them.
   using Step = std::function<Tensor(const StepCall&)>;
+  using WideStep = std::function<std::vector<Tensor>(const StepCall&)>;
 
   Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) final;
@@ -35,16 +36,19 @@ class StepUnit : public Unit {
       : described_(described), context_(context) {}
   // CHECKs that the plan has a step of this name.
   void add(const std::string& name, Step step);
+  void add_wide(const std::string& name, WideStep step);
+  bool has_step(const std::string& name) const;
+  const program::Piece& piece(std::size_t number) const { return described_.pieces.at(number); }
   const parallel::ParallelContext& context() const { return context_; }
   // CHECKs that every step of the plan has been added.
   void check_complete() const;
 
  private:
-  Tensor run(const program::Step& step, const StepCall& call) const;
+  std::vector<Tensor> run(const program::Step& step, const StepCall& call) const;
 
   const program::Unit& described_;
   const parallel::ParallelContext& context_;
-  std::map<std::string, Step> steps_;
+  std::map<std::string, WideStep> steps_;
 };
 
 }  // namespace tessera::model

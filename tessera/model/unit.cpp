@@ -1,5 +1,8 @@
 #include "tessera/model/unit.hpp"
 
+#include "tessera/base/error.hpp"
+#include "tessera/base/text.hpp"
+
 namespace tessera::model {
 
 namespace {
@@ -24,6 +27,10 @@ Tensor Tape::wide_leaf(shard::Weight& weight) {
 Tensor Tape::anchor() {
   if (!anchor_tensor.defined()) anchor_tensor = tensor::zeros({1}, at::kFloat).requires_grad_(true);
   return anchor_tensor;
+}
+
+Tensor Unit::exchanged(std::size_t piece, const Tensor&, bool, const Batch&, const collective::Group&) const {
+  throw Bug(cat("rows of piece ", piece, " are exchanged, and its unit sends none"));
 }
 
 }  // namespace tessera::model

@@ -12,6 +12,13 @@
 #include "tessera/shard/weight.hpp"
 #include "tessera/tensor/tensor.hpp"
 
+namespace tessera::collective {
+class Group;
+}
+namespace tessera::parallel {
+class Dispatch;
+}
+
 namespace tessera::model {
 
 using tensor::Tensor;
@@ -40,6 +47,8 @@ struct Batch {
   ByLayer replayed;
   // Of a step. Where defined, tokens by order_T and what they chose, [T,1+K].
   ByLayer* made = nullptr;
+  // Of a step, by layer: the ways of rows that segments of their own send, set by the one that chooses.
+  std::vector<std::shared_ptr<const parallel::Dispatch>>* dispatches = nullptr;
   Cache* cache = nullptr;  // generation: read and extended (cache.hpp)
 };
 
@@ -70,6 +79,10 @@ class Unit {
   // changed.
   virtual Outcome forward(std::size_t first, std::size_t count, std::vector<Tensor> values,
                           const Batch& batch, Tape& tape) = 0;
+  // What comes of a value that the piece has written once ranks have exchanged its rows; of a gradient, on
+  // the way back. Called on a lane that communicates.
+  virtual Tensor exchanged(std::size_t piece, const Tensor& rows, bool is_gradient, const Batch& batch,
+                           const collective::Group& group) const;
 };
 
 // The last unit of a model.

@@ -52,7 +52,7 @@ program::GenerateOptions generate_options(const spec::Layout& layout, const prog
       std::clamp<std::int64_t>(ahead_bytes / value_bytes, 1, std::numeric_limits<std::uint32_t>::max()));
   return {.residency = residency(layout),
           .offload = offload(layout),
-          .take_turns = layout.tp_overlap,
+          .take_turns = layout.tp_overlap || layout.ep_overlap,
           .receives_ahead = ahead};
 }
 

@@ -144,6 +144,7 @@ void add_inner_sets(const spec::Run& run, Tables& tables) {
   Axes experts = expert_axes(tables, program::ExpertRole::experts);
   append(experts, expert_axes(tables, program::ExpertRole::slices));
   add(expected.experts, {"experts", experts});
+  add(expected.expert_exchanges, {"experts.exchanges", experts});
   // Ranks that share samples.
   Axes samples = axes_called(tables, "cp_ring");
   append(samples, axes_called(tables, "cp_heads"));

@@ -118,8 +118,10 @@ class Enumeration {
     auto& layout = run.layout;
     const std::int64_t ranks = layout.dp_shard * layout.cp * layout.tp;
     for (layout.ep = 1; layout.ep <= ranks; ++layout.ep)
-      for (layout.etp = 1; layout.ep * layout.etp <= ranks; ++layout.etp)
+      for (layout.etp = 1; layout.ep * layout.etp <= ranks; ++layout.etp) {
+        layout.ep_overlap = run_.layout.ep_overlap && layout.ep * layout.etp > 1;
         if (ranks % (layout.ep * layout.etp) == 0) act(run);
+      }
   }
 
   std::size_t next_of(const spec::Run& crossing) { return turns_[key_of(crossing)]++; }
@@ -180,6 +182,7 @@ class Enumeration {
       layout.tp_overlap = draw(3) == 0;
       layout.tp_regather = draw(3) != 0;
     }
+    if (varies("ep") && layout.ep * layout.etp > 1) layout.ep_overlap = draw(3) == 0;
   }
 
   // Units dealt by chance, at least one to a stage.

@@ -29,7 +29,8 @@ class OffloadStore::Place {
 // Pages of their own, from the system: what a rank's allocator counts is what it holds.
 class OffloadStore::Memory final : public OffloadStore::Place {
  public:
-  explicit Memory(std::size_t bytes) : bytes_(bytes) {
+  // The system maps no less than a byte; a rank's experts may have had no rows.
+  explicit Memory(std::size_t bytes) : bytes_(std::max<std::size_t>(bytes, 1)) {
     pages_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages_ == MAP_FAILED)
       throw UserError(cat("no host memory for ", bytes_, " bytes of offloaded tensors: ",

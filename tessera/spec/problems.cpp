@@ -275,6 +275,7 @@ double ops_of_step(const Run& run) {
   const Layout& layout = run.layout;
   const bool moves_weights = layout.zero == 3 || !split_list(layout.offload).empty();
   const double of_unit = layout.tp_overlap                     ? 17
+                         : layout.ep_overlap                   ? 12
                          : moves_weights                       ? 8
                          : layout.recompute != Recompute::none ? 4
                                                                : 2;
@@ -363,6 +364,8 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   for (const auto& [key, why] : split_problems(run)) findings.need(false, key, why);
   findings.need(!run.layout.tp_overlap || run.layout.tp > 1, "layout.tp_overlap",
                 "has nothing to open: it is for layout.tp above 1");
+  findings.need(!run.layout.ep_overlap || (run.model.experts > 0 && run.layout.ep * run.layout.etp > 1),
+                "layout.ep_overlap", "has nothing to open: it is for layout.ep or layout.etp above 1");
   findings.need(run.data.document_end.size() <= 1, "data.document_end", "is more than one byte");
   check_data(run, findings);
   std::vector<std::string> possible;

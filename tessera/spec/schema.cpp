@@ -279,6 +279,9 @@ void declare_layout(std::vector<Key>& keys) {
               "ranks that share the experts, of those of dp_shard, cp and tp");
   section.add("etp", &Layout::etp, from_to(1, kMaxAxis),
               "ranks, of the same, that share the matrices of each expert");
+  section.add("ep_overlap", &Layout::ep_overlap,
+              "with ep or etp: blocks with experts are cut where rows travel, which then do so beside the "
+              "computation of another micro-batch where there is no pipeline");
   section.add("expert_load", &Layout::expert_load, from_to(0, 1e6),
               "tokens of a rank's experts that memory and time are planned for, over an even share; 0: the "
               "most that can come");

@@ -187,9 +187,10 @@ struct Layout {
       false;  // tp's collectives are ops of their own, under the computation of another micro-batch
   bool tp_regather = true;  // a product's gathered input is gathered again in the backward instead of kept
   TensorKind tp_kind = TensorKind::d1;
-  std::int64_t ep = 1;     // ranks that share the experts, of those of dp_shard, cp and tp
-  std::int64_t etp = 1;    // ranks, of the same, that share the matrices of one
-  double expert_load = 1;  // rows of a rank's experts that are planned for, over an even share; 0: the most
+  std::int64_t ep = 1;      // ranks that share the experts, of those of dp_shard, cp and tp
+  std::int64_t etp = 1;     // ranks, of the same, that share the matrices of one
+  bool ep_overlap = false;  // rows of experts travel under the computation of another micro-batch
+  double expert_load = 1;   // rows of a rank's experts that are planned for, over an even share; 0: the most
   std::int64_t zero = 0;
   std::int64_t reduce_every =
       1;  // zero 2 and 3: gradients are reduced after so many micro-batches; 0: once a step

@@ -93,6 +93,7 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       meets_other_samples_(meets_other_samples(program_.tables) || run.model.balance == spec::Balance::batch),
       choices_(static_cast<std::size_t>(program_.tables.num_micro)),
+      dispatches_(static_cast<std::size_t>(program_.tables.num_micro)),
       loss_scale_(run) {
   const auto& tables = program_.tables;
   const std::size_t rank_class = tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()));

@@ -172,6 +172,8 @@ class Session {
   std::int64_t data_rank_ = 0;
   bool meets_other_samples_ = false;
   mutable std::vector<model::ByLayer> choices_;  // by micro-batch
+  // By micro-batch and layer, of blocks that are cut where rows of experts travel.
+  mutable std::vector<std::vector<std::shared_ptr<const parallel::Dispatch>>> dispatches_;
   std::optional<ChoiceReader> replayed_choices_;
   std::optional<ChoiceWriter> recorded_choices_;
   mutable std::vector<model::ByLayer> made_choices_;  // by micro-batch, while they are recorded

@@ -153,11 +153,15 @@ engine::StepInput Session::input_of(const Reading& reading) const {
   for (std::int64_t micro = 0; micro < program_.tables.num_micro; ++micro) {
     const auto samples = data::samples_of(reading.first, reading.count, data_rank_, run_.layout.dp(),
                                           run_.layout.micro_batch, micro);
+    auto& dispatches = dispatches_[static_cast<std::size_t>(micro)];
+    dispatches.assign(static_cast<std::size_t>(run_.model.blocks()), nullptr);
     if (samples.empty() && meets_other_samples_) {
       input.micro_batches.push_back(padding());
+      input.micro_batches.back().dispatches = &dispatches;
       continue;
     }
     model::Batch batch;
+    batch.dispatches = &dispatches;
     batch.samples = static_cast<std::int64_t>(samples.size());
     if (reading.trains) batch.choices = &choices_[static_cast<std::size_t>(micro)], batch.loads = &loads_;
     if (reading.trains && replayed_choices_) batch.replayed = replayed(samples);

@@ -87,7 +87,7 @@ std::vector<spec::Layout> layouts(const spec::Run& run) {
         Layout{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .zero = 0},
         Layout{.dp_shard = 2, .cp = 2, .tp = 2, .ep = 4, .zero = 3, .recompute = full},
         Layout{.dp_shard = 2, .tp = 2, .sequence_parallel = false, .ep = 4, .zero = 2},
-        Layout{.pp = 2, .dp_shard = 2, .tp = 2, .ep = 2, .zero = 1},
+        Layout{.pp = 2, .dp_shard = 2, .tp = 2, .ep = 2, .ep_overlap = true, .zero = 1},
     };
   return {
       Layout{.dp_replicate = 2, .cp = 2, .tp = 2, .zero = 0},

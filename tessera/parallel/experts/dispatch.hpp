@@ -33,6 +33,16 @@ class Dispatch {
   // What the experts made of the rows, of which each slice has a part of the sum: sum over K of weight * row.
   tensor::Tensor combine(tensor::Tensor rows_RH, const tensor::Tensor& weights_TK) const;
 
+  // Both in parts, for who lets the rows travel otherwise: to_experts is arrived(exchange(leaving(x))), and
+  // combine is summed(exchange(returning(rows)), weights).
+  tensor::Tensor leaving(const tensor::Tensor& x_TH) const;
+  tensor::Tensor arrived(const tensor::Tensor& rows_RH) const;
+  tensor::Tensor returning(const tensor::Tensor& rows_RH) const;
+  tensor::Tensor summed(const tensor::Tensor& rows, const tensor::Tensor& weights_TK) const;
+  // Such an exchange, over other channels of the same ranks; no derivative is kept.
+  enum class Way { to_experts, back };
+  tensor::Tensor exchanged(const tensor::Tensor& rows, Way way, const collective::Group& group) const;
+
  private:
   tensor::Tensor exchanged(const tensor::Tensor& rows, const std::vector<std::int64_t>& arriving,
                            const std::vector<std::int64_t>& leaving) const;

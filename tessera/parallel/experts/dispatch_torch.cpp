@@ -149,38 +149,66 @@ Tensor Dispatch::exchanged(const Tensor& rows, const Counts& arriving, const Cou
       .tensor;
 }
 
+Tensor Dispatch::exchanged(const Tensor& rows, Way way, const collective::Group& group) const {
+  const bool goes = way == Way::to_experts;
+  const Counts &arriving = goes ? received_from_ : sent_to_, &leaving = goes ? sent_to_ : received_from_;
+  Tensor out = tensor::empty({sum_of(arriving), rows.size(1)}, rows.scalar_type(), rows.device());
+  group.all_to_all(out, rows.contiguous(), arriving, leaving);
+  return out;
+}
+
 // Captures are copies: derivatives outlive this. Of each way only what comes last is held.
-Tensor Dispatch::to_experts(const Tensor& x_TH) const {
+Tensor Dispatch::leaving(const Tensor& x_TH) const {
   const auto self = *this;
-  Tensor rows = collective::apply_linear(
+  const Tensor rows = collective::apply_linear(
       x_TH,
       [self](const Tensor& x) {
         return x.index_select(0, self.choices_S_.floor_divide(self.rows_TK_.size(1)));
       },
       [self](const Tensor& d) { return summed_rows(d, self.rows_TK_, self.kept_TK_); });
   if (axis_.group.size() == 1) return rows;
-  rows = collective::apply_linear(
+  return collective::apply_linear(
       rows, [self](const Tensor& sent) { return self.to_slices(sent); },
       [self](const Tensor& d) { return self.sum_of_slices(d); });
-  rows = exchanged(rows, received_from_, sent_to_);
+}
+
+Tensor Dispatch::arrived(const Tensor& rows) const {
+  if (axis_.group.size() == 1) return rows;
+  const auto self = *this;
   return collective::apply_linear(
-      rows, [self](const Tensor& arrived) { return arrived.index_select(0, self.sorted_R_); },
+      rows, [self](const Tensor& there) { return there.index_select(0, self.sorted_R_); },
       [self](const Tensor& d) { return d.index_select(0, self.unsorted_R_); });
 }
 
-Tensor Dispatch::combine(Tensor rows, const Tensor& weights_TK) const {
+Tensor Dispatch::returning(const Tensor& rows) const {
+  if (axis_.group.size() == 1) return rows;
   const auto self = *this;
-  if (axis_.group.size() > 1) {
-    rows = collective::apply_linear(
-        rows, [self](const Tensor& made) { return made.index_select(0, self.unsorted_R_); },
-        [self](const Tensor& d) { return d.index_select(0, self.sorted_R_); });
-    rows = exchanged(rows, sent_to_, received_from_);
-    rows = collective::apply_linear(
-        rows, [self](const Tensor& back) { return self.sum_of_slices(back); },
-        [self](const Tensor& d) { return self.to_slices(d); });
-  }
+  return collective::apply_linear(
+      rows, [self](const Tensor& made) { return made.index_select(0, self.unsorted_R_); },
+      [self](const Tensor& d) { return d.index_select(0, self.sorted_R_); });
+}
+
+Tensor Dispatch::summed(const Tensor& rows, const Tensor& weights_TK) const {
+  const auto self = *this;
+  const Tensor whole = axis_.group.size() == 1
+                           ? rows
+                           : collective::apply_linear(
+                                 rows, [self](const Tensor& back) { return self.sum_of_slices(back); },
+                                 [self](const Tensor& d) { return self.to_slices(d); });
   const Tensor factors_TK = kept_TK_.defined() ? weights_TK.mul(kept_TK_) : weights_TK;
-  return WeightedSum::apply(rows, factors_TK, choices_S_, rows_TK_);
+  return WeightedSum::apply(whole, factors_TK, choices_S_, rows_TK_);
+}
+
+Tensor Dispatch::to_experts(const Tensor& x_TH) const {
+  Tensor rows = leaving(x_TH);
+  if (axis_.group.size() > 1) rows = exchanged(rows, received_from_, sent_to_);
+  return arrived(rows);
+}
+
+Tensor Dispatch::combine(Tensor rows, const Tensor& weights_TK) const {
+  rows = returning(rows);
+  if (axis_.group.size() > 1) rows = exchanged(rows, sent_to_, received_from_);
+  return summed(rows, weights_TK);
 }
 
 }  // namespace tessera::parallel

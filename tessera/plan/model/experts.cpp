@@ -18,35 +18,13 @@ using program::Piece;
 
 constexpr std::int64_t kIndexBytes = 8;
 
-bool slices_tokens(const Sizes& s) { return s.tp > 1 && s.r == s.n; }
-
 void add_calls(Piece& piece, const spec::Run& run, const Sizes& s, const ExpertSizes& e) {
-  const auto over_tp = [&](std::vector<Collective>& calls) {
-    if (slices_tokens(s)) calls.push_back({CollectiveKind::all_gather, s.over_tp, s.n * s.h * s.c});
-  };
-  if (s.over_same_samples >= 0 && run.model.balance == spec::Balance::sequence)
-    piece.collectives.push_back(
-        {CollectiveKind::all_reduce, s.over_same_samples, s.samples * e.experts * kIndexBytes});
-  if (s.over_batch >= 0)
-    piece.collectives.push_back({CollectiveKind::all_reduce, s.over_batch, e.experts * kIndexBytes});
-  if (s.over_same_samples >= 0 && run.model.capacity_factor > 0)
-    piece.collectives.push_back({CollectiveKind::all_gather, s.over_same_samples,
-                                 s.n * s.cp_ring * s.cp_heads * (e.k + 2) * kIndexBytes});
-  if (e.ranks > 1) {
-    const auto exchange = [&](std::vector<Collective>& calls, std::int64_t bytes) {
-      calls.push_back({CollectiveKind::all_to_all, s.over_experts, bytes});
-    };
-    const std::int64_t rows = e.leaving * s.h * s.c;
-    piece.collectives.push_back(
-        {CollectiveKind::all_gather, s.over_experts, e.ranks * e.experts * kIndexBytes});
-    exchange(piece.collectives, e.leaving * kIndexBytes);
-    for (int way = 0; way < 2; ++way) {  // to the experts, and back
-      exchange(piece.collectives, rows);
-      exchange(piece.backward_collectives, rows);
-    }
+  piece.collectives = routing_calls(run, s, e);
+  for (int way = 0; way < 2 && e.ranks > 1; ++way) {  // to the experts, and back
+    piece.collectives.push_back({CollectiveKind::all_to_all, s.over_experts, e.leaving * s.h * s.c});
+    piece.backward_collectives.push_back(piece.collectives.back());
   }
-  over_tp(piece.collectives);
-  over_tp(piece.backward_collectives);
+  for (auto* calls : {&piece.collectives, &piece.backward_collectives}) add_sharing_of_tokens(*calls, s);
 }
 
 // Rows of one size after the other, of which each is dropped once the next is there; the last is called `to`,
@@ -160,6 +138,24 @@ std::int64_t most_rows(const spec::Run& run, const ExpertSizes& e) {
 }
 
 }  // namespace
+
+void add_sharing_of_tokens(std::vector<Collective>& calls, const Sizes& s) {
+  if (s.tp > 1 && s.r == s.n) calls.push_back({CollectiveKind::all_gather, s.over_tp, s.n * s.h * s.c});
+}
+
+std::vector<Collective> routing_calls(const spec::Run& run, const Sizes& s, const ExpertSizes& e) {
+  std::vector<Collective> out;
+  if (s.over_same_samples >= 0 && run.model.balance == spec::Balance::sequence)
+    out.push_back({CollectiveKind::all_reduce, s.over_same_samples, s.samples * e.experts * kIndexBytes});
+  if (s.over_batch >= 0) out.push_back({CollectiveKind::all_reduce, s.over_batch, e.experts * kIndexBytes});
+  if (s.over_same_samples >= 0 && run.model.capacity_factor > 0)
+    out.push_back({CollectiveKind::all_gather, s.over_same_samples,
+                   s.n * s.cp_ring * s.cp_heads * (e.k + 2) * kIndexBytes});
+  if (e.ranks == 1) return out;
+  out.push_back({CollectiveKind::all_gather, s.over_experts, e.ranks * e.experts * kIndexBytes});
+  out.push_back({CollectiveKind::all_to_all, s.over_experts, e.leaving * kIndexBytes});
+  return out;
+}
 
 ExpertSizes::ExpertSizes(const spec::Run& run)
     : t(run.layout.micro_batch * run.model.sequence / run.layout.cp / run.layout.tp),

@@ -13,6 +13,12 @@ struct ExpertSizes {
   explicit ExpertSizes(const spec::Run& run);
 };
 
+// What ranks tell each other before rows travel: loads of sequences, what fills an expert, how many rows go
+// where and in which order.
+std::vector<program::Collective> routing_calls(const spec::Run& run, const Sizes& s, const ExpertSizes& e);
+// Where all ranks of tp have all tokens, each routes its share of them.
+void add_sharing_of_tokens(std::vector<program::Collective>& calls, const Sizes& s);
+
 // The pieces after attention: middle -> hidden.
 std::vector<program::Piece> expert_pieces(const spec::Run& run, std::int64_t layer);
 // Router and experts; the bias of the choice, if the layer has one.

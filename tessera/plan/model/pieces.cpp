@@ -31,6 +31,7 @@ InnerSets::InnerSets(const spec::Run& run) {
   if (layout.cp_heads > 1) cp_heads = ++next;
   if (layout.tp_overlap) tp_exchanges = ++next;
   if (layout.ep * layout.etp > 1) experts = ++next;
+  if (layout.ep_overlap) expert_exchanges = ++next;
   const bool counts_sequences = run.model.balance == spec::Balance::sequence || run.model.capacity_factor > 0;
   if (run.model.experts > 0 && counts_sequences && layout.cp * layout.tp > 1) same_samples = ++next;
   if (run.model.balance == spec::Balance::batch && layout.dp() * layout.cp * layout.tp > 1) batch = ++next;
@@ -64,6 +65,7 @@ Sizes::Sizes(const spec::Run& run)
   over_cp_heads = sets.cp_heads;
   over_tp_exchanges = sets.tp_exchanges;
   over_experts = sets.experts;
+  over_expert_exchanges = sets.expert_exchanges;
   over_same_samples = sets.same_samples;
   over_batch = sets.batch;
 }

@@ -21,8 +21,8 @@ struct Sizes {
   std::int64_t n, r, h, q, k, f, v, c, a, heads, kv_heads, sequence;
   std::int64_t tp, cp_ring, cp_heads;  // ranks
   std::int64_t tp_rep;                 // ranks of tp that compute the same keys and values
-  std::int16_t over_tp, over_cp_ring, over_cp_heads, over_tp_exchanges, over_experts, over_same_samples,
-      over_batch;  // axis sets, of those that have several ranks
+  std::int16_t over_tp, over_cp_ring, over_cp_heads, over_tp_exchanges, over_experts, over_expert_exchanges,
+      over_same_samples, over_batch;  // axis sets, of those that have several ranks
   std::int64_t samples;
   std::int64_t loss_chunk;  // tokens whose logits exist at a time
   bool has_documents;
@@ -47,6 +47,7 @@ struct InnerSets {
   // Of a model with experts. Losses of which ranks of tp have parts are summed over a channel of its own,
   // beside segments that use tp's; it comes before tp's, so that sums find it first.
   std::int16_t numbers = -1, experts = -1, same_samples = -1, batch = -1;
+  std::int16_t expert_exchanges = -1;  // a channel of its own, beside segments that use that of experts
   explicit InnerSets(const spec::Run& run);
 };
 

@@ -22,11 +22,12 @@ bool is_read_from(const program::Unit& unit, std::size_t at, std::size_t from) {
   return false;
 }
 
-// An opened block has norms apart, and the others of a branch in one piece: "qkv+attention+out" is all of
-// "norm+qkv".
+// The pieces of an opened block are called by their steps: "qkv+attention+out" is all of "norm+qkv", and
+// "combine+up+gate" of "shared up".
 bool holds(const std::string& opened, const std::string& name) {
-  constexpr std::string_view kNorm = "norm+";
-  const std::string work = name.starts_with(kNorm) ? name.substr(kNorm.size()) : name;
+  std::string work = name;
+  for (const std::string_view before : {"norm+", "shared "})
+    if (name.starts_with(before)) work = name.substr(before.size());
   return cat("+", opened, "+").find(cat("+", work, "+")) != std::string::npos;
 }
 

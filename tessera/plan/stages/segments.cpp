@@ -72,7 +72,9 @@ void SegmentTable::write(Segment& segment, bool ends_unit) {
     const program::Exchange exchange = last.exchanges.empty() ? program::Exchange() : last.exchanges[i];
     const std::int64_t parts = exchange == program::Exchange() ? last.token_parts : 1;
     tables_.values.push_back({.name = ends_unit ? cat("hidden.", segment.unit) : cat(unit.name, ".", name),
-                              .bytes = tokens_ / parts * last.channels * bytes_of(dtype_),
+                              .bytes = last.write_bytes.empty()
+                                           ? tokens_ / parts * last.channels * bytes_of(dtype_)
+                                           : last.write_bytes[i],
                               .channels = last.channels,
                               .token_parts = parts,
                               .exchange = exchange,

@@ -44,6 +44,7 @@ std::vector<std::pair<std::string, std::string>> traits(const spec::Run& run) {
                                             : cat(layout.cp, ", by ", layout.cp_heads, " heads")},
       {"tp", cat(layout.tp, layout.tp > 1 && !layout.sequence_parallel ? ", stream whole" : "")},
       {"tp overlap", layout.tp_overlap ? "on" : "off"},
+      {"ep overlap", layout.ep_overlap ? "on" : "off"},
       {"tp regather", layout.regathers() ? "on" : "off"},
       {"zero", cat(layout.zero)},
       {"schedule", spec::word(layout.schedule)},

@@ -103,8 +103,9 @@ struct Piece {
   std::vector<PieceLoss> losses;           // that it adds to, in the order of its unit's outcome
   std::vector<Step> steps;                 // that it is made of; none: it is run as one
   std::vector<Collective> collectives,
-      backward_collectives;         // in the order of the calls, of a full micro-batch
-  std::vector<Exchange> exchanges;  // of what it writes, in that order; empty: none
+      backward_collectives;               // in the order of the calls, of a full micro-batch
+  std::vector<Exchange> exchanges;        // of what it writes, in that order; empty: none
+  std::vector<std::int64_t> write_bytes;  // of what it writes, on one rank; empty: all are of its channels
   bool operator==(const Piece&) const = default;
 };
 
