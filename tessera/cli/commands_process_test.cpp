@@ -107,10 +107,10 @@ TEST_F(Binary, NamesFileLineAndTheNearestKey) {
   EXPECT_NE(outcome.out.find("layers"), std::string::npos) << outcome.out;
 }
 
-TEST_F(Binary, RefusesByNameWhatIsNotImplementedYet) {
-  const auto outcome = tessera(cat("train ", path("run.toml"), " layout.tp_kind=2d layout.ep=2"));
+TEST_F(Binary, RefusesByNameWhatItCannotDo) {
+  const auto outcome = tessera(cat("train ", path("run.toml"), " layout.tp_kind=2d layout.tp=3 layout.ep=2"));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_NE(outcome.out.find("layout.tp_kind = 2d"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("layout.tp = 3"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("layout.ep = 2"), std::string::npos) << outcome.out;
 }
 

@@ -1,5 +1,6 @@
 #include "tessera/families/families.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "tessera/plan/model/open.hpp"
@@ -20,6 +21,11 @@ constexpr auto kBlueprints = std::to_array<Blueprint (*)(const spec::Run&)>({
 
 Blueprint blueprint(const spec::Run& run) {
   Blueprint out = kBlueprints.at(static_cast<std::size_t>(run.model.family))(run);
+  const auto cut_samples = [&](program::Unit& unit) {
+    for (program::Piece& piece : unit.pieces) piece.token_parts *= run.layout.tp_samples();
+  };
+  cut_samples(out.embedding);
+  std::ranges::for_each(out.blocks, cut_samples);
   for (program::Unit& block : out.blocks) {
     if (run.layout.tp_overlap) block = open(block, out.head.pieces.front(), plan::Sizes(run));
     if (run.layout.ep_overlap) block = plan::open_experts(block, run);

@@ -2,6 +2,7 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/model/attention.hpp"
+#include "tessera/parallel/stream_norm.hpp"
 
 namespace tessera::model {
 namespace {
@@ -34,7 +35,7 @@ class EmbeddingUnit final : public Unit {
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor>, const Batch& batch, Tape& tape) override {
     const Tensor x =
         parallel::embedding_to_stream(batch.tokens_T, table_, tape.anchor(), tape.work, context_);
-    return {{drop_(x, stream_rows(context_, batch.sample_indices_B))}, {}};
+    return {{drop_(x, stream_rows(context_, batch.sample_indices_B, x.size(1)))}, {}};
   }
 
  private:
@@ -110,11 +111,12 @@ class HeadUnit final : public Head {
 
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
-    Tensor x = tensor::rms_norm(values.at(0), tape.leaf(norm_), spec_.norm_epsilon);
+    Tensor x = parallel::rms_norm(values.at(0), tape.leaf(norm_), spec_.norm_epsilon,
+                                  context_.grid.stream_channels.group);
     Tensor joined = ahead_ ? ahead_->joined(x, batch, tape) : Tensor();
     Outcome out;
-    out.losses.push_back(parallel::vocabulary_loss(x, table_, batch.targets_T, tape.work, context_,
-                                                   batch.head_gradient_factor));
+    out.losses.push_back(parallel::vocabulary_loss(x, table_, branch_targets_T(batch, context_), tape.work,
+                                                   context_, batch.head_gradient_factor));
     x.reset();
     if (ahead_) ahead_->add_losses(std::move(joined), table_, batch, tape, out.losses);
     return out;
@@ -138,14 +140,16 @@ DecoderBlock::DecoderBlock(const program::Unit& described, const spec::Run& run,
     : StepUnit(described, held.context),
       spec_(run.model),
       layer_(static_cast<std::size_t>(layer)),
-      heads_(run.model.heads / run.layout.tp),
+      heads_(run.model.heads / run.layout.tp_channels()),
       kv_heads_(run.model.kv_heads / run.tp_kv()),
       buckets_(held.buckets),
       rotary_(rotary),
       out_(weight({"self_attn.o_proj"})),
       drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
       drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {
-  add("out", [this](const StepCall& v) { return parallel::linear(v["attended"], out_, v.tape.work); });
+  add("out", [this](const StepCall& v) {
+    return parallel::leaving_linear(v["attended"], out_, v.tape.work, context());
+  });
 }
 
 void DecoderBlock::add_projections(const spec::Run& run) {
@@ -185,7 +189,9 @@ std::string DecoderBlock::add_feed_forward() {
     return parallel::entering_linear(v["entering_2"], {{{&gate_up}}}, v.tape.work, context());
   });
   add("gate", [](const StepCall& v) { return parallel::swiglu(v["gate_up"]); });
-  add("down", [&down](const StepCall& v) { return parallel::linear(v["gated"], down, v.tape.work); });
+  add("down", [this, &down](const StepCall& v) {
+    return parallel::leaving_linear(v["gated"], down, v.tape.work, context());
+  });
   return experts_ ? "fed_all" : "fed_sums";
 }
 
@@ -215,7 +221,8 @@ std::vector<Projection> DecoderBlock::projections(const spec::Run& run) const {
 
 void DecoderBlock::add_norm(const std::string& name, const std::string& value, Weight& weight) {
   add(name, [this, value, &weight](const StepCall& v) {
-    return tensor::rms_norm(v[value], v.tape.leaf(weight), spec_.norm_epsilon);
+    return parallel::rms_norm(v[value], v.tape.leaf(weight), spec_.norm_epsilon,
+                              context().grid.stream_channels.group);
   });
 }
 
@@ -223,7 +230,8 @@ void DecoderBlock::add_sums(const std::string& attended, const std::string& fed)
   const auto add_sum = [this](const char* name, const char* stream, const std::string& branch,
                               const Dropout& drop) {
     add(name, [this, stream, branch, &drop](const StepCall& v) {
-      return v[stream].add(drop(v[branch], stream_rows(context(), v.batch.sample_indices_B)));
+      const Tensor& added = v[branch];
+      return v[stream].add(drop(added, stream_rows(context(), v.batch.sample_indices_B, added.size(1))));
     });
   };
   add_sum("add_1", "hidden", attended, drop_attention_);

@@ -20,7 +20,23 @@ std::vector<const program::Step*> steps_of(const program::Unit& unit, std::size_
   return out;
 }
 
+Batch part_of(const Batch& batch, const parallel::Share& share) {
+  Batch out;
+  out.samples = batch.samples / share.parts;
+  out.documents.window = batch.documents.window;
+  const auto first =
+      batch.documents.ends.begin() + (batch.documents.ends.empty() ? 0 : out.samples * share.part);
+  if (!batch.documents.ends.empty()) out.documents.ends.assign(first, first + out.samples);
+  return out;
+}
+
 }  // namespace
+
+Tensor branch_targets_T(const Batch& batch, const parallel::ParallelContext& context) {
+  const parallel::Share& share = context.grid.branch;
+  const std::int64_t tokens = batch.targets_T.size(0) / share.parts;
+  return batch.targets_T.narrow(0, tokens * share.part, tokens);
+}
 
 bool StepUnit::has_step(const std::string& name) const {
   return std::ranges::any_of(described_.pieces, [&](const program::Piece& piece) {
@@ -54,7 +70,9 @@ Outcome StepUnit::forward(std::size_t first, std::size_t count, std::vector<Tens
                           const Batch& batch, Tape& tape) {
   const auto steps = steps_of(described_, first, count);
   Outcome out;
-  StepCall call{{}, batch, tape, out.losses};
+  const bool shares_samples = context_.grid.branch.parts > 1;
+  const Batch own = shares_samples ? part_of(batch, context_.grid.branch) : Batch();
+  StepCall call{{}, batch, shares_samples ? own : batch, tape, out.losses};
   // As segments list them: what pieces read and do not write before, in the order in which they first do.
   std::size_t next = 0;
   std::set<std::string> known;

@@ -12,10 +12,14 @@
 
 namespace tessera::model {
 
+// Targets of the tokens that the rank has inside of a branch.
+Tensor branch_targets_T(const Batch& batch, const parallel::ParallelContext& context);
+
 // The values of a forward by name, and what it is given besides.
 struct StepCall {
   std::map<std::string, Tensor> values;
   const Batch& batch;
+  const Batch& branch;  // of it, what attention computes with: all of it, or the rank's share of the samples
   Tape& tape;
   std::vector<Tensor>& losses;  // appended to
   const Tensor& operator[](const std::string& name) const { return values.at(name); }

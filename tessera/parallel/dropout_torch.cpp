@@ -24,13 +24,17 @@ struct Dropped : Function<Dropped> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Mask* mask) {
     ctx->save_for_backward({mask->samples, mask->positions});
     ctx->saved_data["first"] = mask->first;
+    ctx->saved_data["first_channel"] = mask->first_channel;
     ctx->saved_data["key"] = static_cast<std::int64_t>(mask->key);
     ctx->saved_data["dropped"] = mask->dropped;
     return dropout(x, *mask);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
-    const Mask mask{saved[0], saved[1], ctx->saved_data["first"].toInt(),
+    const Mask mask{saved[0],
+                    saved[1],
+                    ctx->saved_data["first"].toInt(),
+                    ctx->saved_data["first_channel"].toInt(),
                     static_cast<std::uint64_t>(ctx->saved_data["key"].toInt()),
                     ctx->saved_data["dropped"].toInt()};
     return {dropout(gradients[0], mask), Tensor()};
@@ -50,7 +54,7 @@ Tensor Dropout::operator()(const Tensor& x_TH, const Rows& rows) const {
   TESSERA_CHECK(x_TH.dim() == 2 && rows.first + x_TH.size(0) <= rows.samples.numel() * rows.positions.numel(),
                 "dropout: rows from ", rows.first, " on, ", x_TH.size(0), " of them, for ",
                 rows.samples.numel(), " samples");
-  const Mask mask{rows.samples, rows.positions, rows.first, key_, dropped_};
+  const Mask mask{rows.samples, rows.positions, rows.first, rows.first_channel, key_, dropped_};
   return Dropped::apply(x_TH, &mask);
 }
 

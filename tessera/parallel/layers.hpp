@@ -29,6 +29,11 @@ struct Projection {
 Tensor entering_linear(const Tensor& x_TI, std::span<const Projection> projections, WeightWork& work,
                        const ParallelContext& context);
 
+// What each rank adds to a sum on the stream; with values in blocks the sum itself. `bias`, if there is one,
+// is added where the rank has all of the sum.
+Tensor leaving_linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const ParallelContext& context,
+                      Weight* bias_O = nullptr);
+
 // The same where the ranks of tp hold columns of the weight, and of x: their sums go to the stream, then
 // comes the bias.
 Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work,

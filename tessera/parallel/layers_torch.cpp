@@ -9,6 +9,9 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
+#include "tessera/parallel/blocks/block_embedding.hpp"
+#include "tessera/parallel/blocks/block_linear.hpp"
+#include "tessera/parallel/blocks/vocabulary_product.hpp"
 
 namespace tessera::parallel {
 
@@ -283,38 +286,31 @@ struct VocabularyLoss : Function<VocabularyLoss> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& targets, Weight* weight,
                         WeightWork* work, const ParallelContext* context, double gradient_factor,
                         bool differentiate) {
-    const collective::Group* tp = &context->tp.group;
-    const std::int64_t chunk = context->loss_chunk;
+    const collective::Group& others = context->branch_channels().group;
     keep(ctx, *weight, *work);
     ctx->saved_data["gradient_factor"] = gradient_factor;
     const auto wide = tensor::wide(x.scalar_type());
     Tensor loss = tensor::zeros({}, wide, x.device());
-    const Tensor& w = weight->value();
-    Tensor dx, dw;
-    if (differentiate) {
-      dx = tensor::empty(x.sizes(), x.scalar_type(), x.device());
-      dw = tensor::zeros(w.sizes(), wide, x.device());
-    }
-    for (std::int64_t first = 0; first < x.size(0); first += chunk) {
-      const std::int64_t rows = std::min(chunk, x.size(0) - first);
-      const Tensor x_c = x.narrow(0, first, rows), targets_c = targets.narrow(0, first, rows);
-      const Tensor valid = targets_c.ge(0);
-      Scores scores =
-          tp->size() > 1
-              ? part_scores(x_c.mm(w.t()).to(wide), targets_c, *tp)
-              : whole_scores(at::_ops::_log_softmax::call(x_c.mm(w.t()).to(wide), 1, false), targets_c);
+    const auto product = vocabulary_product(x, weight->value(), context->grid.entering, differentiate);
+    const std::int64_t tokens = product->tokens(), chunk = product->rows_of_chunk(context->loss_chunk);
+    for (std::int64_t first = 0; first < tokens; first += chunk) {
+      const std::int64_t rows = std::min(chunk, tokens - first);
+      const Tensor targets_c = targets.narrow(0, first, rows), valid = targets_c.ge(0);
+      Tensor logits = product->logits(first, rows).to(wide);
+      Scores scores = others.size() > 1
+                          ? part_scores(std::move(logits), targets_c, others)
+                          : whole_scores(at::_ops::_log_softmax::call(logits, 1, false), targets_c);
+      logits.reset();
       loss.sub_(scores.of_target.mul_(valid).sum());
       if (!differentiate) continue;
       Tensor& d = scores.probabilities(rows);
       d.mul_(valid.to(wide).mul_(gradient_factor).unsqueeze(1));
-      const Tensor d_logits = d.to(x.scalar_type());
-      dx.narrow(0, first, rows).copy_(d_logits.mm(w));
-      if (x.scalar_type() == wide)
-        dw.addmm_(d_logits.t(), x_c);
-      else
-        dw.add_(d_logits.t().mm(x_c));
+      product->add_gradient(d.to(x.scalar_type()), first, rows);
     }
-    if (differentiate) ctx->save_for_backward({dx, dw});
+    if (differentiate) {
+      const auto [dx, dw] = product->gradients();
+      ctx->save_for_backward({dx, dw});
+    }
     return loss;
   }
 
@@ -381,12 +377,24 @@ Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* b
 
 Tensor entering_linear(const Tensor& x_TI, std::span<const Projection> projections, WeightWork& work,
                        const ParallelContext& context) {
+  if (context.grid.in_blocks()) {
+    std::vector<Tensor> out;
+    for (const auto& [weight, bias] : projections)
+      out.push_back(add_bias(block_linear(x_TI, *weight, work, context.grid.entering), bias, work));
+    return side_by_side(out);
+  }
   if (context.regathers)
     return EnteringLinear::apply(x_TI, std::vector(projections.begin(), projections.end()), &work,
                                  &context.tp.group);
   std::vector<Tensor> out;
   for (const auto& [weight, bias] : projections) out.push_back(linear(x_TI, *weight, work, bias));
   return side_by_side(out);
+}
+
+Tensor leaving_linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const ParallelContext& context,
+                      Weight* bias_O) {
+  if (!context.grid.in_blocks()) return linear(x_TI, weight_OI, work, bias_O);
+  return add_bias(block_linear(x_TI, weight_OI, work, context.grid.leaving), bias_O, work);
 }
 
 Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work,
@@ -405,6 +413,16 @@ Tensor embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, 
 
 Tensor embedding_to_stream(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work,
                            const ParallelContext& context) {
+  if (context.grid.in_blocks()) {
+    // Of all ranks among which the table's columns are cut; layers of 2.5d have tables of their own.
+    const Grid& grid = context.grid;
+    const bool is_cube = grid.entering.form == ProductAxes::Form::cube;
+    const std::int64_t rows = grid.entering.weights.size(), layers = is_cube ? 1 : grid.stream.parts / rows,
+                       tokens = tokens_T.size(0) / layers,
+                       first = is_cube ? 0 : grid.stream.part / rows * tokens;
+    return block_embedding(tokens_T.narrow(0, first, tokens), weight_VH, tape, work,
+                           {grid.entering, grid.branch_channels.group});
+  }
   const auto& tp = context.tp.group;
   if (tp.size() == 1) return embedding(tokens_T, weight_VH, tape, work);
   const std::int64_t first = weight_VH.value().size(0) * tp.rank();

@@ -14,6 +14,27 @@ Placed on_tp(const tensor::Tensor& x, const char* name, const collective::Placem
 }
 }  // namespace
 
+namespace {
+// Samples are cut over layers, then over rows, or columns inside of a branch of 3d.
+Grid grid_of(const collective::Axis& row, const collective::Axis& column, const collective::Axis& layer,
+             const ContextOptions& options) {
+  const auto share = [&](const collective::Group& inner) {
+    const collective::Group& outer = layer.group;
+    return Share{static_cast<std::int64_t>(outer.rank()) * inner.size() + inner.rank(),
+                 static_cast<std::int64_t>(outer.size()) * inner.size()};
+  };
+  const bool is_cube = options.blocks == ProductAxes::Form::cube;
+  const ProductAxes square{options.blocks, column.group, row.group, {}, options.gathers_blocks};
+  if (!is_cube) return {square, square, share(row.group), share(row.group), column, column};
+  return {{options.blocks, row.group, layer.group, column.group},
+          {options.blocks, column.group, layer.group, row.group},
+          share(row.group),
+          share(column.group),
+          column,
+          row};
+}
+}  // namespace
+
 ParallelContext make_context(const program::Tables& tables, std::span<const collective::Group> groups,
                              const ContextOptions& options) {
   const auto axis = [&](const char* name) {
@@ -23,6 +44,7 @@ ParallelContext make_context(const program::Tables& tables, std::span<const coll
   ParallelContext out{.tp = axis("tp"),
                       .cuts_stream = options.cuts_stream,
                       .regathers = options.regathers,
+                      .grid = {},
                       .cp = {axis("cp_ring"), axis("cp_heads")},
                       .positions = {},
                       .positions_there = {},
@@ -30,6 +52,8 @@ ParallelContext make_context(const program::Tables& tables, std::span<const coll
                       .experts = {axis("experts"), options.expert_slices},
                       .same_samples = axis("cp+tp"),
                       .batch = axis("batch")};
+  if (options.blocks != ProductAxes::Form::whole)
+    out.grid = grid_of(axis("tp_row"), axis("tp_col"), axis("tp_depth"), options);
   const collective::Group &ring = out.cp.ring.group, &heads = out.cp.heads.group;
   out.positions =
       program::context_positions(options.sequence, {ring.size(), heads.size()}, {ring.rank(), heads.rank()});
@@ -37,14 +61,21 @@ ParallelContext make_context(const program::Tables& tables, std::span<const coll
   return out;
 }
 
-std::int64_t first_of_stream(const ParallelContext& context, std::int64_t tokens) {
-  return context.cuts_stream ? tokens / context.tp.group.size() * context.tp.group.rank() : 0;
+Share ParallelContext::stream_share() const {
+  if (grid.in_blocks()) return grid.stream;
+  return cuts_stream ? Share{tp.group.rank(), tp.group.size()} : Share{};
 }
 
-Rows stream_rows(const ParallelContext& context, const tensor::Tensor& samples) {
+std::int64_t first_of_stream(const ParallelContext& context, std::int64_t tokens) {
+  const Share share = context.stream_share();
+  return tokens / share.parts * share.part;
+}
+
+Rows stream_rows(const ParallelContext& context, const tensor::Tensor& samples, std::int64_t channels) {
   if (!samples.defined()) return {};
   return {samples, context.positions_there,
-          first_of_stream(context, samples.numel() * std::ssize(context.positions))};
+          first_of_stream(context, samples.numel() * std::ssize(context.positions)),
+          channels * context.grid.stream_channels.group.rank()};
 }
 
 tensor::Tensor from_stream(const tensor::Tensor& x_TH, const ParallelContext& context) {

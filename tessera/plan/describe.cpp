@@ -49,13 +49,21 @@ void add_folded(const program::Axis& axis, std::int64_t& ep, std::int64_t& etp,
 std::vector<program::Axis> unfolded_axes(const spec::Run& run) {
   using enum program::AxisRole;
   const spec::Layout& layout = run.layout;
-  return {{"pp", layout.pp, stages},
-          {"dp_replicate", layout.dp_replicate, samples},
-          {"dp_shard", layout.dp_shard, samples, /*shards=*/true},
-          {"cp_ring", layout.cp_ring(), positions, /*shards=*/true},
-          {"cp_heads", layout.cp_heads, positions, /*shards=*/true},
-          {"tp_kv", run.tp_kv(), channels},
-          {"tp_rep", run.tp_rep(), channels}};
+  std::vector<program::Axis> out = {{"pp", layout.pp, stages},
+                                    {"dp_replicate", layout.dp_replicate, samples},
+                                    {"dp_shard", layout.dp_shard, samples, /*shards=*/true},
+                                    {"cp_ring", layout.cp_ring(), positions, /*shards=*/true},
+                                    {"cp_heads", layout.cp_heads, positions, /*shards=*/true}};
+  if (!layout.in_blocks()) {
+    out.push_back({"tp_kv", run.tp_kv(), channels});
+    out.push_back({"tp_rep", run.tp_rep(), channels});
+    return out;
+  }
+  const spec::TensorGrid grid = layout.grid();
+  out.push_back({"tp_depth", grid.layers, channels});
+  out.push_back({"tp_row", grid.rows, channels});
+  out.push_back({"tp_col", grid.columns, channels});
+  return out;
 }
 
 std::vector<program::Axis> axes_of(const spec::Run& run) {
@@ -129,6 +137,15 @@ std::int16_t set_of(program::AxisSet set, Tables& tables) {
 
 void append(Axes& axes, const Axes& more) { axes.insert(axes.end(), more.begin(), more.end()); }
 
+// The axes of tp whose ranks have a part of the sum of a loss each: other experts, or other tokens where the
+// head has its values.
+Axes loss_axes(const spec::Run& run, const Tables& tables) {
+  if (!run.layout.in_blocks()) return channel_axes(tables);
+  Axes out = axes_called(tables, "tp_depth");
+  append(out, axes_called(tables, run.layout.tp_kind == spec::TensorKind::d3 ? "tp_col" : "tp_row"));
+  return out;
+}
+
 // See InnerSets.
 void add_inner_sets(const spec::Run& run, Tables& tables) {
   const InnerSets expected(run);
@@ -136,8 +153,13 @@ void add_inner_sets(const spec::Run& run, Tables& tables) {
     if (index >= 0) TESSERA_CHECK(set_of(std::move(set), tables) == index, "sets of pieces come first");
   };
   add(expected.data, {"dp", data_axes(tables)});
-  add(expected.numbers, {"tp.numbers", channel_axes(tables)});
+  add(expected.numbers, {"tp.numbers", loss_axes(run, tables)});
   add(expected.tp, {"tp", channel_axes(tables)});
+  if (run.layout.in_blocks()) {
+    add(expected.tp_row, {"tp_row", axes_called(tables, "tp_row")});
+    add(expected.tp_col, {"tp_col", axes_called(tables, "tp_col")});
+    add(expected.tp_depth, {"tp_depth", axes_called(tables, "tp_depth")});
+  }
   add(expected.cp_ring, {"cp_ring", axes_called(tables, "cp_ring")});
   add(expected.cp_heads, {"cp_heads", axes_called(tables, "cp_heads")});
   add(expected.tp_exchanges, {"tp.exchanges", channel_axes(tables)});
@@ -189,43 +211,111 @@ void add_mesh(const spec::Run& run, bool is_pipeline, const std::vector<program:
     tables.gradients_over = set_of({"pp.gradients", stages}, tables);
     parts.insert(parts.begin(), stages.begin(), stages.end());
   }
-  Axes all_parts = parts;
-  if (layout.tp > 1) append(all_parts, channel_axes(tables));
-  for (const program::PieceLoss& loss : losses)
-    tables.numbers.push_back({loss.name, program::Role::loss, loss.in_parts ? all_parts : parts});
-  parts = all_parts;
+  Axes loss_parts = parts;
+  if (layout.tp > 1) append(loss_parts, loss_axes(run, tables));
+  for (const program::PieceLoss& loss : losses) {
+    const bool in_parts = loss.in_parts || layout.tp_samples() > 1;
+    tables.numbers.push_back({loss.name, program::Role::loss, in_parts ? loss_parts : parts});
+  }
+  for (const std::int16_t axis : channel_axes(tables))
+    if (layout.in_blocks() ? tables.axes[static_cast<std::size_t>(axis)].size > 1 : layout.tp > 1)
+      parts.push_back(axis);
   tables.numbers.push_back({"norm", program::Role::norm, parts});
   tables.numbers.push_back({"finite", program::Role::finite, parts});
   tables.class_of_rank.assign(static_cast<std::size_t>(layout.ranks()), 0);
 }
 
-// On the two axes of tp; or, of experts, on the axes that fold.
+// How a parameter lies on the axes of tp; or, of experts, on those that fold.
 struct OnTp {
-  Placement kv, rep;
+  struct Cut {
+    std::int16_t dim = kOwnDim;
+    std::vector<std::string> axes;
+    auto operator<=>(const Cut&) const = default;
+  };
+  static constexpr std::int16_t kOwnDim = -1;  // the one that its family cuts
+  std::vector<std::pair<std::string, Placement>> axes;
+  std::vector<Cut> cuts;  // parts are numbered with the last varying fastest
   bool of_experts = false;
   auto operator<=>(const OnTp&) const = default;
+  std::vector<std::string> cutting_axes() const {
+    std::vector<std::string> out;
+    for (const Cut& cut : cuts) out.insert(out.end(), cut.axes.begin(), cut.axes.end());
+    return out;
+  }
 };
-constexpr OnTp kInvariant{Placement::invariant, Placement::invariant},
-    kReplicated{Placement::replicated, Placement::replicated}, kCut{Placement::sharded, Placement::sharded},
-    kWithKeys{Placement::sharded, Placement::replicated},
-    kExperts{Placement::sharded, Placement::sharded, /*of_experts=*/true};
 
-OnTp on_tp(TensorPlacement placement, const spec::Run& run) {
-  if (placement == TensorPlacement::experts) return kExperts;
-  if (run.layout.tp == 1) return kInvariant;
+// Cut by these axes, and whole on the others, which use it for other tokens.
+OnTp cut_by(std::vector<OnTp::Cut> cuts, std::initializer_list<const char*> axes) {
+  OnTp out{.cuts = std::move(cuts)};
+  const auto cutting = out.cutting_axes();
+  for (const char* axis : axes) {
+    const bool cuts_it = std::ranges::count(cutting, axis) > 0;
+    out.axes.emplace_back(axis, cuts_it ? Placement::sharded : Placement::replicated);
+  }
+  return out;
+}
+
+OnTp on_row(TensorPlacement placement, const spec::Run& run) {
+  const auto cut = [](std::vector<std::string> by) {
+    return cut_by({{OnTp::kOwnDim, std::move(by)}}, {"tp_kv", "tp_rep"});
+  };
+  const OnTp invariant{.axes = {{"tp_kv", Placement::invariant}, {"tp_rep", Placement::invariant}}};
+  if (run.layout.tp == 1) return invariant;
   switch (placement) {
     case TensorPlacement::by_stream:
-      return run.layout.sequence_parallel ? kReplicated : kInvariant;
+      return run.layout.sequence_parallel ? cut_by({}, {"tp_kv", "tp_rep"}) : invariant;
     case TensorPlacement::by_heads:
-      return kReplicated;
+      return cut_by({}, {"tp_kv", "tp_rep"});
     case TensorPlacement::cut:
-      return kCut;
+      return cut({"tp_kv", "tp_rep"});
+    case TensorPlacement::with_keys:
+      return run.tp_rep() > 1 ? cut({"tp_kv"}) : cut({"tp_kv", "tp_rep"});
     case TensorPlacement::experts:
       break;
-    case TensorPlacement::with_keys:
-      return run.tp_rep() > 1 ? kWithKeys : kCut;
   }
   throw Bug("a parameter that lies in no known way");
+}
+
+// See parallel/blocks/grid.hpp. What its family cuts by rows leads from the stream into a branch, what it
+// cuts by columns back.
+OnTp on_grid(const PlacedParameter& placed, const spec::Run& run) {
+  const bool is_cube = run.layout.tp_kind == spec::TensorKind::d3,
+             is_matrix = placed.parameter.shape.size() == 2;
+  const auto lie = [](std::vector<OnTp::Cut> cuts) {
+    return cut_by(std::move(cuts), {"tp_depth", "tp_row", "tp_col"});
+  };
+  switch (placed.placement) {
+    case TensorPlacement::by_stream:
+      return lie({{static_cast<std::int16_t>(is_matrix ? 1 : 0), {"tp_col"}}});
+    case TensorPlacement::by_heads:
+      return lie({});
+    case TensorPlacement::cut:
+    case TensorPlacement::with_keys: {
+      if (!is_matrix) return lie({{0, {is_cube ? "tp_row" : "tp_col"}}});
+      if (!is_cube) return lie({{1, {"tp_row"}}, {0, {"tp_col"}}});
+      const bool enters = placed.parameter.cuts.front().dim == 0;
+      return enters ? lie({{1, {"tp_col", "tp_depth"}}, {0, {"tp_row"}}})
+                    : lie({{1, {"tp_row", "tp_depth"}}, {0, {"tp_col"}}});
+    }
+    case TensorPlacement::experts:
+      break;
+  }
+  throw Bug("a parameter that lies in no known way");
+}
+
+OnTp on_tp(const PlacedParameter& placed, const spec::Run& run) {
+  if (placed.placement == TensorPlacement::experts) return {.of_experts = true};
+  return run.layout.in_blocks() ? on_grid(placed, run) : on_row(placed.placement, run);
+}
+
+// Names of axes, as one; those of 1d have one together.
+std::string joint_name(const std::vector<std::string>& axes) {
+  return axes == std::vector<std::string>{"tp_kv", "tp_rep"} ? "tp" : join(axes, "+");
+}
+Axes axes_called(const Tables& tables, const std::vector<std::string>& names) {
+  Axes out;
+  for (const std::string& name : names) append(out, axes_called(tables, name));
+  return out;
 }
 
 // The axes of tp over which its gradient is partial, and what a set with them is called.
@@ -234,9 +324,13 @@ struct Partial {
   std::string name;
 };
 Partial partial_over(const OnTp& on, const Tables& tables) {
-  if (on == kReplicated) return {channel_axes(tables), "tp"};
-  if (on == kWithKeys) return {axes_called(tables, "tp_rep"), "tp_rep"};
-  return {};
+  std::vector<std::string> names;
+  for (const auto& [axis, placement] : on.axes) {
+    const bool is_of_grid = axis != "tp_kv" && axis != "tp_rep";
+    if (is_of_grid && ranks_along(axes_called(tables, axis), tables) == 1) continue;
+    if (placement == Placement::replicated) names.push_back(axis);
+  }
+  return {axes_called(tables, names), joint_name(names)};
 }
 
 // See Note [Fold]: tokens of all ranks that share experts come together at each of them.
@@ -274,10 +368,9 @@ void place(Bucket& bucket, const OnTp& on, const std::vector<std::int64_t>& stag
   };
   if (!stages.empty()) lie(stage_axes(tables), Placement::replicated);
   lie(data_axes(tables), Placement::replicated);
-  lie(axes_called(tables, "tp_kv"), on.kv);
-  lie(axes_called(tables, "tp_rep"), on.rep);
-  if (on == kCut) bucket.cut_over = set_of({"tp", channel_axes(tables)}, tables);
-  if (on == kWithKeys) bucket.cut_over = set_of({"tp_kv", axes_called(tables, "tp_kv")}, tables);
+  for (const auto& [axis, placement] : on.axes) lie(axes_called(tables, axis), placement);
+  if (const auto cutting = on.cutting_axes(); !cutting.empty())
+    bucket.cut_over = set_of({joint_name(cutting), axes_called(tables, cutting)}, tables);
 
   const Partial partial = partial_over(on, tables);
   const auto channel = [&](const std::string& name, Axes axes) {
@@ -316,14 +409,15 @@ class Buckets {
   void add(const std::string& name, PlacedParameters parameters, bool weight_decay, bool is_tied = false) {
     std::vector<Alike> groups;
     for (PlacedParameter& placed : parameters) {
-      const Kind kind{on_tp(placed.placement, run_), placed.is_wide, placed.rule};
+      const Kind kind{on_tp(placed, run_), placed.is_wide, placed.rule};
       auto found = std::ranges::find(groups, kind, &Alike::kind);
       if (found == groups.end()) found = groups.insert(found, {kind, {}});
       found->parameters.push_back(part_of(std::move(placed.parameter), kind.on));
     }
-    for (std::size_t i = 0; i < groups.size(); ++i)
-      add_alike(i == 0 ? name : name + suffix(groups[i].kind), std::move(groups[i]), weight_decay,
-                is_tied && i == 0);
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      const std::string called = i == 0 ? name : name + suffix(groups[i].kind);
+      add_alike(called, std::move(groups[i]), weight_decay, is_tied && i == 0);
+    }
   }
 
   // Norms and biases of the units after the embedding, one per pipeline rank.
@@ -352,20 +446,25 @@ class Buckets {
     if (kind.rule == program::UpdateRule::sign) return ".balance";
     if (kind.on.of_experts) return ".experts";
     if (kind.is_wide) return ".router";
-    return kind.on == kCut ? ".cut" : kind.on == kWithKeys ? ".keys" : ".whole";
+    const auto cutting = kind.on.cutting_axes();
+    if (cutting.empty()) return ".whole";
+    if (cutting.front() != "tp_kv") return cat(".", joint_name(cutting));
+    return cutting.size() == 1 ? ".keys" : ".cut";
   }
 
   program::Parameter part_of(program::Parameter parameter, const OnTp& on) const {
-    const spec::Layout& layout = run_.layout;
-    std::vector<std::int64_t> parts;
-    if (on.of_experts)
-      parts = {layout.ep, layout.etp};
-    else if (on == kCut || on == kWithKeys)
-      parts = {on == kCut ? layout.tp : run_.tp_kv()};
-    parameter.cuts.resize(parts.size());
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      parameter.cuts[i].parts = parts[i];
-      parameter.shape.at(static_cast<std::size_t>(parameter.cuts[i].dim)) /= parts[i];
+    const auto cut = [&](std::size_t i, std::int64_t parts) {
+      parameter.cuts[i].parts = parts;
+      parameter.shape.at(static_cast<std::size_t>(parameter.cuts[i].dim)) /= parts;
+    };
+    if (on.of_experts) {
+      cut(0, run_.layout.ep), cut(1, run_.layout.etp);
+    } else {
+      parameter.cuts.resize(on.cuts.size());
+      for (std::size_t i = 0; i < on.cuts.size(); ++i) {
+        if (on.cuts[i].dim != OnTp::kOwnDim) parameter.cuts[i].dim = on.cuts[i].dim;
+        cut(i, ranks_along(axes_called(tables_, on.cuts[i].axes), tables_));
+      }
     }
     std::erase_if(parameter.cuts, [](const program::DimCut& cut) { return cut.parts == 1; });
     return parameter;

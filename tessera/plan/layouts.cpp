@@ -64,10 +64,11 @@ class Enumeration {
   }
 
  private:
-  using Key = std::array<std::int64_t, 3>;
+  using Key = std::array<std::int64_t, 4>;
   static Key key_of(const spec::Run& run) {
     const spec::Layout& layout = run.layout;
-    return run.model.experts > 0 ? Key{layout.pp, layout.ep, 0} : Key{layout.pp, layout.cp, layout.tp};
+    if (run.model.experts > 0) return {layout.pp, layout.ep, 0, 0};
+    return {layout.pp, layout.cp, layout.tp, static_cast<std::int64_t>(layout.tp_kind)};
   }
 
   bool varies(const char* axis) const {
@@ -108,8 +109,29 @@ class Enumeration {
           if (!varies("zero") && zero != run_.layout.zero) continue;
           layout.cp_heads = cp_heads, layout.sequence_parallel = sequence_parallel, layout.zero = zero;
           layout.tp_overlap = run_.layout.tp_overlap && layout.tp > 1;
-          for_each_fold(run, act);
+          for_each_kind(run, act);
         }
+  }
+
+  // How values lie on the ranks of tp. Of 2.5d every depth that leaves a grid of several rows.
+  void for_each_kind(spec::Run run, const std::function<void(const spec::Run&)>& act) const {
+    if (!varies("tp_kind")) return for_each_fold(run, act);
+    auto& layout = run.layout;
+    const spec::Layout usual = layout;
+    layout.tp_kind = spec::TensorKind::d1, layout.tp_gather = false,
+    layout.tp_depth = spec::Layout().tp_depth;
+    for_each_fold(run, act);
+    if (!usual.sequence_parallel || usual.cp_heads > 1 || run.model.experts > 0) return;
+    const auto try_kind = [&](spec::TensorKind kind) {
+      layout.tp_kind = kind;
+      layout.tp_overlap = false;
+      const spec::TensorGrid grid = layout.grid();
+      if (grid.ranks() == layout.tp && grid.rows > 1) act(run);
+    };
+    try_kind(spec::TensorKind::d2);
+    try_kind(spec::TensorKind::d3);
+    for (layout.tp_depth = 2; 4 * layout.tp_depth <= layout.tp; ++layout.tp_depth)
+      try_kind(spec::TensorKind::d25);
   }
 
   // How the ranks of attention share experts.
@@ -178,7 +200,10 @@ class Enumeration {
       run.training.global_batch -= draw(2);  // the last micro-batch is short somewhere
     }
     if (varies("schedule") && draw(3) == 0) layout.stages = uneven_stages(run, std::ref(draw));
-    if (varies("tp") && layout.tp > 1) {
+    if (varies("tp_kind") && layout.in_blocks()) {
+      layout.micro_batch *= layout.tp_samples();
+      layout.tp_gather = layout.tp_kind != spec::TensorKind::d3 && draw(2) == 0;
+    } else if (varies("tp") && layout.tp > 1) {
       layout.tp_overlap = draw(3) == 0;
       layout.tp_regather = draw(3) != 0;
     }
@@ -212,7 +237,7 @@ class Enumeration {
 }  // namespace
 
 const std::vector<std::string>& variable_axes() {
-  static const std::vector<std::string> kAxes = {"pp",   "dp",       "cp",        "tp",      "ep",
+  static const std::vector<std::string> kAxes = {"pp",   "dp",       "cp",        "tp",      "tp_kind", "ep",
                                                  "zero", "schedule", "recompute", "offload", "batch"};
   return kAxes;
 }

@@ -24,12 +24,6 @@ class Findings {
   void need(bool condition, const std::string& key, const std::string& why) {
     if (!condition) found_.push_back({key, cat(key, " = ", value_of(key), " ", why)});
   }
-  // The key has one of these values today, whatever the schema will take one day.
-  void need_one_of(const std::string& key, const std::vector<std::string>& possible,
-                   const std::string& hint = "") {
-    const bool fine = std::find(possible.begin(), possible.end(), value_of(key)) != possible.end();
-    need(fine, key, cat("is not implemented yet; possible today: ", join(possible, ", "), hint));
-  }
   std::vector<Problem> take() { return std::move(found_); }
 
  private:
@@ -299,7 +293,30 @@ void check_ops(const Run& run, Findings& findings) {
                     " or more, or take more data-parallel ranks"));
 }
 
-void check_implemented(Findings& findings) { findings.need_one_of("layout.tp_kind", {"1d"}); }
+// Tensor parallelism in blocks of samples and channels.
+void check_blocks(const Run& run, Findings& findings) {
+  const Layout &layout = run.layout, none;
+  const bool is_flat = layout.tp_kind == TensorKind::d2 || layout.tp_kind == TensorKind::d25;
+  findings.need(layout.tp_kind == TensorKind::d25 || layout.tp_depth == none.tp_depth, "layout.tp_depth",
+                "is for layout.tp_kind = 2.5d");
+  findings.need(is_flat || !layout.tp_gather, "layout.tp_gather", "is for layout.tp_kind = 2d or 2.5d");
+  if (!layout.in_blocks()) return;
+  const std::string kind = cat("layout.tp_kind = ", word(layout.tp_kind));
+  const std::int64_t parts = layout.tp_samples(), below = layout.micro_batch / parts * parts;
+  findings.need(layout.micro_batch % parts == 0, "layout.micro_batch",
+                cat("is no multiple of the ", parts, " ranks that share its samples with ", kind,
+                    "; the nearest possible: ", below > 0 ? cat(below, ", ") : "", below + parts));
+  findings.need(layout.sequence_parallel, "layout.sequence_parallel",
+                cat("means nothing with ", kind, ", which cuts the stream in any case: leave it out"));
+  findings.need(layout.tp_regather, "layout.tp_regather",
+                cat("means nothing with ", kind, ", which keeps no gathered input: leave it out"));
+  findings.need(!layout.tp_overlap, "layout.tp_overlap", cat("is for layout.tp_kind = 1d, not for ", kind));
+  findings.need(layout.cp_heads == 1, "layout.cp_heads",
+                cat("is not there with ", kind, ": leave it out, and layout.cp passes keys round a ring"));
+  findings.need(run.model.experts == 0, "layout.tp_kind", "has no blocks of experts: write 1d");
+  findings.need(run.model.kv_rank == 0 && run.model.mtp_layers == 0, "layout.tp_kind",
+                "has no blocks of latent attention or of a block that predicts ahead: write 1d");
+}
 
 // Keys that say something of sources say it of nothing else.
 void check_data(const Run& run, Findings& findings) {
@@ -360,7 +377,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   check_memory(run.layout, findings);
   check_totals(run, findings);
   check_ops(run, findings);
-  check_implemented(findings);
+  check_blocks(run, findings);
   for (const auto& [key, why] : split_problems(run)) findings.need(false, key, why);
   findings.need(!run.layout.tp_overlap || run.layout.tp > 1, "layout.tp_overlap",
                 "has nothing to open: it is for layout.tp above 1");

@@ -218,10 +218,40 @@ TEST(Problems, WhatIsNotImplementedIsRefusedByName) {
   const std::vector<std::pair<std::function<void(spec::Run&)>, std::string>> cases = {
       {[](spec::Run& run) { run.layout.ep = 2; },
        "layout.ep = 2 has no experts to share: it is for model.experts above 0"},
-      {[](spec::Run& run) { run.layout.tp_kind = TensorKind::d2; },
-       "layout.tp_kind = 2d is not implemented yet; possible today: 1d"},
   };
   for (const auto& [change, message] : cases) EXPECT_THAT(texts(change), ElementsAre(message));
+}
+
+TEST(Problems, BlocksAreRefusedWithTheNearestSizeThatWorks) {
+  const auto refused = [](auto change) {
+    const auto found = texts([&](spec::Run& run) {
+      run.model.heads = run.model.kv_heads = 4;
+      run.layout.tp = 4;
+      run.layout.micro_batch = 2;
+      run.layout.tp_kind = TensorKind::d2;
+      change(run);
+    });
+    return join(found, "\n");
+  };
+  EXPECT_EQ(refused([](spec::Run&) {}), "");
+  EXPECT_EQ(refused([](spec::Run& run) { run.layout.tp = 6, run.layout.micro_batch = 6; }),
+            "layout.tp = 6 is not q x q ranks, as layout.tp_kind wants; the nearest possible: 4, 16");
+  EXPECT_EQ(refused([](spec::Run& run) { run.layout.micro_batch = 3; }),
+            "layout.micro_batch = 3 is no multiple of the 2 ranks that share its samples with "
+            "layout.tp_kind = 2d; the nearest possible: 2, 4");
+  EXPECT_EQ(refused([](spec::Run& run) { run.model.kv_heads = 1; }),
+            "layout.tp = 4 makes a grid of 2 columns, which cut model.kv_heads = 1 into 2 parts, but they "
+            "would not be equal; the nearest possible: 1");
+  EXPECT_EQ(refused([](spec::Run& run) { run.layout.sequence_parallel = false; }),
+            "layout.sequence_parallel = false means nothing with layout.tp_kind = 2d, which cuts the stream "
+            "in any case: leave it out");
+  EXPECT_EQ(refused([](spec::Run& run) {
+              run.layout.tp_kind = TensorKind::d1, run.layout.tp_gather = true, run.layout.tp_depth = 4;
+            }),
+            "layout.tp_depth = 4 is for layout.tp_kind = 2.5d\n"
+            "layout.tp_gather = true is for layout.tp_kind = 2d or 2.5d");
+  EXPECT_EQ(refused([](spec::Run& run) { run.layout.tp_overlap = true; }),
+            "layout.tp_overlap = true is for layout.tp_kind = 1d, not for layout.tp_kind = 2d");
 }
 
 TEST(Problems, DelayedWeightsStayInMemoryAndNeedEnoughMicroBatches) {

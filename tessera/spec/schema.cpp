@@ -274,7 +274,14 @@ void declare_layout(std::vector<Key>& keys) {
       "tp_regather", &Layout::tp_regather,
       "with sequence_parallel: the gathered input of a branch is gathered again in the backward instead "
       "of kept; blocks cut by tp_overlap keep it");
-  section.add("tp_kind", &Layout::tp_kind, "how matrices are split over tp");
+  section.add("tp_kind", &Layout::tp_kind,
+              "how values and matrices are cut over tp: 1d by channels; 2d (q x q ranks), 2.5d (q x q x "
+              "tp_depth) and 3d (q x q x q) in blocks of samples and channels");
+  section.add("tp_depth", &Layout::tp_depth, from_to(1, kMaxAxis),
+              "with tp_kind 2.5d: how many layers of ranks hold the same weights");
+  section.add("tp_gather", &Layout::tp_gather,
+              "with tp_kind 2d or 2.5d: a product gets all of its blocks at once, in fewer calls and more "
+              "memory, instead of one by one");
   section.add("ep", &Layout::ep, from_to(1, kMaxAxis),
               "ranks that share the experts, of those of dp_shard, cp and tp");
   section.add("etp", &Layout::etp, from_to(1, kMaxAxis),

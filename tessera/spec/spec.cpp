@@ -73,6 +73,33 @@ Model in_one_form(Model model) {
 
 std::int64_t Cluster::loss_chunk_tokens() const { return traits(transport).uses_gpus ? 2048 : 512; }
 
+namespace {
+// The largest number whose power is at most `size`.
+std::int64_t root(std::int64_t size, int power) {
+  const auto power_of = [&](std::int64_t base) { return power == 2 ? base * base : base * base * base; };
+  std::int64_t out = 1;
+  while (power_of(out + 1) <= size) ++out;
+  return out;
+}
+}  // namespace
+
+TensorGrid Layout::grid() const {
+  switch (tp_kind) {
+    case TensorKind::d1:
+      return {1, tp, 1};
+    case TensorKind::d2:
+      return {root(tp, 2), root(tp, 2), 1};
+    case TensorKind::d25: {
+      const std::int64_t side = root(tp / tp_depth, 2);
+      return {side, side, tp_depth};
+    }
+    case TensorKind::d3:
+      break;
+  }
+  const std::int64_t side = root(tp, 3);
+  return {side, side, side};
+}
+
 std::int64_t Layout::num_virtual() const {
   if (virtual_stages > 0) return virtual_stages;
   const std::int64_t required = entry(schedule).num_virtual;

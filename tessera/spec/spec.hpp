@@ -172,6 +172,12 @@ struct Checkpoint {
   bool operator==(const Checkpoint&) const = default;
 };
 
+// The ranks of tp as rows, columns and layers.
+struct TensorGrid {
+  std::int64_t rows = 1, columns = 1, layers = 1;
+  std::int64_t ranks() const { return rows * columns * layers; }
+};
+
 struct Layout {
   std::int64_t pp = 1;
   std::int64_t dp_ranks =
@@ -187,10 +193,12 @@ struct Layout {
       false;  // tp's collectives are ops of their own, under the computation of another micro-batch
   bool tp_regather = true;  // a product's gathered input is gathered again in the backward instead of kept
   TensorKind tp_kind = TensorKind::d1;
-  std::int64_t ep = 1;      // ranks that share the experts, of those of dp_shard, cp and tp
-  std::int64_t etp = 1;     // ranks, of the same, that share the matrices of one
-  bool ep_overlap = false;  // rows of experts travel under the computation of another micro-batch
-  double expert_load = 1;   // rows of a rank's experts that are planned for, over an even share; 0: the most
+  std::int64_t tp_depth = 2;  // 2.5d: layers of the grid
+  bool tp_gather = false;     // 2d, 2.5d: a product gets all of its blocks at once, instead of one by one
+  std::int64_t ep = 1;        // ranks that share the experts, of those of dp_shard, cp and tp
+  std::int64_t etp = 1;       // ranks, of the same, that share the matrices of one
+  bool ep_overlap = false;    // rows of experts travel under the computation of another micro-batch
+  double expert_load = 1;  // rows of a rank's experts that are planned for, over an even share; 0: the most
   std::int64_t zero = 0;
   std::int64_t reduce_every =
       1;  // zero 2 and 3: gradients are reduced after so many micro-batches; 0: once a step
@@ -214,7 +222,14 @@ struct Layout {
   std::int64_t num_virtual() const;
   std::int64_t dp() const { return dp_replicate * dp_shard; }
   std::int64_t cp_ring() const { return cp / cp_heads; }
-  bool cuts_stream() const { return sequence_parallel && tp > 1; }
+  // As tp_kind has them: 1d is one row; of the others rows are as many as columns, and fewer ranks than tp if
+  // tp is no such product.
+  TensorGrid grid() const;
+  bool in_blocks() const { return tp_kind != TensorKind::d1; }
+  // Ranks of tp among which the channels of a branch are cut, and the samples of a micro-batch.
+  std::int64_t tp_channels() const { return grid().columns; }
+  std::int64_t tp_samples() const { return in_blocks() ? grid().rows * grid().layers : 1; }
+  bool cuts_stream() const { return sequence_parallel && tp > 1 && !in_blocks(); }
   // With tp_overlap the gathered input is a value of the program, which keeps it.
   bool regathers() const { return tp_regather && cuts_stream() && !tp_overlap; }
   std::int64_t ranks() const { return pp * dp() * cp * tp; }
@@ -251,8 +266,11 @@ struct Run {
   Layout layout;
   Cluster cluster;
   // Ranks of tp among which the heads of keys and values are cut; the others hold the same as one of them.
-  std::int64_t tp_kv() const { return layout.tp < model.kv_heads ? layout.tp : model.kv_heads; }
-  std::int64_t tp_rep() const { return layout.tp / tp_kv(); }
+  std::int64_t tp_kv() const {
+    const std::int64_t ranks = layout.tp_channels();
+    return ranks < model.kv_heads ? ranks : model.kv_heads;
+  }
+  std::int64_t tp_rep() const { return layout.tp_channels() / tp_kv(); }
   // Micro-batches each data-parallel rank runs in a step; the last ones may be short or empty.
   std::int64_t num_micro_batches() const {
     // By one after the other: their product may not fit 64 bits.

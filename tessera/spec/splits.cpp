@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 
 #include "tessera/base/text.hpp"
 
@@ -15,7 +16,30 @@ Trouble undivided(std::int64_t ranks, const char* name, std::int64_t size) {
   return cat("does not divide ", name, " = ", size);
 }
 
+// Weights are cut by outputs and by inputs, in 3d by inputs twice.
+Trouble trouble_of_grid(const Run& run) {
+  const Model& model = run.model;
+  const TensorGrid grid = run.layout.grid();
+  const std::int64_t q = grid.columns, of_inputs = run.layout.tp_kind == TensorKind::d3 ? q * q : q;
+  if (grid.ranks() != run.layout.tp) {
+    const std::string shape = run.layout.tp_kind == TensorKind::d2    ? "q x q"
+                              : run.layout.tp_kind == TensorKind::d25 ? cat("q x q x ", grid.layers)
+                                                                      : "q x q x q";
+    return cat("is not ", shape, " ranks, as layout.tp_kind wants");
+  }
+  for (const auto& [name, size, parts] :
+       {std::tuple("model.heads", model.heads, q), std::tuple("model.kv_heads", model.kv_heads, q),
+        std::tuple("model.vocab", model.vocab, q), std::tuple("model.hidden", model.hidden, of_inputs),
+        std::tuple("model.heads * head_dim", model.query_size(), of_inputs),
+        std::tuple("model.ffn", model.ffn, of_inputs)})
+    if (size % parts != 0)
+      return cat("makes a grid of ", q, " columns, which cut ", name, " = ", size, " into ", parts,
+                 " parts, but they would not be equal");
+  return {};
+}
+
 Trouble trouble_of_tp(const Run& run) {
+  if (run.layout.in_blocks()) return trouble_of_grid(run);
   const Model& model = run.model;
   const std::int64_t tp = run.layout.tp;
   if (auto found = undivided(tp, "model.heads", model.heads)) return found;
@@ -45,7 +69,7 @@ Trouble trouble_of_cp(const Run& run) {
 }
 
 Trouble trouble_of_cp_heads(const Run& run) {
-  const std::int64_t heads = run.model.heads / run.layout.tp;
+  const std::int64_t heads = run.model.heads / run.layout.tp_channels();
   if (heads % run.layout.cp_heads == 0) return {};
   return cat("does not divide the ", heads, " query heads of a rank (model.heads / layout.tp)");
 }

@@ -251,6 +251,24 @@ TEST(Counters, OfExchangedHeadsAreThoseOfTheProgramAndOfTheTheory) {
             2 * tokens * channels * 4 / 2 * run.model.layers * run.num_micro_batches());
 }
 
+TEST(Counters, OfValuesInBlocksAreThoseOfTheProgram) {
+  using enum spec::TensorKind;
+  for (const auto family : {spec::Family::llama, spec::Family::gpt2, spec::Family::olmo2})
+    for (const spec::Layout& layout :
+         {spec::Layout{.tp = 4, .tp_kind = d2}, spec::Layout{.tp = 4, .tp_kind = d2, .tp_gather = true},
+          spec::Layout{.tp = 8, .tp_kind = d25, .zero = 1}, spec::Layout{.tp = 8, .tp_kind = d3},
+          spec::Layout{.pp = 2, .tp = 4, .tp_kind = d2, .recompute = spec::Recompute::full}}) {
+      spec::Run run = wide_run();
+      run.model.family = family;
+      if (family == spec::Family::gpt2) run.model.kv_heads = run.model.heads;
+      run.model.tied_embeddings = family == spec::Family::gpt2;
+      run.layout = layout;
+      run.layout.micro_batch = 4;
+      expect_as_the_program(run,
+                            cat(spec::word(family), ", ", spec::word(layout.tp_kind), " of ", layout.tp));
+    }
+}
+
 TEST(Counters, OfLayoutsOfManyAxesAreThoseOfTheProgram) {
   for (const auto family : {spec::Family::llama, spec::Family::gpt2})
     for (const auto recompute : {spec::Recompute::none, spec::Recompute::full, spec::Recompute::selective}) {

@@ -72,6 +72,14 @@ bool meets_other_samples(const program::Tables& tables) {
 
 }  // namespace
 
+namespace {
+parallel::ProductAxes::Form blocks_of(const spec::Layout& layout) {
+  using enum parallel::ProductAxes::Form;
+  if (!layout.in_blocks()) return whole;
+  return layout.tp_kind == spec::TensorKind::d3 ? cube : square;
+}
+}  // namespace
+
 Session::Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
                  const Variation& variation, ActivityLog* log, PhaseTimer* timer)
     : run_(run),
@@ -87,6 +95,8 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
                                       {.sequence = run.model.sequence,
                                        .cuts_stream = run.layout.cuts_stream(),
                                        .regathers = run.layout.regathers(),
+                                       .blocks = blocks_of(run.layout),
+                                       .gathers_blocks = run.layout.tp_gather,
                                        .loss_chunk = run.cluster.loss_chunk_tokens(),
                                        .expert_slices = run.layout.etp,
                                        .device = device_})),
@@ -246,7 +256,8 @@ Session::Gathered::~Gathered() {
 }
 
 tensor::Tensor Session::logits(const model::Batch& batch, const tensor::Tensor& rows) {
-  TESSERA_CHECK(run_.layout.cp == 1 && !run_.layout.cuts_stream(), "logits of ranks that share tokens");
+  TESSERA_CHECK(run_.layout.cp == 1 && !run_.layout.cuts_stream() && !run_.layout.in_blocks(),
+                "logits of ranks that share tokens");
   std::optional<Gathered> here;
   if (!is_gathered_) here.emplace(*this);
   return model::logits(model_, program_.tables, batch, rows);

@@ -162,18 +162,26 @@ engine::StepInput Session::input_of(const Reading& reading) const {
     }
     model::Batch batch;
     batch.dispatches = &dispatches;
-    batch.samples = static_cast<std::int64_t>(samples.size());
     if (reading.trains) batch.choices = &choices_[static_cast<std::size_t>(micro)], batch.loads = &loads_;
     if (reading.trains && replayed_choices_) batch.replayed = replayed(samples);
     if (reading.trains && recorded_choices_) batch.made = &made_choices_[static_cast<std::size_t>(micro)];
-    if (reading.drops && run_.model.dropout > 0)
-      batch.sample_indices_B =
-          on_device(tensor::indices(std::vector<std::int64_t>(samples.begin(), samples.end())));
     batch.head_gradient_factor = head_gradient_factor(run_, input.loss_scale);
-    const auto elements = static_cast<std::size_t>(batch.samples * sequence);
+    const std::size_t elements = samples.size() * static_cast<std::size_t>(sequence);
     std::vector<std::int64_t> tokens(elements), targets(elements), documents(elements);
     reading.source(samples, tokens, targets, documents);
     if (!run_.data.document_end.empty()) end_documents(tokens, targets, documents);
+    // Ranks of tp that share the samples have equally many: the last are padding, which counts nowhere.
+    const auto sharers = static_cast<std::size_t>(run_.layout.tp_samples());
+    const std::size_t held = (samples.size() + sharers - 1) / sharers * sharers;
+    batch.samples = static_cast<std::int64_t>(held);
+    tokens.resize(held * static_cast<std::size_t>(sequence));
+    targets.resize(tokens.size(), data::kIgnoredTarget);
+    documents.resize(tokens.size());
+    if (reading.drops && run_.model.dropout > 0) {
+      std::vector<std::int64_t> indices(samples.begin(), samples.end());
+      indices.resize(held);
+      batch.sample_indices_B = on_device(tensor::indices(indices));
+    }
     if (run_.data.has_documents())
       batch.documents = documents_of(documents, static_cast<std::size_t>(sequence));
     batch.tokens_T = on_device(mine(tokens));

@@ -34,7 +34,7 @@ void cut_batch(spec::Run& run, const std::function<void(const char*, std::int64_
   const std::int64_t most_micro_batches = std::max<std::int64_t>(5, 2 * run.layout.pp + 1);
   auto& batch = run.training.global_batch;
   const std::int64_t before = run.layout.micro_batch;
-  cut("micro_batch", run.layout.micro_batch, kMostSamples);
+  cut("micro_batch", run.layout.micro_batch, rounded_up(kMostSamples, run.layout.tp_samples()));
   cut("global_batch", batch, (batch * run.layout.micro_batch + before - 1) / before);
   const std::int64_t round = run.layout.dp() * run.layout.micro_batch, rest = batch % round;
   if (run.layout.schedule_file.empty())  // which has its number of micro-batches
@@ -69,7 +69,8 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note, const
   cut("kv_heads", m.kv_heads, fewest_kv_heads(small, std::max<std::int64_t>(1, smallest.heads / queries)));
   cut("heads", m.heads, m.kv_heads * queries);
   cut("head_dim", m.head_dim, head_dim);
-  cut("hidden", m.hidden, m.heads * head_dim + extra);
+  cut("hidden", m.hidden,
+      rounded_up(m.heads * head_dim + extra, small.layout.in_blocks() ? small.layout.tp : 1));
   if (m.kv_rank > 0) {
     // Some channels stay unturned, and values narrower than keys stay so.
     cut("rope_dim", m.rope_dim, std::max<std::int64_t>(2, head_dim / 4 * 2));

@@ -68,9 +68,16 @@ spec::Run small_run_ahead() {
   return run;
 }
 
+// Tensor parallelism in several dimensions.
+spec::Run small_run_in_blocks(spec::Family family) {
+  spec::Run run = small_run(family);
+  run.layout.tp_kind = spec::TensorKind::d2;
+  return run;
+}
+
 std::string name_of(const spec::Run& run) {
   return cat(spec::word(run.model.family), run.model.experts > 0 ? " with experts" : "",
-             run.model.mtp_layers > 0 ? " ahead" : "");
+             run.model.mtp_layers > 0 ? " ahead" : "", run.layout.in_blocks() ? " in blocks" : "");
 }
 
 std::vector<spec::Layout> layouts(const spec::Run& run) {
@@ -89,6 +96,16 @@ std::vector<spec::Layout> layouts(const spec::Run& run) {
         Layout{.dp_shard = 2, .tp = 2, .sequence_parallel = false, .ep = 4, .zero = 2},
         Layout{.pp = 2, .dp_shard = 2, .tp = 2, .ep = 2, .ep_overlap = true, .zero = 1},
     };
+  if (run.layout.in_blocks()) {
+    using enum spec::TensorKind;
+    return {
+        Layout{.dp_shard = 2, .tp = 4, .tp_kind = d2, .zero = 1},
+        Layout{.tp = 4, .tp_kind = d2, .tp_gather = true, .recompute = full},
+        Layout{.pp = 2, .tp = 4, .tp_kind = d2},
+        Layout{.tp = 8, .tp_kind = d25},
+        Layout{.tp = 8, .tp_kind = d3},
+    };
+  }
   return {
       Layout{.dp_replicate = 2, .cp = 2, .tp = 2, .zero = 0},
       Layout{.dp_replicate = 2, .dp_shard = 2, .tp = 2, .sequence_parallel = false, .zero = 1},
@@ -148,17 +165,23 @@ bool is_alike(const mesh::AxisSet& set, const program::Tables& tables) {
 std::int16_t other_set(std::int16_t set, const program::Tables& tables) {
   const auto sets = program::sets_of(tables);
   const auto own = sets[static_cast<std::size_t>(set)].peers(0);
-  std::int16_t found = -1;
+  const auto role = [&](std::size_t i) {
+    return tables.axes[static_cast<std::size_t>(tables.axis_sets[i].axes.back())].role;
+  };
+  std::int16_t found = -1, alone = -1;  // alone: that has no other rank in common
   for (std::size_t i = 0; i < sets.size(); ++i) {
     const auto peers = sets[i].peers(0);
     if (peers.size() == 1 || peers == own || !tables.axis_sets[i].only.empty() || !is_alike(sets[i], tables))
       continue;
     const auto in_common =
         std::ranges::count_if(peers, [&](auto rank) { return std::ranges::find(own, rank) != own.end(); });
-    if (in_common == 1) return static_cast<std::int16_t>(i);
     if (found < 0) found = static_cast<std::int16_t>(i);
+    if (in_common > 1) continue;
+    // Best one that cuts the same things: replicas have equal weights.
+    if (role(i) == role(static_cast<std::size_t>(set))) return static_cast<std::int16_t>(i);
+    if (alone < 0) alone = static_cast<std::int16_t>(i);
   }
-  return found;
+  return alone >= 0 ? alone : found;
 }
 
 // Why such a damage changes nothing; empty: it must be seen.
@@ -166,6 +189,8 @@ std::string excuse(const spec::Run& run, const Site& site, Harm harm, const std:
                    std::size_t index) {
   if (harm == Harm::twice && (site.kind == CallKind::all_gather || site.kind == CallKind::broadcast))
     return "gathered or sent round once more, all have what they had";
+  if (harm == Harm::elsewhere && site.kind == CallKind::all_to_all && run.layout.in_blocks())
+    return "rows of a table are summed over the other axis next, and their gradients are equal along it";
   // The numbers of a step are summed at its end, `finite` last: it is judged by a norm that all ranks share
   // already.
   const bool is_number = site.kind == CallKind::all_reduce && calls[index].bytes == 8;
@@ -294,11 +319,11 @@ int main(int argc, char** argv) {
   Trial trial(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0);
   const double begin = now_seconds();
   const std::uint64_t every = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;  // layouts in turn
-  const std::string word = argc > 3 ? argv[3] : "";
   const std::string only = argc > 3 ? argv[3] : "";
   std::uint64_t turn = 0;
-  for (const spec::Run& run : {small_run(spec::Family::llama), small_run(spec::Family::gpt2),
-                               small_run_with_experts(), small_run_ahead()})
+  for (const spec::Run& run :
+       {small_run(spec::Family::llama), small_run(spec::Family::gpt2), small_run_with_experts(),
+        small_run_ahead(), small_run_in_blocks(spec::Family::llama), small_run_in_blocks(spec::Family::gpt2)})
     for (const auto& layout : layouts(run))
       if (name_of(run).find(only) != std::string::npos && turn++ % every == 0) trial.run_layout(run, layout);
   const int code = trial.report();

@@ -51,9 +51,13 @@ struct Case {
   bool qkv_bias = false, qk_norm = false;  // as Qwen 2 and Qwen 3 have them
   bool has_documents = false;
   std::int64_t cp = 1, cp_heads = 1;
+  std::int64_t tp = 1;
+  spec::TensorKind kind = spec::TensorKind::d1;
+  bool gathers = false;
 };
 
 constexpr Precision kBf16 = Precision::bf16;
+constexpr auto k2d = spec::TensorKind::d2, k25d = spec::TensorKind::d25, k3d = spec::TensorKind::d3;
 const Case kCases[] = {
     {.shape = k44, .precision = kBf16, .zero = 3, .dp_shard = 2},
     {.shape = k44, .pp = 2, .num_micro = 4},
@@ -117,6 +121,15 @@ const Case kCases[] = {
     {.shape = k44, .sequence = 2048, .has_documents = true, .cp = 2},
     {.shape = k44, .sequence = 2048, .has_documents = true, .cp = 2, .cp_heads = 2},
     {.shape = k44, .precision = kBf16, .sequence = 2048, .qk_norm = true, .has_documents = true},
+    {.shape = k44, .sequence = 256, .micro_batch = 4, .tp = 4, .kind = k2d},
+    {.shape = k44, .sequence = 256, .micro_batch = 4, .tp = 4, .kind = k2d, .gathers = true},
+    {.shape = k44, .precision = kBf16, .sequence = 256, .micro_batch = 4, .tp = 4, .kind = k2d},
+    {.shape = k44, .family = Family::gpt2, .sequence = 256, .micro_batch = 4, .tp = 4, .kind = k2d},
+    {.shape = k44, .sequence = 256, .micro_batch = 4, .tp = 8, .kind = k25d},
+    {.shape = k44, .sequence = 256, .micro_batch = 4, .tp = 8, .kind = k3d},
+    {.shape = k44, .precision = kBf16, .sequence = 256, .micro_batch = 4, .tp = 8, .kind = k3d},
+    {.shape = k44, .family = Family::gpt2, .sequence = 256, .micro_batch = 4, .tp = 8, .kind = k3d},
+    {.shape = k44, .recompute = Recompute::full, .sequence = 256, .micro_batch = 8, .tp = 8, .kind = k3d},
 };
 
 constexpr char kDocumentEnd[] = "\n";
@@ -151,6 +164,9 @@ spec::Run run_of(const Case& c) {
   run.layout.pp = c.pp;
   run.layout.cp = c.cp;
   run.layout.cp_heads = c.cp_heads;
+  run.layout.tp = c.tp;
+  run.layout.tp_kind = c.kind;
+  run.layout.tp_gather = c.gathers;
   if (c.has_documents) run.data.document_end = kDocumentEnd;
   run.layout.schedule = c.schedule;
   run.layout.recompute = c.recompute;
@@ -168,6 +184,7 @@ std::string to_text(const Case& c) {
   if (c.pp > 1) out += cat(", pp ", c.pp, " ", spec::word(c.schedule));
   if (c.recompute != Recompute::none) out += cat(", recompute ", spec::word(c.recompute));
   if (c.cp > 1) out += cat(", cp ", c.cp, c.cp_heads > 1 ? cat(" by ", c.cp_heads, " heads") : "");
+  if (c.tp > 1) out += cat(", tp ", c.tp, " ", spec::word(c.kind), c.gathers ? ", gathered" : "");
   if (c.has_documents) out += ", documents";
   if (c.qkv_bias) out += ", biases of q, k, v";
   if (c.qk_norm) out += ", norms of q, k";

@@ -2,6 +2,7 @@
 // they belong to. Else as Llama.
 #include "tessera/base/text.hpp"
 #include "tessera/plan/model/allocation_events.hpp"
+#include "tessera/plan/model/blocks.hpp"
 #include "tessera/plan/model/decoder.hpp"
 #include "tessera/plan/model/unit_allocation_events.hpp"
 
@@ -16,14 +17,18 @@ Piece product_norm_and_residual(const char* name, const Sizes& s, std::int64_t i
   const Piece after = norm(s, kRmsNorm);
   piece.bytes_read += after.bytes_read;
   piece.bytes_written += after.bytes_written;
+  piece.collectives.insert(piece.collectives.end(), after.collectives.begin(), after.collectives.end());
+  piece.backward_collectives.insert(piece.backward_collectives.begin(), after.backward_collectives.begin(),
+                                    after.backward_collectives.end());
   return piece;
 }
 
 // The ranks of tp add up their squares of q and of k, and in the backward what depends on these sums.
 Piece attention_with_norm(const Sizes& s, program::Dtype compute) {
   Piece piece = rotary_attention(s, true, compute);
-  if (s.tp == 1) return piece;
-  const program::Collective sums{program::CollectiveKind::all_reduce, s.over_tp, 2 * s.n * s.a};
+  const auto [over, ranks] = branch_channels(s);
+  if (ranks == 1) return piece;
+  const program::Collective sums{program::CollectiveKind::all_reduce, over, 2 * s.n * s.a};
   piece.collectives.insert(piece.collectives.begin(), sums);
   piece.backward_collectives.push_back(sums);
   return piece;

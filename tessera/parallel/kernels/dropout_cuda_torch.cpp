@@ -38,7 +38,7 @@ std::uint32_t counted(std::int64_t number) {
 }
 
 Tensor on_cuda(const Tensor& given, const Tensor& samples, const Tensor& positions, std::int64_t first,
-               std::int64_t key, std::int64_t dropped) {
+               std::int64_t first_channel, std::int64_t key, std::int64_t dropped) {
   const c10::cuda::CUDAGuard on_device(given.device());
   const Tensor x = given.contiguous();
   const Tensor out = at::empty(x.sizes(), x.options());
@@ -55,6 +55,7 @@ Tensor on_cuda(const Tensor& given, const Tensor& samples, const Tensor& positio
                   .rows = counted(x.size(0)),
                   .channels = counted(x.size(1)),
                   .first = counted(first),
+                  .first_channel = counted(first_channel),
                   .positions_per_sample = counted(positions.numel()),
                   .key = static_cast<std::uint64_t>(key),
                   .dropped = counted(dropped)},

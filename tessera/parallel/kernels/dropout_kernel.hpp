@@ -82,18 +82,23 @@ __global__ void dropout_kernel(const DropoutLaunch launch, const Wide scale) {
   const std::uint64_t begin = std::uint64_t{row} * launch.channels;
   const T* __restrict__ x = static_cast<const T*>(launch.x) + begin;
   T* __restrict__ out = static_cast<T*>(launch.out) + begin;
-  for (std::uint32_t group = blockIdx.y; kChannelsOfGroup * group + lane < launch.channels;
-       group += gridDim.y) {
+  // Groups are counted over all channels, of which x has those from the first on.
+  const std::uint32_t end = launch.first_channel + launch.channels;
+  for (std::uint32_t group = launch.first_channel / kChannelsOfGroup + blockIdx.y;
+       kChannelsOfGroup * group < end; group += gridDim.y) {
     const std::uint32_t channel = kChannelsOfGroup * group + lane;
+    const auto is_here = [&](std::uint32_t e) {
+      return channel + kLanes * e >= launch.first_channel && channel + kLanes * e < end;
+    };
+    const auto place = [&](std::uint32_t e) { return channel + kLanes * e - launch.first_channel; };
     T value[8] = {};  // all asked for first: they come while the random numbers are made
     for (std::uint32_t e = 0; e < 8; ++e)
-      if (channel + kLanes * e < launch.channels) value[e] = x[channel + kLanes * e];
+      if (is_here(e)) value[e] = x[place(e)];
     const Words random = philox(kLanes * group + lane, position, static_cast<std::uint32_t>(sample),
                                 static_cast<std::uint32_t>(sample >> 32), launch.key);
     for (std::uint32_t e = 0; e < 8; ++e) {
       const std::uint32_t bits = random.word[e % 4] >> 16 * (e / 4) & 0xFFFF;
-      if (channel + kLanes * e < launch.channels)
-        narrow(widened(value[e]) * (bits >= launch.dropped ? scale : Wide{0}), out[channel + kLanes * e]);
+      if (is_here(e)) narrow(widened(value[e]) * (bits >= launch.dropped ? scale : Wide{0}), out[place(e)]);
     }
   }
 }

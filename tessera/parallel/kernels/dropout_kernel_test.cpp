@@ -46,6 +46,7 @@ Tensor by_kernel(const Tensor& x, const Mask& mask, Element element) {
                .channels = static_cast<std::uint32_t>(x.size(1)),
                .first = static_cast<std::uint32_t>(mask.first),
                .positions_per_sample = static_cast<std::uint32_t>(mask.positions.numel()),
+               .first_channel = static_cast<std::uint32_t>(mask.first_channel),
                .key = mask.key,
                .dropped = static_cast<std::uint32_t>(mask.dropped)});
   return out;
@@ -84,7 +85,7 @@ TEST(DropoutKernel, GivesTheBitsOfTheCpu) {
         for (const Type& type : kTypes) {
           const Tensor x = values(range.rows, channels, type.dtype);
           const Mask mask{tensor::indices(samples), tensor::indices(positions), range.first,
-                          0x0123456789ABCDEF, dropped};
+                          /*first_channel=*/0,      0x0123456789ABCDEF,         dropped};
           ASSERT_TRUE(tensor::bit_equal(by_kernel(x, mask, type.element), dropout(x, mask)))
               << channels << " channels, rows " << range.first << " to " << range.first + range.rows << ", "
               << dropped << " dropped, " << c10::toString(type.dtype);
@@ -96,9 +97,27 @@ TEST(DropoutKernel, GivesTheBitsOfTheCpu) {
 // More rows than a block has, more groups of channels than the grid has blocks.
 TEST(DropoutKernel, GivesTheBitsOfTheCpuOverManyBlocks) {
   const std::vector<std::int64_t> samples = {1, 2, 3, 4}, positions = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-  const Mask mask{tensor::indices(samples), tensor::indices(positions), 1, 99, 20000};
+  const Mask mask{tensor::indices(samples), tensor::indices(positions), 1, 0, 99, 20000};
   const Tensor x = values(37, 1400, at::kBFloat16);
   EXPECT_TRUE(tensor::bit_equal(by_kernel(x, mask, Element::bf16), dropout(x, mask)));
+}
+
+// Ranks that have a part of the channels each drop what one rank with all of them does.
+TEST(DropoutKernel, GivesTheBitsOfAllChannelsToParts) {
+  const std::vector<std::int64_t> samples = {7, 8}, positions = {6, 7, 2};
+  const Mask mask{tensor::indices(samples), tensor::indices(positions), 1, 0, 99, 20000};
+  const Tensor x = values(5, 300, at::kFloat), whole = dropout(x, mask);
+  for (const std::int64_t first : {0, 1, 16, 100, 127, 128, 150, 299})
+    for (const std::int64_t channels : {1, 50, 128, 150, 300}) {
+      if (first + channels > 300) continue;
+      Mask part = mask;
+      part.first_channel = first;
+      const Tensor x_part = x.narrow(1, first, channels).contiguous(),
+                   expected = whole.narrow(1, first, channels).contiguous();
+      EXPECT_TRUE(tensor::bit_equal(dropout(x_part, part), expected)) << first << " " << channels;
+      EXPECT_TRUE(tensor::bit_equal(by_kernel(x_part, part, Element::fp32), expected))
+          << first << " " << channels;
+    }
 }
 
 TEST(DropoutKernel, WidensEveryNumberOf16BitsAsC10Does) {

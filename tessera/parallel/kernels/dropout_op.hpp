@@ -11,6 +11,7 @@ namespace tessera::parallel::kernels {
 struct Mask {
   tensor::Tensor samples, positions;  // int64, on the device of what is masked
   std::int64_t first = 0;             // row of samples * positions
+  std::int64_t first_channel = 0;
   std::uint64_t key = 0;
   std::int64_t dropped = 0;
 };

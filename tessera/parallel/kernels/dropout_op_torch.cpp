@@ -59,13 +59,13 @@ void row(const at::Half* x, const std::uint16_t* random, at::Half* out, std::int
 
 struct MaskOfRows {
   std::uint64_t key;
-  std::int64_t dropped, first;
+  std::int64_t dropped, first, first_channel;
   std::span<const std::int64_t> samples, positions;
 
   template <typename T>
   void apply(const Tensor& x, const Tensor& out) const {
     const std::int64_t channels = x.size(1), per_sample = std::ssize(positions);
-    std::vector<std::uint16_t> random(static_cast<std::size_t>(channels));
+    std::vector<std::uint16_t> random(static_cast<std::size_t>(first_channel + channels));
     const T* from = x.const_data_ptr<T>();
     T* to = out.mutable_data_ptr<T>();
     for (std::int64_t i = first; i < first + x.size(0); ++i, from += channels, to += channels) {
@@ -75,7 +75,7 @@ struct MaskOfRows {
                     {static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(sample),
                      static_cast<std::uint32_t>(sample >> 32)},
                     random);
-      row(from, random.data(), to, channels, dropped);
+      row(from, random.data() + first_channel, to, channels, dropped);
     }
   }
 };
@@ -86,11 +86,11 @@ std::span<const std::int64_t> elements(const Tensor& t) {
 }
 
 Tensor on_cpu(const Tensor& given, const Tensor& samples, const Tensor& positions, std::int64_t first,
-              std::int64_t key, std::int64_t dropped) {
+              std::int64_t first_channel, std::int64_t key, std::int64_t dropped) {
   const Tensor x = given.contiguous();
   const Tensor out = at::empty(x.sizes(), x.options());
-  const MaskOfRows mask{static_cast<std::uint64_t>(key), dropped, first, elements(samples),
-                        elements(positions)};
+  const MaskOfRows mask{
+      static_cast<std::uint64_t>(key), dropped, first, first_channel, elements(samples), elements(positions)};
   switch (x.scalar_type()) {
     case at::kFloat:
       return mask.apply<float>(x, out), out;
@@ -105,7 +105,8 @@ Tensor on_cpu(const Tensor& given, const Tensor& samples, const Tensor& position
   }
 }
 
-Tensor shape_only(const Tensor& x, const Tensor&, const Tensor&, std::int64_t, std::int64_t, std::int64_t) {
+Tensor shape_only(const Tensor& x, const Tensor&, const Tensor&, std::int64_t, std::int64_t, std::int64_t,
+                  std::int64_t) {
   return at::empty(x.sizes(), x.options());
 }
 
@@ -113,7 +114,8 @@ Tensor shape_only(const Tensor& x, const Tensor&, const Tensor&, std::int64_t, s
 const torch::Library& registered = []() -> torch::Library& {
   auto& library = *new torch::Library(torch::Library::DEF, "tessera", std::nullopt, __FILE__, __LINE__);
   library.def(
-      "dropout(Tensor x, Tensor samples, Tensor positions, int first, int key, int dropped) -> Tensor");
+      "dropout(Tensor x, Tensor samples, Tensor positions, int first, int first_channel, int key, int "
+      "dropped) -> Tensor");
   library.impl("dropout", torch::dispatch(c10::kCPU, &on_cpu));
   library.impl("dropout", torch::dispatch(c10::kMeta, &shape_only));
   add_cuda_dropout(library);
@@ -126,8 +128,8 @@ Tensor dropout(const Tensor& x_TH, const Mask& mask) {
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("tessera::dropout", "").typed<decltype(on_cpu)>();
   const at::AutoDispatchBelowADInplaceOrView below;
-  return op.call(x_TH, mask.samples, mask.positions, mask.first, static_cast<std::int64_t>(mask.key),
-                 mask.dropped);
+  return op.call(x_TH, mask.samples, mask.positions, mask.first, mask.first_channel,
+                 static_cast<std::int64_t>(mask.key), mask.dropped);
 }
 
 }  // namespace tessera::parallel::kernels

@@ -16,6 +16,7 @@ struct DropoutLaunch {
   void* out = nullptr;
   const std::int64_t *samples = nullptr, *positions = nullptr;
   std::uint32_t rows = 0, channels = 0, first = 0, positions_per_sample = 0;
+  std::uint32_t first_channel = 0;  // of the masked channels, that of x's first
   std::uint64_t key = 0;
   std::uint32_t dropped = 0;  // of kDropoutSteps
 };
@@ -29,7 +30,8 @@ struct Grid {
 inline Grid dropout_grid(const DropoutLaunch& launch) {
   constexpr std::uint32_t kGroupsOfThread = 4, kMost = 65535;
   const auto parts = [](std::uint32_t all, std::uint32_t of) { return all / of + (all % of != 0); };
-  const std::uint32_t groups = parts(launch.channels, kChannelsOfGroup);
+  const std::uint32_t groups =
+      parts(launch.first_channel % kChannelsOfGroup + launch.channels, kChannelsOfGroup);
   return {parts(launch.rows, kRowsOfBlock), std::min(parts(groups, kGroupsOfThread), kMost)};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/plan/model/block_events.hpp"
 #include "tessera/program/ir/context_parallel.hpp"
 
 namespace tessera::plan {
@@ -47,6 +48,7 @@ AllocationEvents& AllocationEvents::defer(const std::string& gradient, std::int6
 namespace {
 
 bool is_narrow(const Sizes& s) { return s.c < s.a; }
+bool moves_blocks(const Sizes& s) { return s.blocks.q > 1; }
 
 // In 16 bits the product packs its second factor.
 std::int64_t packed_bytes(const Sizes& s, const ProductSizes& sizes) {
@@ -66,12 +68,14 @@ std::int64_t weight_scratch(const Sizes& s, const ProductSizes& sizes) {
 
 void forward_product(AllocationEvents& events, const Sizes& s, const ProductNames& names,
                      const ProductSizes& sizes, bool tapes) {
+  if (moves_blocks(s)) return forward_block_product(events, s, names, sizes);
   events.make(names.out, s.n * sizes.out * s.c).pass(packed_bytes(s, sizes));
   if (tapes) events.tape(names.x);
 }
 
 void backward_product(AllocationEvents& events, const Sizes& s, const ProductNames& names,
                       const ProductSizes& sizes) {
+  if (moves_blocks(s)) return backward_block_product(events, s, names, sizes);
   events.make("d." + names.x, s.n * sizes.in * s.c)
       .pass(packed_bytes(s, sizes))
       .defer(names.gradient, s.n * sizes.out * s.c, names.x, s.n * sizes.in * s.c, weight_scratch(s, sizes))
@@ -81,6 +85,7 @@ void backward_product(AllocationEvents& events, const Sizes& s, const ProductNam
 // Without a mean it is no kernel of its own but made of smaller ones, in wide numbers.
 void forward_norm(AllocationEvents& events, const Sizes& s, bool has_mean, const std::string& x,
                   const std::string& normed) {
+  if (moves_blocks(s)) return forward_block_norm(events, s, has_mean, x, normed);
   const std::string statistics = normed + ".statistics", scaled = normed + ".scaled", wide = normed + ".wide";
   const std::int64_t narrow_bytes = s.r * s.h * s.c, wide_bytes = s.r * s.h * s.a;
   if (has_mean) {
@@ -101,6 +106,7 @@ void forward_norm(AllocationEvents& events, const Sizes& s, bool has_mean, const
 
 void backward_norm(AllocationEvents& events, const Sizes& s, bool has_mean, const std::string& x,
                    const std::string& normed, const std::string& residual) {
+  if (moves_blocks(s)) return backward_block_norm(events, s, x, normed, residual);
   const std::string gradient = "d." + normed, dx = "d." + x, part = residual.empty() ? dx : "part";
   const std::int64_t narrow_bytes = s.r * s.h * s.c, wide_bytes = s.r * s.h * s.a;
   const auto add_residual = [&] {
@@ -288,6 +294,7 @@ void backward_attention(AllocationEvents& events, const Sizes& s, const HeadShap
 // Logits, dx and dW are multiplied out chunk by chunk in the forward, dx and dW are kept, and the backward
 // only scales them.
 void forward_loss(AllocationEvents& events, const Sizes& s) {
+  if (moves_blocks(s)) return forward_block_loss(events, s);
   const std::string x = forward_enter(events, s, "normed");
   const std::int64_t rows = std::min(s.n, s.loss_chunk);
   const std::int64_t narrow = is_narrow(s) ? s.c : 0, weight = s.v * s.h;
@@ -299,6 +306,7 @@ void forward_loss(AllocationEvents& events, const Sizes& s) {
 }
 
 void backward_loss(AllocationEvents& events, const Sizes& s) {
+  if (moves_blocks(s)) return backward_block_loss(events, s);
   events.make(s.r < s.n ? "d.normed.all" : "d.normed", s.n * s.h * s.c);
   events.defer("dw", s.v * s.h * s.a, "", 0, 0).untape("dx").untape("dw");
   backward_enter(events, s, "normed");

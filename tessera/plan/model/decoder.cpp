@@ -4,6 +4,7 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/plan/model/ahead.hpp"
+#include "tessera/plan/model/blocks.hpp"
 #include "tessera/plan/model/experts.hpp"
 #include "tessera/plan/model/unit_allocation_events.hpp"
 
@@ -51,6 +52,7 @@ Piece entering_product(const char* name, const Sizes& s, std::int64_t out) {
               .bytes_written = s.n * out * s.c,
               .channels = out};
   enter_product(piece, s);
+  add_block_product(piece, s, s.h, out, Toward::branch);
   return piece;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tessera/plan/model/blocks.hpp"
 #include "tessera/program/ir/context_parallel.hpp"
 
 namespace tessera::plan {
@@ -25,8 +26,13 @@ InnerSets::InnerSets(const spec::Run& run) {
   const spec::Layout& layout = run.layout;
   std::int16_t next = data;
   const bool has_part_losses = run.model.has_balance_loss() || run.model.router_z_weight > 0;
-  if (layout.tp > 1 && has_part_losses) numbers = ++next;
-  if (layout.tp > 1) tp = ++next;
+  const bool is_whole = !layout.in_blocks();
+  if (layout.tp > 1 && (has_part_losses || layout.tp_samples() > 1)) numbers = ++next;
+  if (layout.tp > 1 && is_whole) tp = ++next;
+  const spec::TensorGrid grid = layout.grid();
+  if (!is_whole && grid.rows > 1) tp_row = ++next;
+  if (!is_whole && grid.columns > 1) tp_col = ++next;
+  if (!is_whole && grid.layers > 1) tp_depth = ++next;
   if (layout.cp_ring() > 1) cp_ring = ++next;
   if (layout.cp_heads > 1) cp_heads = ++next;
   if (layout.tp_overlap) tp_exchanges = ++next;
@@ -38,23 +44,23 @@ InnerSets::InnerSets(const spec::Run& run) {
 }
 
 Sizes::Sizes(const spec::Run& run)
-    : n(run.layout.micro_batch * run.model.sequence / run.layout.cp),
+    : n(run.layout.micro_batch / run.layout.tp_samples() * run.model.sequence / run.layout.cp),
       r(run.layout.cuts_stream() ? n / run.layout.tp : n),
-      h(run.model.hidden),
-      q(run.model.query_size() / run.layout.tp),
+      h(run.model.hidden / (run.layout.in_blocks() ? run.layout.tp_channels() : 1)),
+      q(run.model.query_size() / run.layout.tp_channels()),
       k(run.model.key_size() / run.tp_kv()),
-      f(run.model.ffn / run.layout.tp),
-      v(run.model.vocab / run.layout.tp),
+      f(run.model.ffn / run.layout.tp_channels()),
+      v(run.model.vocab / run.layout.tp_channels()),
       c(bytes_of(compute_dtype(run.layout.precision))),
       a(std::max<std::int64_t>(c, 4)),
-      heads(run.model.heads / run.layout.tp),
+      heads(run.model.heads / run.layout.tp_channels()),
       kv_heads(run.model.kv_heads / run.tp_kv()),
       sequence(run.model.sequence),
-      tp(run.layout.tp),
+      tp(run.layout.in_blocks() ? 1 : run.layout.tp),
       cp_ring(run.layout.cp_ring()),
       cp_heads(run.layout.cp_heads),
       tp_rep(run.tp_rep()),
-      samples(run.layout.micro_batch),
+      samples(run.layout.micro_batch / run.layout.tp_samples()),
       loss_chunk(run.cluster.loss_chunk_tokens()),
       has_documents(run.data.has_documents()),
       regathers(run.layout.regathers()),
@@ -68,6 +74,13 @@ Sizes::Sizes(const spec::Run& run)
   over_expert_exchanges = sets.expert_exchanges;
   over_same_samples = sets.same_samples;
   over_batch = sets.batch;
+  blocks = {.in_blocks = run.layout.in_blocks(),
+            .is_cube = run.layout.tp_kind == spec::TensorKind::d3,
+            .gathers = run.layout.tp_gather,
+            .q = run.layout.in_blocks() ? run.layout.tp_channels() : 1,
+            .over_rows = sets.tp_row,
+            .over_columns = sets.tp_col,
+            .over_layers = sets.tp_depth};
 }
 
 Dtype storage_dtype(spec::Precision precision) {
@@ -147,6 +160,7 @@ Piece lookup(const Sizes& s, std::int64_t tables) {
               .bytes_written = (s.n + 2 * more * s.r) * s.h * s.c,
               .channels = s.h};
   leave_stream(piece, s);
+  add_block_lookup(piece, s);
   drop(piece, s);
   return piece;
 }
@@ -159,6 +173,12 @@ Piece norm_and_product(const char* name, const Sizes& s, const NormSizes& norm, 
               .bytes_written = (s.r * s.h + s.n * out) * s.c,
               .channels = out};
   enter_product(piece, s);
+  Piece of_norm;
+  add_block_norm(of_norm, s, norm);
+  piece.collectives.insert(piece.collectives.end(), of_norm.collectives.begin(), of_norm.collectives.end());
+  add_block_product(piece, s, s.h, out, Toward::branch);
+  piece.backward_collectives.insert(piece.backward_collectives.end(), of_norm.backward_collectives.begin(),
+                                    of_norm.backward_collectives.end());
   return piece;
 }
 
@@ -169,16 +189,19 @@ Piece product_and_residual(const char* name, const Sizes& s, std::int64_t in, st
               .bytes_written = (s.n + s.r) * s.h * s.c,
               .channels = s.h};
   leave_stream(piece, s);
+  add_block_product(piece, s, in, s.h, Toward::stream);
   drop(piece, s);
   return piece;
 }
 
 Piece norm(const Sizes& s, const NormSizes& norm) {
-  return {.name = "norm",
-          .bytes_read = (s.r * s.h + norm.vectors * s.h) * s.c,
-          .bytes_written = s.r * s.h * s.c,
-          .channels = s.h,
-          .token_parts = s.n / s.r};
+  Piece piece{.name = "norm",
+              .bytes_read = (s.r * s.h + norm.vectors * s.h) * s.c,
+              .bytes_written = s.r * s.h * s.c,
+              .channels = s.h,
+              .token_parts = s.n / s.r};
+  add_block_norm(piece, s, norm);
+  return piece;
 }
 
 // Logits, dx and dW are multiplied out chunk by chunk in the forward, dx and dW are kept, and the backward
@@ -201,6 +224,8 @@ Piece loss(const Sizes& s) {
   for (std::int64_t first = 0; s.tp > 1 && first < s.n; first += s.loss_chunk)
     piece.collectives.push_back(
         {CollectiveKind::all_gather, s.over_tp, 3 * s.tp * std::min(s.loss_chunk, s.n - first) * s.a});
+  piece.flops *= static_cast<double>(s.blocks.q);
+  add_block_loss(piece, s);
   return piece;
 }
 

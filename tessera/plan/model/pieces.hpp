@@ -14,16 +14,26 @@ namespace tessera::plan {
 program::Dtype storage_dtype(spec::Precision precision);
 program::Dtype compute_dtype(spec::Precision precision);
 
+// How blocks of values and weights move (parallel/blocks/grid.hpp); of one rank each unless tp_kind says
+// otherwise.
+struct BlockSizes {
+  bool in_blocks = false, is_cube = false, gathers = false;
+  std::int64_t q = 1;                                                // rows, and columns, of the grid
+  std::int16_t over_rows = -1, over_columns = -1, over_layers = -1;  // axis sets
+};
+
 // Sizes of one micro-batch on one rank: n tokens that its products see, r of them on the residual stream, h
 // hidden, q query width, k key (and value) width, f feed-forward, v vocabulary, c bytes per element computed
 // with, a bytes per element of statistics and of the loss; q, k, f, v, heads and kv_heads are the rank's own.
 struct Sizes {
   std::int64_t n, r, h, q, k, f, v, c, a, heads, kv_heads, sequence;
-  std::int64_t tp, cp_ring, cp_heads;  // ranks
-  std::int64_t tp_rep;                 // ranks of tp that compute the same keys and values
+  std::int64_t tp, cp_ring,
+      cp_heads;         // ranks; with values in blocks, which enter and leave no stream, tp is 1
+  std::int64_t tp_rep;  // ranks of tp that compute the same keys and values
   std::int16_t over_tp, over_cp_ring, over_cp_heads, over_tp_exchanges, over_experts, over_expert_exchanges,
       over_same_samples, over_batch;  // axis sets, of those that have several ranks
-  std::int64_t samples;
+  std::int64_t samples;               // whose tokens are n
+  BlockSizes blocks;
   std::int64_t loss_chunk;  // tokens whose logits exist at a time
   bool has_documents;
   bool regathers;  // what enters from the stream is gathered again in the backward
@@ -44,8 +54,9 @@ struct InnerSets {
   std::int16_t data = 0, tp = -1, cp_ring = -1, cp_heads = -1;  // -1: of one rank
   std::int16_t tp_exchanges =
       -1;  // a channel of its own, beside segments that use tp's; -1: nothing is opened
-  // Of a model with experts. Losses of which ranks of tp have parts are summed over a channel of its own,
-  // beside segments that use tp's; it comes before tp's, so that sums find it first.
+  // Losses of which ranks of tp have parts are summed over a channel of its own, beside segments that use
+  // tp's; it comes before tp's, so that sums find it first.
+  std::int16_t tp_row = -1, tp_col = -1, tp_depth = -1;  // the grid of tp, where values are cut in blocks
   std::int16_t numbers = -1, experts = -1, same_samples = -1, batch = -1;
   std::int16_t expert_exchanges = -1;  // a channel of its own, beside segments that use that of experts
   explicit InnerSets(const spec::Run& run);

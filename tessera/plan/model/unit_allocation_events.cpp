@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/plan/model/allocation_events.hpp"
+#include "tessera/plan/model/block_events.hpp"
 #include "tessera/program/ir/footprint.hpp"
 
 namespace tessera::plan {
@@ -74,6 +75,17 @@ void add_entering_events(program::Piece& piece, const Sizes& s, const std::strin
   const std::string entered = gathers ? x + ".entered" : x,
                     part = !gathers && residual.empty() ? "d." + x : "d." + entered + ".part";
   AllocationEvents forward, backward;
+  if (s.blocks.q > 1) {
+    const ProductNames names{x, out, "d." + out};
+    const ProductSizes sizes{s.h, width, false};
+    forward_block_product(forward, s, names, sizes);
+    backward_block_product(backward, s, names, sizes, residual.empty() ? "" : part);
+    backward.drop("d." + out);
+    if (!residual.empty()) backward.sum("d." + x, residual, s.r * s.h * s.c).drop(part);
+    piece.forward_events = forward.list();
+    piece.backward_events = backward.list();
+    return;
+  }
   if (gathers) forward.make(entered, s.n * s.h * s.c);
   if (s.regathers) forward.tape(x);
   forward_product(forward, s, {entered, out, ""}, {s.h, width, false}, /*tapes=*/!s.regathers);
@@ -149,7 +161,11 @@ void add_lookup_events(program::Unit& unit, const Sizes& s, std::int64_t tables)
   const auto widened = [&](std::int64_t rows) { return s.c < s.a ? rows * s.h * s.a : 0; };
   const std::string first = s.drops ? "rows" : "y", looked_up = tables == 2 || s.tp > 1 ? "tokens" : first;
   AllocationEvents forward, backward;
-  forward.make(looked_up, all_bytes);
+  const bool in_blocks = s.blocks.q > 1;
+  if (in_blocks)
+    forward_block_lookup(forward, s, looked_up);
+  else
+    forward.make(looked_up, all_bytes);
   std::string left = forward_leave(forward, s, looked_up);
   if (tables == 2) {
     forward.make("places", s.r * kIndexBytes).tape("places").make("positions", bytes);
@@ -159,7 +175,10 @@ void add_lookup_events(program::Unit& unit, const Sizes& s, std::int64_t tables)
   forward_dropout(forward, s, left, "y");
   const std::string gradient = s.drops ? "d.rows" : "d.y";
   if (s.drops) backward.make(gradient, bytes);
-  backward.defer(backward_leave(backward, s, gradient), all_bytes, "", 0, widened(s.n));
+  if (in_blocks)
+    backward_block_lookup(backward, s, gradient);
+  else
+    backward.defer(backward_leave(backward, s, gradient), all_bytes, "", 0, widened(s.n));
   drop_left(backward, s, gradient);
   if (tables == 2) backward.defer(gradient, bytes, "", 0, widened(s.r));
   if (s.drops) backward.drop(gradient);

@@ -5,6 +5,7 @@
 #include "tessera/model/step_unit.hpp"
 #include "tessera/parallel/dropout.hpp"
 #include "tessera/parallel/layers.hpp"
+#include "tessera/parallel/stream_norm.hpp"
 #include "tessera/tensor/device.hpp"
 
 namespace tessera::model {
@@ -22,8 +23,9 @@ struct Norm {
       : weight(find_weight(buckets, name + ".weight")),
         bias(find_weight(buckets, name + ".bias")),
         epsilon(epsilon) {}
-  Tensor operator()(const Tensor& x, Tape& tape) const {
-    return tensor::layer_norm(x, tape.wide_leaf(weight), tape.wide_leaf(bias), epsilon);
+  Tensor operator()(const Tensor& x, Tape& tape, const ParallelContext& context) const {
+    return parallel::layer_norm(x, tape.wide_leaf(weight), tape.wide_leaf(bias), epsilon,
+                                context.grid.stream_channels.group);
   }
   Weight &weight, &bias;
   double epsilon;
@@ -40,7 +42,8 @@ struct Linear {
   // What each rank adds to a sum on the stream, and what is left to do with the sum: its bias, unless one
   // rank has all of the product.
   Tensor part(const Tensor& x, Tape& tape, const ParallelContext& context) const {
-    return parallel::linear(x, weight, tape.work, context.tp.group.size() == 1 ? &bias : nullptr);
+    return parallel::leaving_linear(x, weight, tape.work, context,
+                                    context.tp.group.size() == 1 ? &bias : nullptr);
   }
   Tensor finished(const Tensor& sum, Tape& tape, const ParallelContext& context) const {
     return parallel::add_bias(sum, context.tp.group.size() == 1 ? nullptr : &bias, tape.work);
@@ -66,7 +69,7 @@ class EmbeddingUnit final : public Unit {
         parallel::embedding_to_stream(batch.tokens_T, tokens_, tape.anchor(), tape.work, context_);
     const Tensor x = tokens.add(
         parallel::embedding(places_T(batch, tokens.size(0)), positions_, tape.anchor(), tape.work));
-    return {{drop_(x, stream_rows(context_, batch.sample_indices_B))}, {}};
+    return {{drop_(x, stream_rows(context_, batch.sample_indices_B, x.size(1)))}, {}};
   }
 
  private:
@@ -93,7 +96,7 @@ class BlockUnit final : public StepUnit {
  public:
   BlockUnit(const program::Unit& described, const spec::Run& run, std::int64_t layer, const RankModel& held)
       : StepUnit(described, held.context),
-        heads_(run.model.heads / run.layout.tp),
+        heads_(run.model.heads / run.layout.tp_channels()),
         layer_(static_cast<std::size_t>(layer)),
         name_(cat("transformer.h.", layer, ".")),
         norm_1_(held.buckets, name_ + "ln_1", run.model.norm_epsilon),
@@ -104,28 +107,32 @@ class BlockUnit final : public StepUnit {
         down_(held.buckets, name_, {"mlp.down"}),
         drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
         drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {
-    add("norm_1", [this](const StepCall& v) { return norm_1_(v["hidden"], v.tape); });
+    add("norm_1", [this](const StepCall& v) { return norm_1_(v["hidden"], v.tape, context()); });
     add("qkv", [this](const StepCall& v) { return qkv_.of_entering(v["entering_1"], v.tape, context()); });
     add("attention", [this](const StepCall& v) {
-      return attend(parallel::split(v["qkv"], v.batch.samples, heads_), v.batch, {layer_}, context().cp);
+      return attend(parallel::split(v["qkv"], v.branch.samples, heads_), v.branch, {layer_}, context().cp);
     });
     add("out", [this](const StepCall& v) { return out_.part(v["attended"], v.tape, context()); });
     add("add_1", [this](const StepCall& v) {
       return v["hidden"].add(drop_attention_(out_.finished(v["attended_sums"], v.tape, context()),
-                                             stream_rows(context(), v.batch.sample_indices_B)));
+                                             rows_of(v["hidden"], v.batch)));
     });
-    add("norm_2", [this](const StepCall& v) { return norm_2_(v["middle"], v.tape); });
+    add("norm_2", [this](const StepCall& v) { return norm_2_(v["middle"], v.tape, context()); });
     add("up", [this](const StepCall& v) { return up_.of_entering(v["entering_2"], v.tape, context()); });
     add("gelu", [](const StepCall& v) { return tensor::gelu(v["up"]); });
     add("down", [this](const StepCall& v) { return down_.part(v["activated"], v.tape, context()); });
     add("add_2", [this](const StepCall& v) {
-      return v["middle"].add(drop_mlp_(down_.finished(v["fed_sums"], v.tape, context()),
-                                       stream_rows(context(), v.batch.sample_indices_B)));
+      return v["middle"].add(
+          drop_mlp_(down_.finished(v["fed_sums"], v.tape, context()), rows_of(v["middle"], v.batch)));
     });
     check_complete();
   }
 
  private:
+  parallel::Rows rows_of(const Tensor& stream, const Batch& batch) const {
+    return stream_rows(context(), batch.sample_indices_B, stream.size(1));
+  }
+
   std::int64_t heads_;
   std::size_t layer_;
   std::string name_;
@@ -147,12 +154,13 @@ class HeadUnit final : public Head {
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor> values, const Batch& batch,
                   Tape& tape) override {
     return {{},
-            {parallel::vocabulary_loss(norm_(values.at(0), tape), table_, batch.targets_T, tape.work,
-                                       context_, batch.head_gradient_factor)}};
+            {parallel::vocabulary_loss(norm_(values.at(0), tape, context_), table_,
+                                       branch_targets_T(batch, context_), tape.work, context_,
+                                       batch.head_gradient_factor)}};
   }
   Tensor logits(const Tensor& x) const override {
     Tape tape;
-    return parallel::logits(norm_(x, tape), table_, context_.tp.group);
+    return parallel::logits(norm_(x, tape, context_), table_, context_.tp.group);
   }
 
  private:

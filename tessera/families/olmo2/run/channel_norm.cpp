@@ -19,8 +19,8 @@ Tensor norm_channels(const Tensor& qkv, const ChannelNorm& norm, const parallel:
   Tensor means = tensor::concatenate({mean_square(q, static_cast<double>(norm.q_channels)),
                                       mean_square(k, static_cast<double>(norm.k_channels * norm.k_copies))},
                                      1);
-  if (context.tp.group.size() > 1)
-    means = all_reduce_replicated({means, "squares", {{"tp", collective::kPartial}}}, context.tp).tensor;
+  if (const collective::Axis& axis = context.branch_channels(); axis.group.size() > 1)
+    means = all_reduce_replicated({means, "squares", {{axis.name, collective::kPartial}}}, axis).tensor;
   const Tensor scale = means.add(norm.epsilon).rsqrt();
   return tensor::concatenate({q.mul(scale.narrow(1, 0, 1)).mul(norm.q_C).to(narrow),
                               k.mul(scale.narrow(1, 1, 1)).mul(norm.k_C).to(narrow),

@@ -1,0 +1,75 @@
+#include "tessera/parallel/blocks/block_embedding.hpp"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "tessera/collective/rows.hpp"
+#include "tessera/parallel/blocks/travelling_blocks.hpp"
+
+namespace tessera::parallel {
+namespace {
+
+using shard::Weight;
+using shard::WeightWork;
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+// Tokens for channels, along the ranks that hold the table's columns: each has all tokens of its channels on
+// one side, [n * T, C], and all channels of its tokens on the other, [n, T, C]; both of the same size.
+Tensor exchanged(const Tensor& rows, const collective::Group& group) {
+  const std::vector<std::int64_t> even(static_cast<std::size_t>(group.size()), rows.size(0) / group.size());
+  return group.size() == 1 ? rows : collective::rows_exchanged(rows, group, even, even);
+}
+
+// What a rank's part of the table gives, summed over the parts and laid on the stream.
+Tensor to_stream(const Tensor& rows_NC, const TableAxes& axes) {
+  const collective::Group& columns = axes.head.weights;
+  const std::int64_t parts = columns.size(), tokens = rows_NC.size(0) / parts;
+  const Tensor stack_KTC = exchanged(rows_NC, columns).view({parts, tokens, rows_NC.size(1)});
+  if (axes.head.form == ProductAxes::Form::square) return scattered(stack_KTC, axes.vocabulary);
+  const std::int64_t cuts = axes.vocabulary.size();
+  return scattered(stack_KTC.transpose(0, 1).reshape({cuts, tokens / cuts, -1}), axes.vocabulary);
+}
+
+Tensor from_stream(const Tensor& gradient_TC, const TableAxes& axes) {
+  const collective::Group& columns = axes.head.weights;
+  const std::int64_t parts = columns.size();
+  Tensor stack = stacked(gradient_TC.contiguous(), axes.vocabulary);
+  if (axes.head.form == ProductAxes::Form::cube)
+    stack = stack.view({stack.size(0) * stack.size(1), parts, -1}).transpose(0, 1).contiguous();
+  return exchanged(stack.flatten(0, 1), columns);
+}
+
+struct BlockEmbedding : Function<BlockEmbedding> {
+  static Tensor forward(AutogradContext* ctx, const Tensor&, const Tensor& tokens, Weight* weight,
+                        WeightWork* work, const TableAxes* axes) {
+    ctx->saved_data["weight"] = reinterpret_cast<std::int64_t>(weight);
+    ctx->saved_data["work"] = reinterpret_cast<std::int64_t>(work);
+    ctx->saved_data["head"] = reinterpret_cast<std::int64_t>(&axes->head);
+    ctx->saved_data["vocabulary"] = reinterpret_cast<std::int64_t>(&axes->vocabulary);
+    // Zero for tokens of other parts, which look up, and add zeros to, some row of this one.
+    const Tensor& table = weight->value();
+    const Tensor row = tokens.sub(table.size(0) * axes->vocabulary.rank()),
+                 rows = row.remainder(table.size(0)), is_elsewhere = row.ne(rows).unsqueeze(1);
+    ctx->save_for_backward({rows, is_elsewhere});
+    return to_stream(table.index_select(0, rows).masked_fill_(is_elsewhere, 0), *axes);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    auto& weight = *reinterpret_cast<Weight*>(ctx->saved_data["weight"].toInt());
+    auto& work = *reinterpret_cast<WeightWork*>(ctx->saved_data["work"].toInt());
+    const TableAxes axes{*reinterpret_cast<const ProductAxes*>(ctx->saved_data["head"].toInt()),
+                         *reinterpret_cast<const collective::Group*>(ctx->saved_data["vocabulary"].toInt())};
+    const auto saved = ctx->get_saved_variables();
+    work.rows(weight, saved[0], from_stream(gradients[0], axes).masked_fill_(saved[1], 0));
+    return {Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor block_embedding(const Tensor& tokens_T, Weight& weight_VH, const Tensor& tape, WeightWork& work,
+                       const TableAxes& axes) {
+  return BlockEmbedding::apply(tape, tokens_T, &weight_VH, &work, &axes);
+}
+
+}  // namespace tessera::parallel
