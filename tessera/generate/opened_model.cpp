@@ -112,7 +112,7 @@ std::unique_ptr<train::Session> session_of(const OpenedModel& opened, const spec
 }
 
 void expect_all_logits(const spec::Run& run, const std::string& what) {
-  if (run.layout.ranks() != run.layout.tp || run.layout.cuts_stream())
+  if (run.layout.ranks() != run.layout.tp || run.layout.cuts_stream() || run.layout.in_blocks())
     throw UserError(
         cat(what,
             " on one rank, or on ranks of layout.tp without sequence parallelism; leave the other "

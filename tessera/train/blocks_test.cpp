@@ -72,10 +72,11 @@ TEST(Blocks, OfRelatedModelsEqualOneDevice) {
   expect_equal(olmo2, {Layout{.tp = 4, .tp_kind = d2}, Layout{.tp = 8, .tp_kind = d3}});
 }
 
-TEST(Blocks, OfDocumentsEqualOneDevice) {
+TEST(Blocks, OfDocumentsWithDropoutEqualOneDevice) {
   spec::Run run = small_run(1);
   run.data.document_end = "\n";
   run.model.tied_embeddings = true;
+  run.model.dropout = 0.1;
   expect_equal(run, {Layout{.tp = 4, .tp_kind = d2}, Layout{.pp = 2, .tp = 4, .tp_kind = d2},
                      Layout{.tp = 8, .tp_kind = d3}});
 }

@@ -2,8 +2,9 @@
 // beside the next steps; B goes on from it. In fp64 B's losses are A's within 1e-10; every fifth pair has
 // equal layouts, in fp32, bf16 or fp16, and the same bits. One pair in ten changes the optimizer: B is
 // refused, and with it reset A's layout and B's go on alike. Ranks are threads.
-//   build/release/tests/pairs [COUNT [SEED [experts]]]    100 pairs by default, and a summary as Markdown;
-//   with `experts` all models have such, otherwise every third
+//   build/release/tests/pairs [COUNT [SEED [experts|blocks]]]    100 pairs by default, and a summary as
+//   Markdown; with `experts` all models have such, otherwise every third; with `blocks` none, and tensor
+//   parallelism is of all kinds
 #include <unistd.h>
 
 #include <cmath>
@@ -25,6 +26,9 @@
 
 namespace tessera {
 namespace {
+
+// What pairs are about.
+enum class Theme { all, experts, blocks };
 
 constexpr int kSteps = 6, kSavedAfter = 3;
 constexpr double kTolerance = 1e-10;
@@ -74,7 +78,7 @@ spec::Run common_run(Dice& dice, bool has_experts) {
 bool is_delayed(const spec::Layout& layout) { return spec::entry(layout.schedule).traits.is_delayed; }
 
 // A layout of at most 8 ranks that the run may have.
-spec::Run with_layout(const spec::Run& common, Dice& dice) {
+spec::Run with_layout(const spec::Run& common, Dice& dice, Theme theme) {
   const std::int64_t pp = 1 + dice.below(4);  // before what may have to be drawn again
   while (true) {
     spec::Run run = common;
@@ -103,6 +107,16 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
     layout.recompute = dice.one_of({spec::Recompute::none, spec::Recompute::full});
     layout.offload =
         dice.one_of({"", "", "", "optimizer, parameters", "optimizer, parameters, values", "values"});
+    if (theme == Theme::blocks && dice.below(5) != 0) {
+      layout.tp_kind = dice.one_of({spec::TensorKind::d2, spec::TensorKind::d25, spec::TensorKind::d3});
+      layout.tp = layout.tp_kind == spec::TensorKind::d2 ? 4 : 8;
+      layout.tp_gather = layout.tp_kind != spec::TensorKind::d3 && dice.below(2) == 0;
+      layout.pp = 1 + dice.below(2);
+      layout.cp_heads = 1;
+      layout.sequence_parallel = layout.tp_regather = true;
+      layout.tp_overlap = false;
+      layout.micro_batch *= layout.tp_samples();
+    }
     run.checkpoint.background = dice.below(4) != 0;
     const bool other_mathematics = is_delayed(layout) != is_delayed(common.layout);
     if (layout.ranks() <= 8 && !other_mathematics && spec::problems(run).empty()) return run;
@@ -112,8 +126,8 @@ spec::Run with_layout(const spec::Run& common, Dice& dice) {
 std::string to_text(const spec::Layout& layout) {
   return cat(
       spec::word(layout.schedule), " pp ", layout.pp, " dp ", layout.dp_replicate, "x", layout.dp_shard,
-      " cp ", layout.cp_ring(), "x", layout.cp_heads, " tp ", layout.tp, " ep ", layout.ep, " etp ",
-      layout.etp, layout.cuts_stream() ? " sequence" : "", " zero ", layout.zero,
+      " cp ", layout.cp_ring(), "x", layout.cp_heads, " tp ", layout.tp, " ", spec::word(layout.tp_kind),
+      " ep ", layout.ep, " etp ", layout.etp, layout.cuts_stream() ? " sequence" : "", " zero ", layout.zero,
       layout.tp_overlap ? " opened" : "", layout.offload.empty() ? "" : cat(" offload ", layout.offload),
       layout.recompute == spec::Recompute::full ? " recompute" : "", " micro_batch ", layout.micro_batch);
 }
@@ -151,11 +165,12 @@ struct Pair {
   bool changes_optimizer = false;
 };
 
-Pair drawn(std::uint64_t number, std::uint64_t seed, bool has_experts) {
+Pair drawn(std::uint64_t number, std::uint64_t seed, Theme theme) {
   Dice dice(seed, number);
-  spec::Run common = common_run(dice, has_experts);
+  spec::Run common = common_run(dice, theme == Theme::experts || (theme == Theme::all && number % 3 == 2));
   if (dice.below(9) == 0) common.layout.schedule = "pipedream-2bw"_schedule;
-  Pair pair{with_layout(common, dice), with_layout(common, dice), number % 5 == 4, number % 10 == 7};
+  Pair pair{with_layout(common, dice, theme), with_layout(common, dice, theme), number % 5 == 4,
+            number % 10 == 7};
   if (pair.changes_optimizer)
     pair.b.training.optimizer =
         pair.a.training.optimizer == spec::Optimizer::adamw ? spec::Optimizer::sgd : spec::Optimizer::adamw;
@@ -199,14 +214,14 @@ double error_of(const Pair& pair, const std::string& folder) {
                      train_on(same_layout, folder, kSavedAfter, reset));
 }
 
-int run(std::uint64_t count, std::uint64_t seed, bool all_have_experts) {
+int run(std::uint64_t count, std::uint64_t seed, Theme theme) {
   const std::string folder = cat(std::filesystem::temp_directory_path().string(), "/pairs-", getpid());
   std::map<std::string, int> seen;
   int passed = 0, equal = 0;
   double worst = 0;
   const double begin = now_seconds();
   for (std::uint64_t i = 0; i < count; ++i) {
-    const Pair pair = drawn(i, seed, all_have_experts || i % 3 == 2);
+    const Pair pair = drawn(i, seed, theme);
     const double error = error_of(pair, folder);
     std::filesystem::remove_all(folder);
     const bool good = error <= (pair.is_equal ? 0 : kTolerance);
@@ -229,6 +244,7 @@ int run(std::uint64_t count, std::uint64_t seed, bool all_have_experts) {
       if (!run->layout.offload.empty()) ++seen[cat("offload ", run->layout.offload)];
       ++seen[cat("cp ", run->layout.cp_ring(), " in a ring, ", run->layout.cp_heads, " by heads")];
       ++seen[cat("tp ", run->layout.tp, run->layout.cuts_stream() ? " with sequence parallelism" : "")];
+      if (run->layout.in_blocks()) ++seen[cat("tp ", spec::word(run->layout.tp_kind))];
       if (run->model.experts > 0) ++seen[cat("ep ", run->layout.ep, ", etp ", run->layout.etp)];
       ++seen[cat(run->layout.ranks(), " ranks")];
     }
@@ -252,5 +268,10 @@ int run(std::uint64_t count, std::uint64_t seed, bool all_have_experts) {
 int main(int argc, char** argv) {
   const std::uint64_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100;
   const std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
-  return tessera::run(count, seed, argc > 3 && std::string(argv[3]) == "experts");
+  const std::string word = argc > 3 ? argv[3] : "";
+  using tessera::Theme;
+  return tessera::run(count, seed,
+                      word == "experts"  ? Theme::experts
+                      : word == "blocks" ? Theme::blocks
+                                         : Theme::all);
 }

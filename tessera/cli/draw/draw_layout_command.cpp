@@ -22,8 +22,32 @@ std::string mesh_text(const LayoutPicture& picture) {
   return words.empty() ? "one rank" : join(words, " x ");
 }
 
+// The stream between branches, and the queries inside of one.
+std::vector<HeldParameter> values_of(const spec::Run& run, const LayoutPicture& picture) {
+  const spec::Layout& layout = run.layout;
+  if (layout.tp == 1) return {};
+  const std::int64_t tokens = layout.micro_batch * run.model.sequence / layout.cp;
+  const Shape stream = {tokens, run.model.hidden}, queries = {tokens, run.model.query_size()};
+  const std::string of_stream = "hidden, between branches", of_branch = "queries, inside of a branch";
+  if (layout.in_blocks()) {
+    const bool is_cube = layout.tp_kind == spec::TensorKind::d3;
+    const draw::ValueCut rows{0, {"tp_depth", "tp_row"}}, columns{1, {"tp_col"}},
+        inner_rows = is_cube ? draw::ValueCut{0, {"tp_depth", "tp_col"}} : rows,
+        inner_columns = is_cube ? draw::ValueCut{1, {"tp_row"}} : columns;
+    return {draw::held_value(picture, of_stream, stream, {rows, columns}, {}),
+            draw::held_value(picture, of_branch, queries, {inner_rows, inner_columns}, {})};
+  }
+  std::vector<std::string> tp;  // with the factors that experts fold it into
+  for (const program::Axis& axis : picture.axes)
+    if (axis.role == program::AxisRole::channels) tp.push_back(axis.name);
+  return {layout.cuts_stream() ? draw::held_value(picture, of_stream, stream, {{0, tp}}, {})
+                               : draw::held_value(picture, of_stream, stream, {}, tp),
+          draw::held_value(picture, of_branch, queries, {{1, tp}}, {})};
+}
+
 LayoutPicture picture_of(const spec::Run& run) {
   LayoutPicture out = draw::layout_picture(plan::compile(run), static_cast<int>(run.layout.zero));
+  out.values = values_of(run, out);
   out.title = cat(spec::word(run.model.family), " on ", out.ranks.size(),
                   out.ranks.size() == 1 ? " rank: " : " ranks: ", mesh_text(out), ", zero ", run.layout.zero);
   out.notes = {
@@ -70,6 +94,10 @@ std::string to_text(const LayoutPicture& picture) {
                         cat(draw::num_copies(pieces)),
                         cat("rank ", draw::ranks_label(pieces.front().ranks))});
       }
+  for (const HeldParameter& value : picture.values)
+    rows.push_back({value.name, shape_text(value.shape), "-", value.placements, "values",
+                    cat(value.pieces.size()), cat(draw::num_copies(value.pieces)),
+                    cat("rank ", draw::ranks_label(value.pieces.front().ranks))});
   return cat(picture.title, "\n\n", ranks_table(picture), "\n", table(rows), "\n", picture.notes.front(),
              "\n");
 }
@@ -104,7 +132,13 @@ metrics::Record to_record(const LayoutPicture& picture, const std::string& path)
                      {"optimizer", picture.elements(rank, draw::Kept::optimizer)}});
   for (const HeldParameter& parameter : picture.parameters)
     parameters.push_back(to_record(picture, parameter));
-  metrics::Record out = {{"axes", axes}, {"ranks", ranks}, {"parameters", parameters}};
+  std::vector<metrics::Record> values;
+  for (const HeldParameter& value : picture.values)
+    values.push_back({{"name", value.name},
+                      {"shape", value.shape},
+                      {"placements", value.placements},
+                      {"blocks", to_records(value.pieces)}});
+  metrics::Record out = {{"axes", axes}, {"ranks", ranks}, {"parameters", parameters}, {"values", values}};
   if (!path.empty()) out.insert(out.begin(), {"file", path});
   return out;
 }

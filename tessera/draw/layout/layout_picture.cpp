@@ -41,12 +41,27 @@ std::vector<Box> stored_boxes(const Parameter& parameter, const Bucket& bucket, 
   return out;
 }
 
+// The axes of the set that a parameter is cut over, in their order, are those of its first cut, then of the
+// next.
+std::int64_t dim_cut_by(std::int16_t axis, const Tables& tables, const Bucket& bucket,
+                        const Parameter& parameter) {
+  std::size_t cut = 0;
+  std::int64_t parts = 1;
+  for (const std::int16_t each : tables.axis_sets[static_cast<std::size_t>(bucket.cut_over)].axes) {
+    const std::int64_t size = tables.axes[static_cast<std::size_t>(each)].size;
+    if (size > 1 && parts == parameter.cuts.at(cut).parts) ++cut, parts = 1;
+    parts *= size;
+    if (each == axis) break;
+  }
+  return parameter.cuts.at(cut).dim;
+}
+
 std::string placement_word(const Tables& tables, const Bucket& bucket, const Parameter& parameter,
                            const program::AxisPlacement& on) {
   const auto has = [&](std::int16_t set) {
     return set >= 0 && std::ranges::count(tables.axis_sets[static_cast<std::size_t>(set)].axes, on.axis) > 0;
   };
-  if (has(bucket.cut_over)) return parameter.cut_text();
+  if (has(bucket.cut_over)) return cat("S(", dim_cut_by(on.axis, tables, bucket, parameter), ")");
   const char* word = on.placement == Placement::replicated  ? "R"
                      : on.placement == Placement::invariant ? "I"
                                                             : "S";
@@ -124,6 +139,54 @@ std::int64_t LayoutPicture::stage_stride() const {
   std::int64_t out = 1;
   for (std::size_t axis = static_cast<std::size_t>(stage_axis + 1); axis < axes.size(); ++axis)
     out *= axes[axis].size;
+  return out;
+}
+
+HeldParameter held_value(const LayoutPicture& picture, const std::string& name, const Shape& shape,
+                         const std::vector<ValueCut>& cuts, const std::vector<std::string>& others) {
+  HeldParameter out{.name = name, .bucket = "", .shape = shape, .placements = "", .parts = {}};
+  const auto index_of = [&](const std::string& axis) {
+    const auto found = std::ranges::find(picture.axes, axis, &program::Axis::name);
+    TESSERA_CHECK(found != picture.axes.end(), "no axis is called ", axis);
+    return static_cast<std::size_t>(found - picture.axes.begin());
+  };
+  std::vector<bool> leads(picture.axes.size(), false);
+  std::vector<std::string> words;
+  const auto say = [&](const std::string& axis, const std::string& word) {
+    leads[index_of(axis)] = true;
+    if (picture.axes[index_of(axis)].size > 1) words.push_back(cat(axis, " ", word));
+  };
+  for (const ValueCut& cut : cuts)
+    for (const std::string& axis : cut.axes) say(axis, cat("S(", cut.dim, ")"));
+  for (const std::string& axis : others) say(axis, "R");
+  out.placements = join(words, ", ");
+  std::vector<std::pair<Box, std::vector<mesh::Rank>>> blocks;
+  for (std::size_t rank = 0; rank < picture.ranks.size(); ++rank) {
+    const auto& at = picture.ranks[rank].coordinates;
+    bool is_reached = true;
+    for (std::size_t axis = 0; axis < at.size(); ++axis) is_reached &= leads[axis] || at[axis] == 0;
+    if (!is_reached) continue;
+    Box box = whole_box(shape);
+    for (const ValueCut& cut : cuts) {
+      std::int64_t part = 0, parts = 1;
+      for (const std::string& axis : cut.axes) {
+        part = part * picture.axes[index_of(axis)].size + at[index_of(axis)];
+        parts *= picture.axes[index_of(axis)].size;
+      }
+      box.extent[cut.dim] = shape[cut.dim] / parts;
+      box.offset[cut.dim] = part * box.extent[cut.dim];
+    }
+    const auto found = std::ranges::find(blocks, box, [](const auto& block) { return block.first; });
+    if (found == blocks.end())
+      blocks.push_back({box, {static_cast<mesh::Rank>(rank)}});
+    else
+      found->second.push_back(static_cast<mesh::Rank>(rank));
+  }
+  for (auto& [box, ranks] : blocks) {
+    out.parts.push_back(box);
+    out.unsliced.push_back({{box}, std::move(ranks)});
+  }
+  out.pieces = out.unsliced;
   return out;
 }
 

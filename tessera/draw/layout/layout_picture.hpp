@@ -55,6 +55,7 @@ struct LayoutPicture {
   std::int16_t stage_axis = -1;
   std::vector<HeldByRank> ranks;
   std::vector<HeldParameter> parameters;
+  std::vector<HeldParameter> values;  // of one micro-batch, on the ranks that share it with rank 0
   int zero = 0;
 
   // What lies alike, one group or two: {weights, gradients} and {optimizer} with ZeRO 1.
@@ -76,7 +77,16 @@ struct LayoutPicture {
 // "weights, gradients".
 std::string names_of(std::span<const Kept> kept);
 
-// Without a title; `zero` is the layout's.
+// Which axes cut a dim of a value, outermost first.
+struct ValueCut {
+  std::size_t dim = 0;
+  std::vector<std::string> axes;
+};
+// On the ranks that these axes and `others`, which it is equal on, lead to from rank 0.
+HeldParameter held_value(const LayoutPicture& picture, const std::string& name, const Shape& shape,
+                         const std::vector<ValueCut>& cuts, const std::vector<std::string>& others);
+
+// Without a title or values; `zero` is the layout's.
 LayoutPicture layout_picture(const program::Program& program, int zero);
 
 // Parameters of equal shape and placements whose names differ in a number, and of them those whose pieces lie

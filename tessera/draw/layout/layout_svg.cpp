@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "tessera/base/error.hpp"
 #include "tessera/draw/layout/layout_sheet.hpp"
@@ -42,34 +43,40 @@ struct Frame {
   }
 };
 
+// What is drawn of a parameter, or of a value: cards that lie side by side on the sheet.
 class Card {
  public:
-  Card(const LayoutPicture& picture, const FoldedParameter& parameter, std::int64_t largest)
-      : picture_(picture), parameter_(parameter), largest_(largest) {}
+  Card(const LayoutPicture& picture, std::int64_t largest) : picture_(picture), largest_(largest) {}
 
-  // At this place of the sheet; returns where it ends.
-  double add(std::string& body, double x, double y) const {
-    const HeldParameter& first = *parameter_.alike.front().first;
-    y = add_words(body, x, y, "name", parameter_.name);
+  // Both at this place of the sheet; they return where the card ends.
+  double add_value(std::string& body, double x, double y, const HeldParameter& value) const {
+    y = add_words(body, x, y, "name", value.name);
+    y = add_words(body, x, y, "quiet", cat(shape_text(value.shape), ", tokens x channels"));
+    y = add_words(body, x, y, "words", value.placements);
+    y = add_words(body, x, y, "quiet", cat("values: ", pieces_text(value.pieces)));
+    return add_tensor(body, x, y - 4, value, value.pieces) + kLine + 8;
+  }
+  double add_parameter(std::string& body, double x, double y, const FoldedParameter& parameter) const {
+    const HeldParameter& first = *parameter.alike.front().first;
+    y = add_words(body, x, y, "name", parameter.name);
     std::string size = shape_text(first.shape);
-    if (parameter_.count > 1) size = cat(parameter_.count, " of ", size);
-    if (parameter_.alike.size() == 1 && !parameter_.alike.front().which.empty())
-      size += cat(": ", parameter_.alike.front().which);
+    if (parameter.count > 1) size = cat(parameter.count, " of ", size);
+    if (parameter.alike.size() == 1 && !parameter.alike.front().which.empty())
+      size += cat(": ", parameter.alike.front().which);
     y = add_words(body, x, y, "quiet", size);
     y = add_words(body, x, y, "words", first.placements);
-    const std::size_t shown = std::min(parameter_.alike.size(), kMostAlike);
+    const std::size_t shown = std::min(parameter.alike.size(), kMostAlike);
     for (std::size_t i = 0; i < shown; ++i) {
-      const auto& alike = parameter_.alike[i];
-      if (parameter_.alike.size() > 1) y = add_words(body, x, y, "quiet", alike.which);
+      const auto& alike = parameter.alike[i];
+      if (parameter.alike.size() > 1) y = add_words(body, x, y, "quiet", alike.which);
       for (const auto& group : picture_.groups()) {
         const auto& pieces = picture_.pieces(*alike.first, group.front());
         y = add_words(body, x, y, "quiet", cat(names_of(group), ": ", pieces_text(pieces)));
         y = add_tensor(body, x, y - 4, *alike.first, pieces) + kLine + 2;
       }
     }
-    if (shown < parameter_.alike.size())
-      y = add_words(body, x, y, "quiet",
-                    cat("and ", parameter_.alike.size() - shown, " more, cut elsewhere"));
+    if (shown < parameter.alike.size())
+      y = add_words(body, x, y, "quiet", cat("and ", parameter.alike.size() - shown, " more, cut elsewhere"));
     return y + 6;
   }
 
@@ -131,9 +138,19 @@ class Card {
   }
 
   const LayoutPicture& picture_;
-  const FoldedParameter& parameter_;
   std::int64_t largest_;
 };
+
+// `add` puts one of `count` cards at a place of the sheet and returns where it ends.
+void add_cards(Sheet& sheet, std::size_t count, std::size_t columns,
+               const std::function<double(std::size_t, double, double)>& add) {
+  for (std::size_t i = 0; i < count; i += columns) {
+    double end = sheet.y;
+    for (std::size_t c = 0; c < columns && i + c < count; ++c)
+      end = std::max(end, add(i + c, kMargin + static_cast<double>(c) * (kCardWidth + kCardGap), sheet.y));
+    sheet.y = end + 12;
+  }
+}
 
 void add_heading(Sheet& sheet, const LayoutPicture& picture, double width) {
   sheet.y = kMargin + 14;
@@ -173,14 +190,13 @@ std::string to_svg(const LayoutPicture& picture) {
   add_heading(sheet, picture, kLeastWidth);
   const double width = std::max(kLeastWidth, add_mesh(sheet, picture));
   const auto columns = static_cast<std::size_t>((width + kCardGap) / (kCardWidth + kCardGap));
-  for (std::size_t i = 0; i < parameters.size(); i += columns) {
-    double end = sheet.y;
-    for (std::size_t c = 0; c < columns && i + c < parameters.size(); ++c) {
-      const double x = kMargin + static_cast<double>(c) * (kCardWidth + kCardGap);
-      end = std::max(end, Card(picture, parameters[i + c], largest).add(sheet.body, x, sheet.y));
-    }
-    sheet.y = end + 12;
-  }
+  const Card card(picture, largest);
+  add_cards(sheet, picture.values.size(), columns, [&](std::size_t i, double x, double y) {
+    return card.add_value(sheet.body, x, y, picture.values[i]);
+  });
+  add_cards(sheet, parameters.size(), columns, [&](std::size_t i, double x, double y) {
+    return card.add_parameter(sheet.body, x, y, parameters[i]);
+  });
   return svg_file(
       picture.title,
       ".axis { fill: var(--quiet); font-size: 10px } .held-by { stroke: var(--paper); stroke-width: 0.8 }\n"

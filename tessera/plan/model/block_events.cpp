@@ -95,23 +95,23 @@ void backward_block_norm(AllocationEvents& events, const Sizes& s, const std::st
 void forward_block_lookup(AllocationEvents& events, const Sizes& s, const std::string& out) {
   const std::int64_t all = s.blocks.q * s.n * s.h * s.c, part = s.n * s.h * s.c;
   const std::int64_t tokens = s.n * s.blocks.q * (s.blocks.is_cube ? s.blocks.q : 1);
-  events.make("rows.index", tokens * (kBlockIndexBytes + 1))
+  events.make("table.index", tokens * (kBlockIndexBytes + 1))
       .pass(tokens * kBlockIndexBytes)
-      .tape("rows.index");
-  events.make("rows", all).make("rows.exchanged", all);
-  if (s.blocks.is_cube) events.make("rows.turned", all);
+      .tape("table.index");
+  events.make("table.rows", all).make("table.exchanged", all);
+  if (s.blocks.is_cube) events.make("table.turned", all);
   events.make(out, part);
-  if (s.blocks.is_cube) events.drop("rows.turned");
-  events.drop("rows.exchanged").drop("rows").drop("rows.index");
+  if (s.blocks.is_cube) events.drop("table.turned");
+  events.drop("table.exchanged").drop("table.rows").drop("table.index");
 }
 
 void backward_block_lookup(AllocationEvents& events, const Sizes& s, const std::string& gradient) {
   const std::int64_t all = s.blocks.q * s.n * s.h * s.c, widened = is_16_bits(s) ? all / s.c * s.a : 0;
   events.make(gradient + ".gathered", all);
   if (s.blocks.is_cube) events.make("turned", all).drop(gradient + ".gathered");
-  events.make("d.rows.all", all);
+  events.make("d.table.rows", all);
   events.drop(s.blocks.is_cube ? "turned" : gradient + ".gathered");
-  events.defer("d.rows.all", all, "rows.index", 0, widened).drop("d.rows.all").untape("rows.index");
+  events.defer("d.table.rows", all, "table.index", 0, widened).drop("d.table.rows").untape("table.index");
 }
 
 // See VocabularyProduct.
