@@ -89,6 +89,7 @@ OpenedModel open_model(const std::string& folder, Links links) {
 
 spec::Run run_of(const OpenedModel& opened, const std::vector<std::string>& overrides) {
   spec::Run run = spec::parse(spec::to_text(opened.run), opened.folder, overrides, checkpoint::described);
+  if (run.layout.in_blocks()) run.layout.sequence_parallel = true;  // which is not asked for there
   const std::int64_t positions = run.model.sequence;
   if (opened.most_positions > 0 && positions > opened.most_positions)
     throw UserError(cat(opened.folder, " takes ", opened.most_positions, " positions, and ", positions,
@@ -113,10 +114,10 @@ std::unique_ptr<train::Session> session_of(const OpenedModel& opened, const spec
 
 void expect_all_logits(const spec::Run& run, const std::string& what) {
   if (run.layout.ranks() != run.layout.tp || run.layout.cuts_stream() || run.layout.in_blocks())
-    throw UserError(
-        cat(what,
-            " on one rank, or on ranks of layout.tp without sequence parallelism; leave the other "
-            "keys of [layout] as they are"));
+    throw UserError(cat(
+        what,
+        " on one rank, or on ranks of layout.tp with layout.tp_kind = 1d and without sequence parallelism; "
+        "leave the other keys of [layout] as they are"));
 }
 
 std::string tokenizer_name(const OpenedModel& opened, const std::string& named) {

@@ -19,7 +19,7 @@ Tensor branch_targets_T(const Batch& batch, const parallel::ParallelContext& con
 struct StepCall {
   std::map<std::string, Tensor> values;
   const Batch& batch;
-  const Batch& branch;  // of it, what attention computes with: all of it, or the rank's share of the samples
+  const Batch& branch;  // the part of it that attention sees: all, or this rank's samples
   Tape& tape;
   std::vector<Tensor>& losses;  // appended to
   const Tensor& operator[](const std::string& name) const { return values.at(name); }

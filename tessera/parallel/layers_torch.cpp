@@ -11,7 +11,9 @@
 #include "tessera/base/error.hpp"
 #include "tessera/parallel/blocks/block_embedding.hpp"
 #include "tessera/parallel/blocks/block_linear.hpp"
-#include "tessera/parallel/blocks/vocabulary_product.hpp"
+#include "tessera/parallel/blocks/table_rows.hpp"
+#include "tessera/parallel/blocks/traveling_blocks.hpp"
+#include "tessera/parallel/vocabulary_product.hpp"
 
 namespace tessera::parallel {
 
@@ -66,11 +68,7 @@ struct Linear : Function<Linear> {
   }
 };
 
-Tensor gathered(const Tensor& x, const collective::Group& group) {
-  Tensor out = tensor::empty({x.size(0) * group.size(), x.size(1)}, x.scalar_type(), x.device());
-  group.all_gather(out, x.contiguous());
-  return out;
-}
+Tensor gathered(const Tensor& x, const collective::Group& group) { return stacked(x, group).flatten(0, 1); }
 
 struct EnteringLinear : Function<EnteringLinear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const std::vector<Projection>& projections,
@@ -135,17 +133,15 @@ struct AddBias : Function<AddBias> {
   }
 };
 
-// Of a part of the table that begins with row `first`; zero for tokens of other parts, which look up, and add
-// zeros to, some row of this one: to find the part's own would stop the host.
+// Of one part of the table.
 struct PartEmbedding : Function<PartEmbedding> {
   static Tensor forward(AutogradContext* ctx, const Tensor&, const Tensor& tokens, Weight* weight,
-                        WeightWork* work, std::int64_t first) {
+                        WeightWork* work, std::int64_t part) {
     keep(ctx, *weight, *work);
     const Tensor& table = weight->value();
-    const Tensor row = tokens.sub(first), rows = row.remainder(table.size(0));
-    const Tensor is_elsewhere = row.ne(rows).unsqueeze(1);
-    ctx->save_for_backward({rows, is_elsewhere});
-    return table.index_select(0, rows).masked_fill_(is_elsewhere, 0);
+    const TableRows rows = rows_of_part(tokens, table.size(0), part);
+    ctx->save_for_backward({rows.rows_T, rows.is_elsewhere_T1});
+    return looked_up(table, rows);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
@@ -425,8 +421,7 @@ Tensor embedding_to_stream(const Tensor& tokens_T, Weight& weight_VH, const Tens
   }
   const auto& tp = context.tp.group;
   if (tp.size() == 1) return embedding(tokens_T, weight_VH, tape, work);
-  const std::int64_t first = weight_VH.value().size(0) * tp.rank();
-  return to_stream(PartEmbedding::apply(tape, tokens_T, &weight_VH, &work, first), context);
+  return to_stream(PartEmbedding::apply(tape, tokens_T, &weight_VH, &work, tp.rank()), context);
 }
 
 Heads split(const Tensor& qkv, std::int64_t samples, std::int64_t heads) {
@@ -461,7 +456,7 @@ Tensor vocabulary_loss(const Tensor& x_TH, Weight& weight_VH, const Tensor& targ
 Tensor logits(const Tensor& x_TH, const Weight& weight_VH, const collective::Group& tp) {
   const Tensor part = x_TH.mm(weight_VH.value().t());
   if (tp.size() == 1) return part;
-  return gathered(part, tp).view({tp.size(), part.size(0), part.size(1)}).transpose(0, 1).flatten(1);
+  return stacked(part, tp).transpose(0, 1).flatten(1);
 }
 
 }  // namespace tessera::parallel

@@ -12,9 +12,7 @@ namespace {
 Placed on_tp(const tensor::Tensor& x, const char* name, const collective::Placement& placement) {
   return {x, name, {{"tp", placement}}};
 }
-}  // namespace
 
-namespace {
 // Samples are cut over layers, then over rows, or columns inside of a branch of 3d.
 Grid grid_of(const collective::Axis& row, const collective::Axis& column, const collective::Axis& layer,
              const ContextOptions& options) {

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "tessera/parallel/blocks/travelling_blocks.hpp"
+#include "tessera/parallel/blocks/traveling_blocks.hpp"
 
 namespace tessera::parallel {
 namespace {
@@ -23,12 +23,12 @@ struct Statistics {
 Statistics statistics(const Tensor& wide_TH, bool has_mean, double epsilon, const collective::Group& group) {
   const auto tokens = wide_TH.size(0), here = wide_TH.size(1);
   Tensor mine_2T = tensor::empty({has_mean ? 2 : 1, tokens}, wide_TH.scalar_type(), wide_TH.device());
-  Tensor centred = wide_TH;
+  Tensor centered = wide_TH;
   if (has_mean) {
     mine_2T[1].copy_(wide_TH.mean(1));
-    centred = wide_TH.sub(mine_2T[1].unsqueeze(1));
+    centered = wide_TH.sub(mine_2T[1].unsqueeze(1));
   }
-  mine_2T[0].copy_(centred.mul(centred).sum(1));
+  mine_2T[0].copy_(centered.mul(centered).sum(1));
   const Tensor all_N2T = stacked(mine_2T, group);
   Tensor squares_T = all_N2T.select(1, 0).sum(0), mean_T1;
   if (has_mean) {

@@ -124,7 +124,7 @@ class Enumeration {
     if (!usual.sequence_parallel || usual.cp_heads > 1 || run.model.experts > 0) return;
     const auto try_kind = [&](spec::TensorKind kind) {
       layout.tp_kind = kind;
-      layout.tp_overlap = false;
+      layout.tp_overlap = false, layout.tp_regather = true;
       const spec::TensorGrid grid = layout.grid();
       if (grid.ranks() == layout.tp && grid.rows > 1) act(run);
     };
@@ -160,6 +160,7 @@ class Enumeration {
       spec::Run run = crossing;
       run.layout.schedule = choice.schedule;
       run.layout.virtual_stages = choice.virtual_stages;
+      if (!varies("batch") && run.layout.in_blocks()) fill_ranks(run.layout);
       run.model.layers = std::min(run_.model.layers,
                                   std::max<std::int64_t>(2, run.layout.pp * run.layout.num_virtual() - 1));
       if (attempt < kTries) balance_stages(run, kTries * num_tried_ + attempt);
@@ -171,6 +172,12 @@ class Enumeration {
       return true;
     }
     return false;
+  }
+
+  // A micro-batch of as few more samples as the ranks of tp can share.
+  static void fill_ranks(spec::Layout& layout) {
+    const std::int64_t parts = layout.tp_samples();
+    layout.micro_batch = (layout.micro_batch + parts - 1) / parts * parts;
   }
 
   // What is not crossed, by a number.
@@ -200,9 +207,9 @@ class Enumeration {
       run.training.global_batch -= draw(2);  // the last micro-batch is short somewhere
     }
     if (varies("schedule") && draw(3) == 0) layout.stages = uneven_stages(run, std::ref(draw));
-    if (varies("tp_kind") && layout.in_blocks()) {
-      layout.micro_batch *= layout.tp_samples();
-      layout.tp_gather = layout.tp_kind != spec::TensorKind::d3 && draw(2) == 0;
+    if (layout.in_blocks()) {
+      if (varies("batch")) layout.micro_batch *= layout.tp_samples();
+      if (varies("tp_kind")) layout.tp_gather = layout.tp_kind != spec::TensorKind::d3 && draw(2) == 0;
     } else if (varies("tp") && layout.tp > 1) {
       layout.tp_overlap = draw(3) == 0;
       layout.tp_regather = draw(3) != 0;

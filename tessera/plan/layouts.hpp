@@ -11,8 +11,8 @@
 
 namespace tessera::plan {
 
-// What can vary: pp, dp, cp, tp, ep (and etp), zero, schedule, recompute, offload, batch (micro-batches,
-// uneven ones too).
+// What can vary: pp, dp, cp, tp, tp_kind, ep (and etp), zero, schedule, recompute, offload, batch
+// (micro-batches, uneven ones too).
 const std::vector<std::string>& variable_axes();
 
 struct Variety {

@@ -20,7 +20,7 @@ using program::Tables;
 StageCost piece_cost(const Piece& piece, const Rates& rates) {
   const double moves = static_cast<double>(piece.bytes_read + piece.bytes_written) / rates.memory_bytes;
   const double backward = piece.backward_flops / rates.flops;
-  const bool has_weights = piece.work_bytes > 0;
+  const bool has_weights = piece.work_bytes > 0 && !piece.is_undivided;
   return {.forward = piece.flops / rates.flops + moves,
           .input = (has_weights ? backward / 2 : backward) + moves,
           .weight = has_weights ? backward / 2 + moves : 0};

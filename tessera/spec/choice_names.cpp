@@ -92,12 +92,19 @@ std::string schedule_name(const Layout& layout) {
   return layout.schedule_file.empty() ? word(layout.schedule) : layout.schedule_file;
 }
 
+std::string tp_text(const Layout& layout) {
+  std::string out = cat(layout.tp);
+  if (layout.in_blocks()) out += cat(" in ", word(layout.tp_kind));
+  if (layout.tp_kind == TensorKind::d25) out += cat(" of depth ", layout.tp_depth);
+  return out;
+}
+
 std::string shares_text(const Layout& layout) {
   const bool is_hybrid = layout.dp_replicate > 1 && layout.dp_shard > 1;
   std::string out =
       is_hybrid ? cat("dp ", layout.dp_replicate, " x ", layout.dp_shard) : cat("dp ", layout.dp());
   if (layout.cp > 1) out += cat(", cp ", layout.cp);
-  if (layout.tp > 1) out += cat(", tp ", layout.tp);
+  if (layout.tp > 1) out += cat(", tp ", tp_text(layout));
   if (layout.ep > 1) out += cat(", ep ", layout.ep);
   if (layout.etp > 1) out += cat(", etp ", layout.etp);
   if (layout.zero > 0) out += cat(", zero ", layout.zero);

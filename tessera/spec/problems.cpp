@@ -303,19 +303,21 @@ void check_blocks(const Run& run, Findings& findings) {
   if (!layout.in_blocks()) return;
   const std::string kind = cat("layout.tp_kind = ", word(layout.tp_kind));
   const std::int64_t parts = layout.tp_samples(), below = layout.micro_batch / parts * parts;
-  findings.need(layout.micro_batch % parts == 0, "layout.micro_batch",
-                cat("is no multiple of the ", parts, " ranks that share its samples with ", kind,
-                    "; the nearest possible: ", below > 0 ? cat(below, ", ") : "", below + parts));
+  const bool is_grid = layout.grid().ranks() == layout.tp;
+  findings.need(!is_grid || layout.micro_batch % parts == 0, "layout.micro_batch",
+                cat("must be a multiple of ", parts, ": with ", kind, " ", parts,
+                    " ranks share its samples; the nearest possible: ", below > 0 ? cat(below, ", ") : "",
+                    below + parts));
   findings.need(layout.sequence_parallel, "layout.sequence_parallel",
                 cat("means nothing with ", kind, ", which cuts the stream in any case: leave it out"));
   findings.need(layout.tp_regather, "layout.tp_regather",
                 cat("means nothing with ", kind, ", which keeps no gathered input: leave it out"));
-  findings.need(!layout.tp_overlap, "layout.tp_overlap", cat("is for layout.tp_kind = 1d, not for ", kind));
+  findings.need(!layout.tp_overlap, "layout.tp_overlap", cat("does not work with ", kind, ": leave it out"));
   findings.need(layout.cp_heads == 1, "layout.cp_heads",
-                cat("is not there with ", kind, ": leave it out, and layout.cp passes keys round a ring"));
-  findings.need(run.model.experts == 0, "layout.tp_kind", "has no blocks of experts: write 1d");
+                cat("does not work with ", kind, ": leave it out, and layout.cp uses ring attention"));
+  findings.need(run.model.experts == 0, "layout.tp_kind", "does not support experts: write 1d");
   findings.need(run.model.kv_rank == 0 && run.model.mtp_layers == 0, "layout.tp_kind",
-                "has no blocks of latent attention or of a block that predicts ahead: write 1d");
+                "does not support latent attention, nor a block that predicts ahead: write 1d");
 }
 
 // Keys that say something of sources say it of nothing else.

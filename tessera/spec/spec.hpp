@@ -222,8 +222,8 @@ struct Layout {
   std::int64_t num_virtual() const;
   std::int64_t dp() const { return dp_replicate * dp_shard; }
   std::int64_t cp_ring() const { return cp / cp_heads; }
-  // As tp_kind has them: 1d is one row; of the others rows are as many as columns, and fewer ranks than tp if
-  // tp is no such product.
+  // As tp_kind has them: 1d is one row; the others have as many rows as columns, and not tp ranks if tp is no
+  // such product.
   TensorGrid grid() const;
   bool in_blocks() const { return tp_kind != TensorKind::d1; }
   // Ranks of tp among which the channels of a branch are cut, and the samples of a micro-batch.

@@ -32,9 +32,7 @@ Trouble trouble_of_grid(const Run& run) {
         std::tuple("model.vocab", model.vocab, q), std::tuple("model.hidden", model.hidden, of_inputs),
         std::tuple("model.heads * head_dim", model.query_size(), of_inputs),
         std::tuple("model.ffn", model.ffn, of_inputs)})
-    if (size % parts != 0)
-      return cat("makes a grid of ", q, " columns, which cut ", name, " = ", size, " into ", parts,
-                 " parts, but they would not be equal");
+    if (size % parts != 0) return cat("needs ", name, " = ", size, " to be a multiple of ", parts);
   return {};
 }
 
@@ -110,8 +108,11 @@ std::string nearest_sizes(const Run& run, const Split& split) {
     return std::ranges::none_of(kSplits,
                                 [&](const Split& each) { return each.trouble_of(tried).has_value(); });
   };
-  // What all sizes divide is one of these.
-  const std::int64_t size = run.layout.*split.size, most = std::max(run.model.sequence, run.model.heads);
+  // What all sizes divide is one of these; a grid may have as many ranks as columns squared, or more.
+  constexpr std::int64_t kMostOfGrid = 1 << 16;
+  const std::int64_t size = run.layout.*split.size,
+                     most =
+                         run.layout.in_blocks() ? kMostOfGrid : std::max(run.model.sequence, run.model.heads);
   std::vector<std::string> near;
   for (std::int64_t smaller = std::min(size - 1, most); smaller >= 1 && near.empty(); --smaller)
     if (fits(smaller)) near.push_back(cat(smaller));

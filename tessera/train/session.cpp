@@ -70,14 +70,12 @@ bool meets_other_samples(const program::Tables& tables) {
   });
 }
 
-}  // namespace
-
-namespace {
 parallel::ProductAxes::Form blocks_of(const spec::Layout& layout) {
   using enum parallel::ProductAxes::Form;
   if (!layout.in_blocks()) return whole;
   return layout.tp_kind == spec::TensorKind::d3 ? cube : square;
 }
+
 }  // namespace
 
 Session::Session(const spec::Run& run, const collective::Communicator& communicator, Source source,

@@ -63,14 +63,16 @@ spec::Run shrunk_for_verification(const spec::Run& run, std::string& note, const
   auto& m = small.model;
   if (!m.weights.empty()) changes.push_back("weights drawn, not read");
   m.weights.clear();
-  const std::int64_t head_dim = std::min(m.head_size(), smallest.head_dim), queries = m.heads / m.kv_heads;
+  // Blocks of 3d cut the inputs of a product twice.
+  const std::int64_t q = small.layout.in_blocks() ? small.layout.tp_channels() : 1;
+  const std::int64_t head_dim = std::min(m.head_size(), rounded_up(smallest.head_dim, 2 * q)),
+                     queries = m.heads / m.kv_heads;
   // A width of q that is not hidden's stays another.
-  const std::int64_t extra = m.query_size() == m.hidden ? 0 : 8;
+  const std::int64_t extra = m.query_size() == m.hidden ? 0 : 8 * q * q;
   cut("kv_heads", m.kv_heads, fewest_kv_heads(small, std::max<std::int64_t>(1, smallest.heads / queries)));
   cut("heads", m.heads, m.kv_heads * queries);
   cut("head_dim", m.head_dim, head_dim);
-  cut("hidden", m.hidden,
-      rounded_up(m.heads * head_dim + extra, small.layout.in_blocks() ? small.layout.tp : 1));
+  cut("hidden", m.hidden, m.heads * head_dim + extra);
   if (m.kv_rank > 0) {
     // Some channels stay unturned, and values narrower than keys stay so.
     cut("rope_dim", m.rope_dim, std::max<std::int64_t>(2, head_dim / 4 * 2));

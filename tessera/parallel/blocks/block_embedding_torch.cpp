@@ -3,7 +3,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "tessera/collective/rows.hpp"
-#include "tessera/parallel/blocks/travelling_blocks.hpp"
+#include "tessera/parallel/blocks/table_rows.hpp"
+#include "tessera/parallel/blocks/traveling_blocks.hpp"
 
 namespace tessera::parallel {
 namespace {
@@ -22,7 +23,7 @@ Tensor exchanged(const Tensor& rows, const collective::Group& group) {
 }
 
 // What a rank's part of the table gives, summed over the parts and laid on the stream.
-Tensor to_stream(const Tensor& rows_NC, const TableAxes& axes) {
+Tensor rows_to_stream(const Tensor& rows_NC, const TableAxes& axes) {
   const collective::Group& columns = axes.head.weights;
   const std::int64_t parts = columns.size(), tokens = rows_NC.size(0) / parts;
   const Tensor stack_KTC = exchanged(rows_NC, columns).view({parts, tokens, rows_NC.size(1)});
@@ -31,7 +32,7 @@ Tensor to_stream(const Tensor& rows_NC, const TableAxes& axes) {
   return scattered(stack_KTC.transpose(0, 1).reshape({cuts, tokens / cuts, -1}), axes.vocabulary);
 }
 
-Tensor from_stream(const Tensor& gradient_TC, const TableAxes& axes) {
+Tensor rows_from_stream(const Tensor& gradient_TC, const TableAxes& axes) {
   const collective::Group& columns = axes.head.weights;
   const std::int64_t parts = columns.size();
   Tensor stack = stacked(gradient_TC.contiguous(), axes.vocabulary);
@@ -47,12 +48,10 @@ struct BlockEmbedding : Function<BlockEmbedding> {
     ctx->saved_data["work"] = reinterpret_cast<std::int64_t>(work);
     ctx->saved_data["head"] = reinterpret_cast<std::int64_t>(&axes->head);
     ctx->saved_data["vocabulary"] = reinterpret_cast<std::int64_t>(&axes->vocabulary);
-    // Zero for tokens of other parts, which look up, and add zeros to, some row of this one.
     const Tensor& table = weight->value();
-    const Tensor row = tokens.sub(table.size(0) * axes->vocabulary.rank()),
-                 rows = row.remainder(table.size(0)), is_elsewhere = row.ne(rows).unsqueeze(1);
-    ctx->save_for_backward({rows, is_elsewhere});
-    return to_stream(table.index_select(0, rows).masked_fill_(is_elsewhere, 0), *axes);
+    const TableRows rows = rows_of_part(tokens, table.size(0), axes->vocabulary.rank());
+    ctx->save_for_backward({rows.rows_T, rows.is_elsewhere_T1});
+    return rows_to_stream(looked_up(table, rows), *axes);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     auto& weight = *reinterpret_cast<Weight*>(ctx->saved_data["weight"].toInt());
@@ -60,7 +59,7 @@ struct BlockEmbedding : Function<BlockEmbedding> {
     const TableAxes axes{*reinterpret_cast<const ProductAxes*>(ctx->saved_data["head"].toInt()),
                          *reinterpret_cast<const collective::Group*>(ctx->saved_data["vocabulary"].toInt())};
     const auto saved = ctx->get_saved_variables();
-    work.rows(weight, saved[0], from_stream(gradients[0], axes).masked_fill_(saved[1], 0));
+    work.rows(weight, saved[0], rows_from_stream(gradients[0], axes).masked_fill_(saved[1], 0));
     return {Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };

@@ -27,7 +27,7 @@ Tensor part_along(const Tensor& t, std::int64_t dim, std::int64_t index, std::in
   return t.narrow(dim, index * size, size);
 }
 
-// CutMatrices of x, W and y, as blocks/grid.hpp says.
+// The blocks of x, W and y, as blocks/grid.hpp says.
 struct CutMatrices {
   ProductForm form;
   std::int64_t q;

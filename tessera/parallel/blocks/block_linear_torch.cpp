@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "tessera/base/error.hpp"
-#include "tessera/parallel/blocks/travelling_blocks.hpp"
+#include "tessera/parallel/blocks/traveling_blocks.hpp"
 
 namespace tessera::parallel {
 namespace {

@@ -55,8 +55,8 @@ Tensor on_cuda(const Tensor& given, const Tensor& samples, const Tensor& positio
                   .rows = counted(x.size(0)),
                   .channels = counted(x.size(1)),
                   .first = counted(first),
-                  .first_channel = counted(first_channel),
                   .positions_per_sample = counted(positions.numel()),
+                  .first_channel = counted(first_channel),
                   .key = static_cast<std::uint64_t>(key),
                   .dropped = counted(dropped)},
                  c10::cuda::getCurrentCUDAStream().stream());

@@ -47,18 +47,15 @@ AllocationEvents& AllocationEvents::defer(const std::string& gradient, std::int6
 
 namespace {
 
-bool is_narrow(const Sizes& s) { return s.c < s.a; }
-bool moves_blocks(const Sizes& s) { return s.blocks.q > 1; }
-
 // In 16 bits the product packs its second factor.
 std::int64_t packed_bytes(const Sizes& s, const ProductSizes& sizes) {
-  return is_narrow(s) ? sizes.in * sizes.out * s.c : 0;
+  return s.is_narrow() ? sizes.in * sizes.out * s.c : 0;
 }
 
 // The weight's gradient is made in 16 bits, widened, and added; column sums of a bias are taken over a wide
 // copy.
 std::int64_t weight_scratch(const Sizes& s, const ProductSizes& sizes) {
-  if (!is_narrow(s)) return 0;
+  if (!s.is_narrow()) return 0;
   const std::int64_t weight = sizes.in * sizes.out;
   const std::int64_t packed = s.n * s.c * (128 + std::min<std::int64_t>(sizes.out, 256) / 2);
   return std::max(weight * s.c + std::max(weight * s.a, packed), sizes.has_bias ? s.n * sizes.out * s.a : 0);
@@ -68,14 +65,14 @@ std::int64_t weight_scratch(const Sizes& s, const ProductSizes& sizes) {
 
 void forward_product(AllocationEvents& events, const Sizes& s, const ProductNames& names,
                      const ProductSizes& sizes, bool tapes) {
-  if (moves_blocks(s)) return forward_block_product(events, s, names, sizes);
+  if (s.blocks.move()) return forward_block_product(events, s, names, sizes);
   events.make(names.out, s.n * sizes.out * s.c).pass(packed_bytes(s, sizes));
   if (tapes) events.tape(names.x);
 }
 
 void backward_product(AllocationEvents& events, const Sizes& s, const ProductNames& names,
                       const ProductSizes& sizes) {
-  if (moves_blocks(s)) return backward_block_product(events, s, names, sizes);
+  if (s.blocks.move()) return backward_block_product(events, s, names, sizes);
   events.make("d." + names.x, s.n * sizes.in * s.c)
       .pass(packed_bytes(s, sizes))
       .defer(names.gradient, s.n * sizes.out * s.c, names.x, s.n * sizes.in * s.c, weight_scratch(s, sizes))
@@ -85,7 +82,7 @@ void backward_product(AllocationEvents& events, const Sizes& s, const ProductNam
 // Without a mean it is no kernel of its own but made of smaller ones, in wide numbers.
 void forward_norm(AllocationEvents& events, const Sizes& s, bool has_mean, const std::string& x,
                   const std::string& normed) {
-  if (moves_blocks(s)) return forward_block_norm(events, s, has_mean, x, normed);
+  if (s.blocks.move()) return forward_block_norm(events, s, has_mean, x, normed);
   const std::string statistics = normed + ".statistics", scaled = normed + ".scaled", wide = normed + ".wide";
   const std::int64_t narrow_bytes = s.r * s.h * s.c, wide_bytes = s.r * s.h * s.a;
   if (has_mean) {
@@ -93,10 +90,10 @@ void forward_norm(AllocationEvents& events, const Sizes& s, bool has_mean, const
     events.drop(statistics);
     return;
   }
-  if (is_narrow(s)) events.make(wide, wide_bytes).tape(wide);
+  if (s.is_narrow()) events.make(wide, wide_bytes).tape(wide);
   events.pass(wide_bytes).make(statistics, s.r * s.a).tape(statistics);
   events.make(scaled, wide_bytes).tape(scaled);
-  if (is_narrow(s)) {
+  if (s.is_narrow()) {
     events.make("scratch", wide_bytes).drop(scaled).drop(wide).make(normed, narrow_bytes).drop("scratch");
   } else {
     events.tape(x).make(normed, narrow_bytes).drop(scaled);
@@ -106,7 +103,7 @@ void forward_norm(AllocationEvents& events, const Sizes& s, bool has_mean, const
 
 void backward_norm(AllocationEvents& events, const Sizes& s, bool has_mean, const std::string& x,
                    const std::string& normed, const std::string& residual) {
-  if (moves_blocks(s)) return backward_block_norm(events, s, x, normed, residual);
+  if (s.blocks.move()) return backward_block_norm(events, s, x, normed, residual);
   const std::string gradient = "d." + normed, dx = "d." + x, part = residual.empty() ? dx : "part";
   const std::int64_t narrow_bytes = s.r * s.h * s.c, wide_bytes = s.r * s.h * s.a;
   const auto add_residual = [&] {
@@ -116,17 +113,17 @@ void backward_norm(AllocationEvents& events, const Sizes& s, bool has_mean, cons
     events.make(part, narrow_bytes).drop(gradient).untape(x).untape(normed + ".statistics");
     return add_residual();
   }
-  if (is_narrow(s)) events.make("wide", wide_bytes).drop(gradient);
-  events.make("a", wide_bytes).make("b", wide_bytes).drop("a").drop(is_narrow(s) ? "wide" : gradient);
+  if (s.is_narrow()) events.make("wide", wide_bytes).drop(gradient);
+  events.make("a", wide_bytes).make("b", wide_bytes).drop("a").drop(s.is_narrow() ? "wide" : gradient);
   events.untape(normed + ".scaled");
-  const std::string found = is_narrow(s) ? "found" : part;
+  const std::string found = s.is_narrow() ? "found" : part;
   events.make("a", wide_bytes).make(found, wide_bytes).drop("a").drop("b");
-  if (!is_narrow(s)) add_residual();
+  if (!s.is_narrow()) add_residual();
   events.untape(normed + ".statistics");
   for (const char* name : {"a", "b", "e", "f"}) events.make(name, wide_bytes);
   for (const char* name : {"e", "b", "a"}) events.drop(name);
-  events.untape(is_narrow(s) ? normed + ".wide" : x).drop("f");
-  if (is_narrow(s)) {
+  events.untape(s.is_narrow() ? normed + ".wide" : x).drop("f");
+  if (s.is_narrow()) {
     events.make(part, narrow_bytes).drop(found);
     add_residual();
   }
@@ -188,18 +185,18 @@ namespace {
 std::int64_t turned_bytes(const Sizes& s, std::int64_t element) { return s.n * (s.q + s.k) * element; }
 
 void forward_head_norm(AllocationEvents& events, const Sizes& s) {
-  if (is_narrow(s)) events.make("heads.wide", turned_bytes(s, s.a));
+  if (s.is_narrow()) events.make("heads.wide", turned_bytes(s, s.a));
   events.make("heads.squares", turned_bytes(s, s.a));
   events.make("heads.statistics", s.n * (s.heads + s.kv_heads) * s.a).drop("heads.squares");
   events.make("heads.normed", turned_bytes(s, s.c));
-  if (is_narrow(s)) events.drop("heads.wide");
+  if (s.is_narrow()) events.drop("heads.wide");
 }
 
 void backward_head_norm(AllocationEvents& events, const Sizes& s) {
   events.make("d.turned", turned_bytes(s, s.c));
-  if (is_narrow(s)) events.make("d.wide", turned_bytes(s, s.a)).drop("d.turned");
+  if (s.is_narrow()) events.make("d.wide", turned_bytes(s, s.a)).drop("d.turned");
   events.make("heads.scaled", turned_bytes(s, s.a)).pass(turned_bytes(s, s.a)).drop("heads.scaled");
-  events.make("d.qkv", s.n * (s.q + 2 * s.k) * s.c).drop(is_narrow(s) ? "d.wide" : "d.turned");
+  events.make("d.qkv", s.n * (s.q + 2 * s.k) * s.c).drop(s.is_narrow() ? "d.wide" : "d.turned");
 }
 }  // namespace
 
@@ -250,7 +247,7 @@ void backward_exchanged_attention(AllocationEvents& events, const Sizes& s, cons
 void forward_heads(AllocationEvents& events, const Sizes& s, const HeadNames& names) {
   const Block block(s);
   std::int64_t scratch = (block.rows * block.columns + 2 * block.rows + block.rows * s.q / s.heads) * s.a;
-  if (is_narrow(s))
+  if (s.is_narrow())
     scratch += block.rows * block.columns * s.c + 2 * s.n * s.k * s.c;  // keys and values packed
   if (s.cp_heads > 1) return forward_exchanged_attention(events, s, names.out, scratch);
   events.make(names.out, s.n * s.q * s.c).make("row_sums", s.n * s.heads * s.a);
@@ -261,7 +258,7 @@ void forward_heads(AllocationEvents& events, const Sizes& s, const HeadNames& na
 
 void backward_heads(AllocationEvents& events, const Sizes& s, const HeadNames& names) {
   const Block block(s);
-  const std::int64_t scratch = 2 * block.rows * block.columns * (s.a + (is_narrow(s) ? s.c : 0));
+  const std::int64_t scratch = 2 * block.rows * block.columns * (s.a + (s.is_narrow() ? s.c : 0));
   if (s.cp_heads > 1) return backward_exchanged_attention(events, s, names.out, scratch);
   events.make("d.q", s.n * s.q * s.c).make("d.k", s.n * s.k * s.c).make("d.v", s.n * s.k * s.c);
   events.pass(document_gradient_bytes(s, s.k) + scratch);
@@ -294,10 +291,10 @@ void backward_attention(AllocationEvents& events, const Sizes& s, const HeadShap
 // Logits, dx and dW are multiplied out chunk by chunk in the forward, dx and dW are kept, and the backward
 // only scales them.
 void forward_loss(AllocationEvents& events, const Sizes& s) {
-  if (moves_blocks(s)) return forward_block_loss(events, s);
+  if (s.blocks.move()) return forward_block_loss(events, s);
   const std::string x = forward_enter(events, s, "normed");
   const std::int64_t rows = std::min(s.n, s.loss_chunk);
-  const std::int64_t narrow = is_narrow(s) ? s.c : 0, weight = s.v * s.h;
+  const std::int64_t narrow = s.is_narrow() ? s.c : 0, weight = s.v * s.h;
   events.make("dx", s.n * s.h * s.c).make("dw", weight * s.a);
   events.pass(rows * s.v * (2 * s.a + narrow));
   // In 16 bits the chunk's dW is made narrow, then widened to be added.
@@ -306,7 +303,7 @@ void forward_loss(AllocationEvents& events, const Sizes& s) {
 }
 
 void backward_loss(AllocationEvents& events, const Sizes& s) {
-  if (moves_blocks(s)) return backward_block_loss(events, s);
+  if (s.blocks.move()) return backward_block_loss(events, s);
   events.make(s.r < s.n ? "d.normed.all" : "d.normed", s.n * s.h * s.c);
   events.defer("dw", s.v * s.h * s.a, "", 0, 0).untape("dx").untape("dw");
   backward_enter(events, s, "normed");

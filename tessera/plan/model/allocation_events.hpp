@@ -9,6 +9,8 @@
 
 namespace tessera::plan {
 
+inline constexpr std::int64_t kIndexBytes = 8;  // of a number of a row or of an expert
+
 // A list that is written from the first moment to the last.
 class AllocationEvents {
  public:

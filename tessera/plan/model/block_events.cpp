@@ -5,8 +5,6 @@
 namespace tessera::plan {
 namespace {
 
-constexpr std::int64_t kBlockIndexBytes = 8;
-
 // Bytes of the blocks of a product, on one rank.
 struct BlockBytes {
   std::int64_t x, y, w, dw;
@@ -22,8 +20,6 @@ std::int64_t others(const Sizes& s) {
   return s.blocks.gathers ? s.blocks.q : std::min<std::int64_t>(2, s.blocks.q - 1);
 }
 
-bool is_16_bits(const Sizes& s) { return s.c < s.a; }
-
 }  // namespace
 
 void forward_block_product(AllocationEvents& events, const Sizes& s, const ProductNames& names,
@@ -37,16 +33,16 @@ void forward_block_product(AllocationEvents& events, const Sizes& s, const Produ
   } else {
     events.make("x.blocks", others(s) * bytes.x).make("w.blocks", others(s) * bytes.w).make(made, bytes.y);
   }
-  events.pass(is_16_bits(s) ? bytes.w : 0).drop("x.blocks").drop("w.blocks").tape(names.x);
+  events.pass(s.is_narrow() ? bytes.w : 0).drop("x.blocks").drop("w.blocks").tape(names.x);
   if (sizes.has_bias) events.make(names.out, bytes.y).drop(made);
 }
 
 void backward_block_product(AllocationEvents& events, const Sizes& s, const ProductNames& names,
                             const ProductSizes& sizes, const std::string& of_x) {
   const BlockBytes bytes(s, sizes);
-  const std::int64_t q = s.blocks.q, narrow_w = is_16_bits(s) ? bytes.w : 0;
+  const std::int64_t q = s.blocks.q, narrow_w = s.is_narrow() ? bytes.w : 0;
   const std::string dx = of_x.empty() ? "d." + names.x : of_x, dw = names.out + ".dw";
-  if (sizes.has_bias) events.pass(is_16_bits(s) ? s.n * sizes.out * s.a : 0);
+  if (sizes.has_bias) events.pass(s.is_narrow() ? s.n * sizes.out * s.a : 0);
   if (s.blocks.is_cube) {
     events.make("dy.blocks", q * bytes.y).make("w.blocks", bytes.w).make("dx.sums", q * bytes.x);
     events.pass(bytes.x).make(dx, bytes.x).drop("dx.sums").drop("w.blocks");
@@ -69,9 +65,9 @@ void forward_block_norm(AllocationEvents& events, const Sizes& s, bool has_mean,
                         const std::string& normed) {
   const std::string statistics = normed + ".statistics";
   const std::int64_t narrow_bytes = s.n * s.h * s.c, wide_bytes = s.n * s.h * s.a;
-  if (is_16_bits(s)) events.make("wide", wide_bytes);
+  if (s.is_narrow()) events.make("wide", wide_bytes);
   events.pass((has_mean ? 2 : 1) * wide_bytes).make(statistics, (has_mean ? 2 : 1) * s.n * s.a);
-  if (is_16_bits(s))
+  if (s.is_narrow())
     events.make("scaled", wide_bytes).make(normed, narrow_bytes).drop("scaled").drop("wide");
   else
     events.make(normed, narrow_bytes);
@@ -82,12 +78,12 @@ void backward_block_norm(AllocationEvents& events, const Sizes& s, const std::st
                          const std::string& normed, const std::string& residual) {
   const std::string gradient = "d." + normed, dx = "d." + x, part = residual.empty() ? dx : "part";
   const std::int64_t narrow_bytes = s.n * s.h * s.c, wide_bytes = s.n * s.h * s.a;
-  if (is_16_bits(s)) events.pass(2 * wide_bytes).make("wide", wide_bytes);
-  const std::string found = is_16_bits(s) ? "g" : part;
+  if (s.is_narrow()) events.pass(2 * wide_bytes).make("wide", wide_bytes);
+  const std::string found = s.is_narrow() ? "g" : part;
   events.make("n", wide_bytes).pass(wide_bytes).make(found, wide_bytes);
-  if (is_16_bits(s)) events.drop("wide");
+  if (s.is_narrow()) events.drop("wide");
   events.pass(wide_bytes);
-  if (is_16_bits(s)) events.make(part, narrow_bytes).drop("g");
+  if (s.is_narrow()) events.make(part, narrow_bytes).drop("g");
   events.drop("n").drop(gradient).untape(x).untape(normed + ".statistics");
   if (!residual.empty()) events.sum(dx, residual, narrow_bytes).drop("part");
 }
@@ -95,9 +91,7 @@ void backward_block_norm(AllocationEvents& events, const Sizes& s, const std::st
 void forward_block_lookup(AllocationEvents& events, const Sizes& s, const std::string& out) {
   const std::int64_t all = s.blocks.q * s.n * s.h * s.c, part = s.n * s.h * s.c;
   const std::int64_t tokens = s.n * s.blocks.q * (s.blocks.is_cube ? s.blocks.q : 1);
-  events.make("table.index", tokens * (kBlockIndexBytes + 1))
-      .pass(tokens * kBlockIndexBytes)
-      .tape("table.index");
+  events.make("table.index", tokens * (kIndexBytes + 1)).pass(tokens * kIndexBytes).tape("table.index");
   events.make("table.rows", all).make("table.exchanged", all);
   if (s.blocks.is_cube) events.make("table.turned", all);
   events.make(out, part);
@@ -106,7 +100,7 @@ void forward_block_lookup(AllocationEvents& events, const Sizes& s, const std::s
 }
 
 void backward_block_lookup(AllocationEvents& events, const Sizes& s, const std::string& gradient) {
-  const std::int64_t all = s.blocks.q * s.n * s.h * s.c, widened = is_16_bits(s) ? all / s.c * s.a : 0;
+  const std::int64_t all = s.blocks.q * s.n * s.h * s.c, widened = s.is_narrow() ? all / s.c * s.a : 0;
   events.make(gradient + ".gathered", all);
   if (s.blocks.is_cube) events.make("turned", all).drop(gradient + ".gathered");
   events.make("d.table.rows", all);
@@ -117,7 +111,7 @@ void backward_block_lookup(AllocationEvents& events, const Sizes& s, const std::
 // See VocabularyProduct.
 void forward_block_loss(AllocationEvents& events, const Sizes& s) {
   const std::int64_t q = s.blocks.q, x = s.n * s.h * s.c, table = s.v * s.h * s.c, wide = s.v * s.h * s.a,
-                     narrow = is_16_bits(s) ? s.c : 0;
+                     narrow = s.is_narrow() ? s.c : 0;
   const bool is_cube = s.blocks.is_cube;
   const std::int64_t rows =
       std::min(s.n, is_cube ? std::max<std::int64_t>(1, s.loss_chunk / q) : s.loss_chunk);

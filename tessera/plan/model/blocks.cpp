@@ -20,8 +20,6 @@ Over over(const Sizes& s, Toward toward) {
   return {b.over_columns, b.over_layers, b.over_rows};
 }
 
-bool moves(const Sizes& s) { return s.blocks.q > 1; }
-
 // A product of x [n, in] with W [out, in], whose blocks are of these bytes.
 void add_square_product(Piece& piece, const Sizes& s, const Over& over, std::int64_t x, std::int64_t w,
                         std::int64_t dw) {
@@ -63,10 +61,14 @@ void add_cube_product(Piece& piece, const Sizes& s, const Over& over, std::int64
 }  // namespace
 
 void add_block_product(Piece& piece, const Sizes& s, std::int64_t in, std::int64_t out, Toward toward) {
+  if (!s.blocks.move()) return;
+  const std::int64_t x = s.n * in * s.c, y = s.n * out * s.c, w = in * out * s.c, dw = in * out * s.a;
+  const std::int64_t more = s.blocks.q - 1;  // blocks
   piece.flops *= static_cast<double>(s.blocks.q);
   piece.backward_flops *= static_cast<double>(s.blocks.q);
-  if (!moves(s)) return;
-  const std::int64_t x = s.n * in * s.c, y = s.n * out * s.c, w = in * out * s.c, dw = in * out * s.a;
+  piece.bytes_read += more * (x + w + y);
+  piece.bytes_written += more * y;
+  piece.is_undivided = true;
   if (s.blocks.is_cube)
     add_cube_product(piece, s, over(s, toward), x, y, w, dw);
   else
@@ -74,14 +76,14 @@ void add_block_product(Piece& piece, const Sizes& s, std::int64_t in, std::int64
 }
 
 void add_block_norm(Piece& piece, const Sizes& s, const NormSizes& norm) {
-  if (!moves(s)) return;
+  if (!s.blocks.move()) return;
   const std::int64_t bytes = norm.vectors * s.n * s.a;  // as many statistics as vectors
   piece.collectives.push_back({CollectiveKind::all_gather, s.blocks.over_columns, s.blocks.q * bytes});
   piece.backward_collectives.push_back({CollectiveKind::all_reduce, s.blocks.over_columns, bytes});
 }
 
 void add_block_lookup(Piece& piece, const Sizes& s) {
-  if (!moves(s)) return;
+  if (!s.blocks.move()) return;
   const Over along = over(s, Toward::branch);
   const std::int64_t bytes = s.blocks.q * s.n * s.h * s.c;
   const std::int16_t vocabulary = branch_channels(s).over;
@@ -91,9 +93,11 @@ void add_block_lookup(Piece& piece, const Sizes& s) {
 }
 
 void add_block_loss(Piece& piece, const Sizes& s) {
-  if (!moves(s)) return;
+  if (!s.blocks.move()) return;
   const std::int64_t q = s.blocks.q;
   const bool is_cube = s.blocks.is_cube;
+  piece.flops *= static_cast<double>(q);
+  piece.bytes_read += 3 * (q - 1) * (s.n + s.v) * s.h * s.c;  // of three products
   const Over along = over(s, Toward::branch);
   const auto add = [&](CollectiveKind kind, std::int16_t set, std::int64_t bytes) {
     piece.collectives.push_back({kind, set, bytes});

@@ -16,8 +16,6 @@ using program::CollectiveKind;
 using program::Parameter;
 using program::Piece;
 
-constexpr std::int64_t kIndexBytes = 8;
-
 void add_calls(Piece& piece, const spec::Run& run, const Sizes& s, const ExpertSizes& e) {
   piece.collectives = routing_calls(run, s, e);
   for (int way = 0; way < 2 && e.ranks > 1; ++way) {  // to the experts, and back
@@ -42,7 +40,7 @@ void add_events(Piece& piece, const Sizes& s, const ExpertSizes& e, bool has_sha
   const std::int64_t row = s.h * s.c, rows = e.rows * row, inner = e.rows * e.f * s.c, tokens = e.t * row;
   const std::int64_t sent = e.t * e.k * row, leaving = e.leaving * row, scores = e.t * e.experts * s.a;
   const std::int64_t weight = e.f * s.h, widest = 2 * weight;
-  const bool is_narrow = (s.c < s.a), travels = (e.ranks > 1);
+  const bool is_narrow = s.is_narrow(), travels = (e.ranks > 1);
   const std::int64_t packed = is_narrow ? widest * s.c : 0;
   // Weights before and after they are normalised, choices, their rows and back; the places of rows.
   const std::int64_t chosen =

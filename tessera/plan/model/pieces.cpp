@@ -224,7 +224,6 @@ Piece loss(const Sizes& s) {
   for (std::int64_t first = 0; s.tp > 1 && first < s.n; first += s.loss_chunk)
     piece.collectives.push_back(
         {CollectiveKind::all_gather, s.over_tp, 3 * s.tp * std::min(s.loss_chunk, s.n - first) * s.a});
-  piece.flops *= static_cast<double>(s.blocks.q);
   add_block_loss(piece, s);
   return piece;
 }

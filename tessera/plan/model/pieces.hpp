@@ -20,6 +20,7 @@ struct BlockSizes {
   bool in_blocks = false, is_cube = false, gathers = false;
   std::int64_t q = 1;                                                // rows, and columns, of the grid
   std::int16_t over_rows = -1, over_columns = -1, over_layers = -1;  // axis sets
+  bool move() const { return q > 1; }
 };
 
 // Sizes of one micro-batch on one rank: n tokens that its products see, r of them on the residual stream, h
@@ -36,8 +37,9 @@ struct Sizes {
   BlockSizes blocks;
   std::int64_t loss_chunk;  // tokens whose logits exist at a time
   bool has_documents;
-  bool regathers;  // what enters from the stream is gathered again in the backward
-  bool drops;      // dropout reads and writes what is dropped once more; its mask is made again, never kept
+  bool regathers;                           // what enters from the stream is gathered again in the backward
+  bool is_narrow() const { return c < a; }  // computes in 16 bits
+  bool drops;  // dropout reads and writes what is dropped once more; its mask is made again, never kept
   explicit Sizes(const spec::Run& run);
 };
 
@@ -54,9 +56,9 @@ struct InnerSets {
   std::int16_t data = 0, tp = -1, cp_ring = -1, cp_heads = -1;  // -1: of one rank
   std::int16_t tp_exchanges =
       -1;  // a channel of its own, beside segments that use tp's; -1: nothing is opened
-  // Losses of which ranks of tp have parts are summed over a channel of its own, beside segments that use
-  // tp's; it comes before tp's, so that sums find it first.
   std::int16_t tp_row = -1, tp_col = -1, tp_depth = -1;  // the grid of tp, where values are cut in blocks
+  // Losses of which ranks of tp have parts are summed over a channel of its own, `numbers`, beside segments
+  // that use tp's; it comes before tp's, so that sums find it first.
   std::int16_t numbers = -1, experts = -1, same_samples = -1, batch = -1;
   std::int16_t expert_exchanges = -1;  // a channel of its own, beside segments that use that of experts
   explicit InnerSets(const spec::Run& run);

@@ -75,7 +75,7 @@ void add_entering_events(program::Piece& piece, const Sizes& s, const std::strin
   const std::string entered = gathers ? x + ".entered" : x,
                     part = !gathers && residual.empty() ? "d." + x : "d." + entered + ".part";
   AllocationEvents forward, backward;
-  if (s.blocks.q > 1) {
+  if (s.blocks.move()) {
     const ProductNames names{x, out, "d." + out};
     const ProductSizes sizes{s.h, width, false};
     forward_block_product(forward, s, names, sizes);
@@ -156,12 +156,11 @@ void add_feed_forward_events(program::Piece& up, program::Piece& function, progr
 
 void add_lookup_events(program::Unit& unit, const Sizes& s, std::int64_t tables) {
   TESSERA_CHECK(unit.pieces.size() == 1 && tables <= 2, "an embedding of ", unit.pieces.size(), " pieces");
-  constexpr std::int64_t kIndexBytes = 8;
   const std::int64_t bytes = s.r * s.h * s.c, all_bytes = s.n * s.h * s.c;
   const auto widened = [&](std::int64_t rows) { return s.c < s.a ? rows * s.h * s.a : 0; };
   const std::string first = s.drops ? "rows" : "y", looked_up = tables == 2 || s.tp > 1 ? "tokens" : first;
   AllocationEvents forward, backward;
-  const bool in_blocks = s.blocks.q > 1;
+  const bool in_blocks = s.blocks.move();
   if (in_blocks)
     forward_block_lookup(forward, s, looked_up);
   else

@@ -42,9 +42,7 @@ std::vector<std::pair<std::string, std::string>> traits(const spec::Run& run) {
       {"cp", layout.cp_heads == 1           ? cat(layout.cp)
              : layout.cp_heads == layout.cp ? cat(layout.cp, ", by heads")
                                             : cat(layout.cp, ", by ", layout.cp_heads, " heads")},
-      {"tp", cat(layout.tp, layout.in_blocks() ? cat(", ", spec::word(layout.tp_kind))
-                            : layout.tp > 1 && !layout.sequence_parallel ? ", stream whole"
-                                                                         : "")},
+      {"tp", spec::tp_text(layout) + (layout.tp > 1 && !layout.sequence_parallel ? ", stream whole" : "")},
       {"tp gather", layout.tp_gather ? "on" : "off"},
       {"tp overlap", layout.tp_overlap ? "on" : "off"},
       {"ep overlap", layout.ep_overlap ? "on" : "off"},

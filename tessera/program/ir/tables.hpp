@@ -88,6 +88,7 @@ struct Piece {
   double flops = 0;                   // of the forward
   double backward_flops = 2 * flops;  // of both halves: each product's input and weight gradient
   double repeated_flops = 0;          // of `flops`, what other ranks compute too; twice that backward
+  bool is_undivided = false;          // its input half computes what the weight half adds
   std::int64_t bytes_read = 0, bytes_written = 0;  // memory traffic of the forward
   std::int64_t tape_bytes = 0;                     // kept for the backward, the segment's inputs not counted
   std::int64_t work_bytes = 0;                     // kept from backward_input to backward_weight

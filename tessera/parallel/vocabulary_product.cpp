@@ -1,8 +1,8 @@
-#include "tessera/parallel/blocks/vocabulary_product.hpp"
+#include "tessera/parallel/vocabulary_product.hpp"
 
 #include <algorithm>
 
-#include "tessera/parallel/blocks/travelling_blocks.hpp"
+#include "tessera/parallel/blocks/traveling_blocks.hpp"
 
 namespace tessera::parallel {
 namespace {

@@ -1,4 +1,4 @@
-#include "tessera/parallel/blocks/travelling_blocks.hpp"
+#include "tessera/parallel/blocks/traveling_blocks.hpp"
 
 #include "tessera/base/error.hpp"
 

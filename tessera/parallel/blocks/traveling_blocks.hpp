@@ -16,9 +16,9 @@ using tensor::Tensor;
 // rank sends its block to one other and gets one from another, all links at once. A hop of none is the rank's
 // own block. Members of a group leave out the same step. All ranks issue in the order of steps, within a step
 // inputs before weights before sums: no two of them can wait for each other.
-class Step {
+class BlockOrder {
  public:
-  Step(const collective::Group& group, int skew) : group_(group), skew_(skew) {}
+  BlockOrder(const collective::Group& group, int skew) : group_(group), skew_(skew) {}
   int size() const { return group_.size(); }
   int hop(int step) const { return (skew_ + step) % size(); }
   int rank_after(int hop) const { return ((group_.rank() + hop) % size() + size()) % size(); }
@@ -41,7 +41,7 @@ class IncomingBlocks {
   void begin();
 
   Tensor own_, all_, arriving_;
-  Step steps_;
+  BlockOrder steps_;
   int step_ = 0;
   std::function<void()> wait_;
 };
@@ -59,7 +59,7 @@ class OutgoingSums {
   void add(const Tensor& block);
   void receive();
 
-  Step steps_;
+  BlockOrder steps_;
   bool at_once_;
   int step_ = 0;
   Tensor sum_, all_, arriving_;
