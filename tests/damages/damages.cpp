@@ -168,6 +168,7 @@ std::int16_t other_set(std::int16_t set, const program::Tables& tables) {
   const auto role = [&](std::size_t i) {
     return tables.axes[static_cast<std::size_t>(tables.axis_sets[i].axes.back())].role;
   };
+  const bool is_grid = tables.set_called("tp_row") >= 0;
   std::int16_t found = -1, alone = -1;  // alone: that has no other rank in common
   for (std::size_t i = 0; i < sets.size(); ++i) {
     const auto peers = sets[i].peers(0);
@@ -177,8 +178,8 @@ std::int16_t other_set(std::int16_t set, const program::Tables& tables) {
         std::ranges::count_if(peers, [&](auto rank) { return std::ranges::find(own, rank) != own.end(); });
     if (found < 0) found = static_cast<std::int16_t>(i);
     if (in_common > 1) continue;
-    // Best one that cuts the same things: replicas have equal weights.
-    if (role(i) == role(static_cast<std::size_t>(set))) return static_cast<std::int16_t>(i);
+    // In a grid rather one that cuts the same things: replicas have equal weights.
+    if (is_grid && role(i) == role(static_cast<std::size_t>(set))) return static_cast<std::int16_t>(i);
     if (alone < 0) alone = static_cast<std::int16_t>(i);
   }
   return alone >= 0 ? alone : found;
