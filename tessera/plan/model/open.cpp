@@ -21,17 +21,7 @@ program::Exchange exchange_of(void (*add)(Piece&, const Sizes&), const Sizes& s)
 // The pieces of a branch as one, without the norm and the sum on the stream that are among their steps.
 Piece branch(std::span<const Piece> pieces, const Piece& norm, const Sizes& s) {
   Piece out{.backward_flops = 0};
-  for (const Piece& piece : pieces) {
-    out.flops += piece.flops;
-    out.backward_flops += piece.backward_flops;
-    out.repeated_flops += piece.repeated_flops;
-    out.bytes_read += piece.bytes_read;
-    out.bytes_written += piece.bytes_written;
-    out.tape_bytes += piece.tape_bytes;
-    out.work_bytes += piece.work_bytes;
-    out.scratch_bytes = std::max(out.scratch_bytes, piece.scratch_bytes);
-    out.backward_scratch_bytes = std::max(out.backward_scratch_bytes, piece.backward_scratch_bytes);
-  }
+  for (const Piece& piece : pieces) add_costs(out, piece);
   const std::int64_t stream = s.r * s.h * s.c;
   out.bytes_read -= norm.bytes_read + 2 * stream;
   out.bytes_written -= norm.bytes_written + stream;

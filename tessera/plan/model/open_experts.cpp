@@ -15,15 +15,7 @@ using program::Step;
 
 // Runs after `piece`, in the same segment.
 void join_piece(Piece& piece, const Piece& next) {
-  piece.flops += next.flops;
-  piece.backward_flops += next.backward_flops;
-  piece.repeated_flops += next.repeated_flops;
-  piece.bytes_read += next.bytes_read;
-  piece.bytes_written += next.bytes_written;
-  piece.tape_bytes += next.tape_bytes;
-  piece.work_bytes += next.work_bytes;
-  piece.scratch_bytes = std::max(piece.scratch_bytes, next.scratch_bytes);
-  piece.backward_scratch_bytes = std::max(piece.backward_scratch_bytes, next.backward_scratch_bytes);
+  add_costs(piece, next);
   const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
   append(piece.collectives, next.collectives);
   // The backward begins with the last.

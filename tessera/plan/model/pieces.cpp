@@ -101,6 +101,18 @@ Dtype compute_dtype(spec::Precision precision) {
   return Dtype::fp16;
 }
 
+void add_costs(Piece& piece, const Piece& next) {
+  piece.flops += next.flops;
+  piece.backward_flops += next.backward_flops;
+  piece.repeated_flops += next.repeated_flops;
+  piece.bytes_read += next.bytes_read;
+  piece.bytes_written += next.bytes_written;
+  piece.tape_bytes += next.tape_bytes;
+  piece.work_bytes += next.work_bytes;
+  piece.scratch_bytes = std::max(piece.scratch_bytes, next.scratch_bytes);
+  piece.backward_scratch_bytes = std::max(piece.backward_scratch_bytes, next.backward_scratch_bytes);
+}
+
 double product_flops(std::int64_t n, std::int64_t in, std::int64_t out) {
   return 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(out);
 }

@@ -49,6 +49,9 @@ struct NormSizes {
 };
 inline constexpr NormSizes kRmsNorm{1}, kLayerNorm{2};
 
+// FLOPs, traffic and memory of a piece that runs after `piece`, in the same segment.
+void add_costs(program::Piece& piece, const program::Piece& next);
+
 double product_flops(std::int64_t n, std::int64_t in, std::int64_t out);
 
 // Axis sets that the tables of a layout begin with: the data axes, and those over which pieces communicate.

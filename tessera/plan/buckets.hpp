@@ -1,0 +1,15 @@
+// Which parameters lie together in a bucket, how they lie on the axes, and where their gradients are summed.
+#pragma once
+
+#include <span>
+
+#include "tessera/plan/model/family.hpp"
+
+namespace tessera::plan {
+
+// Adds the buckets of a model to tables that have their axes, and takes the parameters from it. rank_of_unit:
+// see describe.hpp.
+void add_buckets(const spec::Run& run, Blueprint& model, std::span<const std::uint32_t> rank_of_unit,
+                 program::Tables& tables);
+
+}  // namespace tessera::plan
