@@ -14,6 +14,7 @@
 #include "tessera/parallel/blocks/table_rows.hpp"
 #include "tessera/parallel/blocks/traveling_blocks.hpp"
 #include "tessera/parallel/vocabulary_product.hpp"
+#include "tessera/shard/kept_weight.hpp"
 
 namespace tessera::parallel {
 
@@ -23,16 +24,9 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-void keep(AutogradContext* ctx, Weight& weight, WeightWork& work) {
-  ctx->saved_data["weight"] = reinterpret_cast<std::int64_t>(&weight);
-  ctx->saved_data["work"] = reinterpret_cast<std::int64_t>(&work);
-}
-Weight& kept_weight(AutogradContext* ctx) {
-  return *reinterpret_cast<Weight*>(ctx->saved_data["weight"].toInt());
-}
-WeightWork& kept_work(AutogradContext* ctx) {
-  return *reinterpret_cast<WeightWork*>(ctx->saved_data["work"].toInt());
-}
+using shard::keep;
+using shard::kept_weight;
+using shard::kept_work;
 
 Tensor product(const Tensor& x, const Projection& by) {
   const Tensor w = by.weight_OI->value().t();

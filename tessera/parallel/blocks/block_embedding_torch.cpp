@@ -5,6 +5,7 @@
 #include "tessera/collective/rows.hpp"
 #include "tessera/parallel/blocks/table_rows.hpp"
 #include "tessera/parallel/blocks/traveling_blocks.hpp"
+#include "tessera/shard/kept_weight.hpp"
 
 namespace tessera::parallel {
 namespace {
@@ -44,22 +45,20 @@ Tensor rows_from_stream(const Tensor& gradient_TC, const TableAxes& axes) {
 struct BlockEmbedding : Function<BlockEmbedding> {
   static Tensor forward(AutogradContext* ctx, const Tensor&, const Tensor& tokens, Weight* weight,
                         WeightWork* work, const TableAxes* axes) {
-    ctx->saved_data["weight"] = reinterpret_cast<std::int64_t>(weight);
-    ctx->saved_data["work"] = reinterpret_cast<std::int64_t>(work);
-    ctx->saved_data["head"] = reinterpret_cast<std::int64_t>(&axes->head);
-    ctx->saved_data["vocabulary"] = reinterpret_cast<std::int64_t>(&axes->vocabulary);
+    shard::keep(ctx, *weight, *work);
+    shard::keep_address(ctx, "head", &axes->head);
+    shard::keep_address(ctx, "vocabulary", &axes->vocabulary);
     const Tensor& table = weight->value();
     const TableRows rows = rows_of_part(tokens, table.size(0), axes->vocabulary.rank());
     ctx->save_for_backward({rows.rows_T, rows.is_elsewhere_T1});
     return rows_to_stream(looked_up(table, rows), *axes);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
-    auto& weight = *reinterpret_cast<Weight*>(ctx->saved_data["weight"].toInt());
-    auto& work = *reinterpret_cast<WeightWork*>(ctx->saved_data["work"].toInt());
-    const TableAxes axes{*reinterpret_cast<const ProductAxes*>(ctx->saved_data["head"].toInt()),
-                         *reinterpret_cast<const collective::Group*>(ctx->saved_data["vocabulary"].toInt())};
+    const TableAxes axes{*shard::kept_address<const ProductAxes>(ctx, "head"),
+                         *shard::kept_address<const collective::Group>(ctx, "vocabulary")};
     const auto saved = ctx->get_saved_variables();
-    work.rows(weight, saved[0], rows_from_stream(gradients[0], axes).masked_fill_(saved[1], 0));
+    shard::kept_work(ctx).rows(shard::kept_weight(ctx), saved[0],
+                               rows_from_stream(gradients[0], axes).masked_fill_(saved[1], 0));
     return {Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };

@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/parallel/blocks/traveling_blocks.hpp"
+#include "tessera/shard/kept_weight.hpp"
 
 namespace tessera::parallel {
 namespace {
@@ -92,22 +93,20 @@ Gradients cube_backward(const Tensor& dy, const Tensor& x, const Tensor& w, cons
 struct BlockLinear : Function<BlockLinear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, Weight* weight, WeightWork* work,
                         const ProductAxes* axes) {
-    ctx->saved_data["weight"] = reinterpret_cast<std::int64_t>(weight);
-    ctx->saved_data["work"] = reinterpret_cast<std::int64_t>(work);
-    ctx->saved_data["axes"] = reinterpret_cast<std::int64_t>(axes);
+    shard::keep(ctx, *weight, *work);
+    shard::keep_address(ctx, "axes", axes);
     ctx->save_for_backward({x});
     return axes->form == ProductAxes::Form::cube ? cube_product(x, weight->value(), *axes)
                                                  : square_product(x, weight->value(), *axes);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
-    auto& weight = *reinterpret_cast<Weight*>(ctx->saved_data["weight"].toInt());
-    auto& work = *reinterpret_cast<WeightWork*>(ctx->saved_data["work"].toInt());
-    const auto& axes = *reinterpret_cast<const ProductAxes*>(ctx->saved_data["axes"].toInt());
+    Weight& weight = shard::kept_weight(ctx);
+    const auto& axes = *shard::kept_address<const ProductAxes>(ctx, "axes");
     const Tensor dy = gradients[0].contiguous(), x = ctx->get_saved_variables()[0].detach();
     const Gradients found = axes.form == ProductAxes::Form::cube
                                 ? cube_backward(dy, x, weight.value(), axes)
                                 : square_backward(dy, x, weight.value(), axes);
-    work.term(weight, found.weight);
+    shard::kept_work(ctx).term(weight, found.weight);
     return {found.x, Tensor(), Tensor(), Tensor()};
   }
 };

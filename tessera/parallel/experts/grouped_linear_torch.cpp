@@ -6,6 +6,7 @@
 #include <ATen/ops/mm_ops.h>
 
 #include "tessera/base/error.hpp"
+#include "tessera/shard/kept_weight.hpp"
 #include "tessera/tensor/device.hpp"
 
 namespace tessera::parallel {
@@ -41,19 +42,17 @@ Tensor matrices_of(const shard::Weight& weight) { return weight.value().flatten(
 struct GroupedLinear : Function<GroupedLinear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const std::vector<std::int64_t>& rows,
                         shard::Weight* weight, shard::WeightWork* work) {
-    ctx->saved_data["weight"] = reinterpret_cast<std::int64_t>(weight);
-    ctx->saved_data["work"] = reinterpret_cast<std::int64_t>(work);
+    shard::keep(ctx, *weight, *work);
     ctx->saved_data["rows"] = rows;
     ctx->save_for_backward({x});
     return products(x, rows, matrices_of(*weight).transpose(1, 2));
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
-    auto& weight = *reinterpret_cast<shard::Weight*>(ctx->saved_data["weight"].toInt());
-    auto& work = *reinterpret_cast<shard::WeightWork*>(ctx->saved_data["work"].toInt());
+    shard::Weight& weight = shard::kept_weight(ctx);
     const auto rows = ctx->saved_data["rows"].toIntVector();
     const Tensor dy = gradients[0].contiguous();
     const Tensor dx = products(dy, rows, matrices_of(weight));
-    work.grouped_product(weight, dy, ctx->get_saved_variables()[0].detach(), rows);
+    shard::kept_work(ctx).grouped_product(weight, dy, ctx->get_saved_variables()[0].detach(), rows);
     return {dx, Tensor(), Tensor(), Tensor()};
   }
 };
