@@ -4,6 +4,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 
 #include "tessera/base/clock.hpp"
@@ -15,6 +16,8 @@
 #include "tessera/cli/completion.hpp"
 #include "tessera/cli/data/data_commands.hpp"
 #include "tessera/cli/draw/draw_commands.hpp"
+#include "tessera/cli/plan/automatic.hpp"
+#include "tessera/cli/plan/plan_commands.hpp"
 #include "tessera/cli/tokenizer/tokenizer_commands.hpp"
 #include "tessera/plan/layouts.hpp"
 #include "tessera/spec/load.hpp"
@@ -234,6 +237,9 @@ void refuse_unknown_command(const CLI::App& app, const std::vector<std::string>&
     for (const CLI::App* each : at->get_subcommands([](const CLI::App*) { return true; }))
       names.push_back(each->get_name());
     if (names.empty()) return;
+    const bool takes_file = at != &app && at->get_option_no_throw("file") != nullptr;
+    const bool is_slip = nearest(argv[i], names) && !std::filesystem::exists(argv[i]);
+    if (takes_file && !is_slip && std::ranges::count(names, argv[i]) == 0) return;
     if (std::ranges::count(names, argv[i]) == 0) {
       throw UserError(cat("unknown command '", argv[i], "'", did_you_mean(nearest(argv[i], names)),
                           " The commands of ", at->get_name(), " are ", join(names, ", "), "."));
@@ -284,11 +290,15 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
       "the run file (TOML), a program (.txt) that this command wrote, a trace (JSON) of tessera train "
       "--trace, or with --experts a metrics.jsonl");
   add_draw(draw, options);
-  auto* plan = app.add_subcommand("plan", "say what a run would need, before any of it exists");
-  plan->require_subcommand(1);
+  auto* plan = app.add_subcommand("plan", "which layout, will it fit, how long, how much, and how sure");
+  PlanOptions planned;
+  planned.argv = options.argv;
+  add_plan_commands(*plan, planned);
+  plan->require_subcommand(0, 1);
   auto* memory = add_command(*plan, "memory", "what each rank would hold, when most, and of what", options);
   auto* bench = app.add_subcommand("bench", "measure on this machine");
   bench->require_subcommand(1);
+  add_bench_profile(*bench, planned);
   auto* step =
       add_command(*bench, "step", "the executor against a plain loop over the same kernels", options);
   step->add_option("--rounds", options.rounds, "interleaved pairs of steps")->check(CLI::Range(3, 10000));
@@ -336,8 +346,11 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
   if (options.data.command) return options.data.command(options.data, std::cout);
   if (tokenizer.command) return tokenizer.command(tokenizer, std::cout);
   if (ask.command) return ask.command(ask);
+  if (train->parsed()) plan_layout(options, options.json);
   if (train->parsed() && !options.dry_run) return train_command(options);
   if (train->parsed() || memory->parsed()) return plan_memory_command(options);
+  if (planned.command) return planned.command(planned);
+  if (plan->parsed()) return plan_command(planned);
   if (doctor->parsed()) return doctor_command(options);
   if (save->parsed()) return save_command(options);
   if (verify->parsed() && options.layouts.most_ranks > 0) return verify_layouts_command(options);

@@ -96,7 +96,7 @@ TEST_F(Binary, AMistypedCommandIsAnsweredWithTheNearest) {
       << mistyped.out;
   EXPECT_NE(tessera("checkpoint exprot a b").out.find("unknown command 'exprot'; did you mean export?"),
             std::string::npos);
-  EXPECT_NE(tessera("plan").out.find("subcommand is required"), std::string::npos);
+  EXPECT_NE(tessera("plan").out.find("plan takes a run file"), std::string::npos);
 }
 
 TEST_F(Binary, NamesFileLineAndTheNearestKey) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace tessera::data {
@@ -12,5 +13,11 @@ namespace tessera::data {
 std::vector<std::uint64_t> samples_of(std::uint64_t cursor, std::int64_t global_batch, std::int64_t dp_rank,
                                       std::int64_t dp_size, std::int64_t micro_batch,
                                       std::int64_t micro_index);
+
+// The same where data-parallel ranks have unequal numbers of micro-batches: in each round those that have any
+// left take one, the lower rank first. The numbers add up to the batch.
+std::vector<std::uint64_t> samples_of(std::uint64_t cursor, std::int64_t dp_rank,
+                                      std::span<const std::int64_t> micro_batches_by_rank,
+                                      std::int64_t micro_batch, std::int64_t micro_index);
 
 }  // namespace tessera::data

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <unistd.h>
+#include <algorithm>
+#include <numeric>
 
 #include <algorithm>
 #include <filesystem>
@@ -153,6 +156,28 @@ TEST(BatchPlan, TheLastMicroBatchMayBeShortOrEmpty) {
   EXPECT_EQ(samples_of(0, 5, 1, 2, 2, 1), Samples{});
   EXPECT_EQ(samples_of(0, 5, 1, 2, 2, 2), Samples{});
   EXPECT_THROW(samples_of(0, 5, 2, 2, 2, 0), Bug);
+}
+
+TEST(BatchPlan, UnequalNumbersOfMicroBatchesShareTheBatchOnce) {
+  const std::vector<std::int64_t> by_rank = {3, 1, 2};
+  EXPECT_EQ(samples_of(10, 0, by_rank, 2, 0), (Samples{10, 11}));
+  EXPECT_EQ(samples_of(10, 1, by_rank, 2, 0), (Samples{12, 13}));
+  EXPECT_EQ(samples_of(10, 2, by_rank, 2, 1), (Samples{18, 19}));
+  EXPECT_EQ(samples_of(10, 0, by_rank, 2, 2), (Samples{20, 21}));
+  EXPECT_EQ(samples_of(10, 1, by_rank, 2, 1), Samples{});
+  Samples all;
+  for (std::int64_t rank = 0; rank < 3; ++rank)
+    for (std::int64_t micro = 0; micro < 3; ++micro)
+      std::ranges::copy(samples_of(0, rank, by_rank, 2, micro), std::back_inserter(all));
+  std::ranges::sort(all);
+  Samples expected(12);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(all, expected);
+  // Equal numbers are dealt as ever.
+  const std::vector<std::int64_t> even = {2, 2};
+  for (std::int64_t micro = 0; micro < 2; ++micro)
+    for (std::int64_t rank = 0; rank < 2; ++rank)
+      EXPECT_EQ(samples_of(0, rank, even, 3, micro), samples_of(0, 12, rank, 2, 3, micro));
 }
 
 }  // namespace

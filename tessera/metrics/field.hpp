@@ -16,7 +16,7 @@ using Record = std::vector<Field>;
 struct Field {
   std::string name;
   std::variant<std::int64_t, double, std::string, bool, std::vector<std::int64_t>, std::vector<double>,
-               std::vector<std::string>, std::vector<Record>>
+               std::vector<std::string>, std::vector<Record>, Record>
       value;
   bool operator==(const Field&) const = default;
 };

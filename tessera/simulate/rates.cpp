@@ -99,9 +99,11 @@ class Pricing {
                          : ring(op.along, static_cast<double>(calls.front().bytes), calls.front().kind);
   }
 
-  double ring_seconds(double n, double whole, CollectiveKind kind) const {
+  double ring_seconds(std::int16_t along, double whole, CollectiveKind kind) const {
+    const auto n = static_cast<double>(tables_.size_of(along));
     if (n <= 1) return 0;
-    const double once = (n - 1) / n * whole / rates_.link_bytes + (n - 1) * rates_.link_seconds;
+    const Rates::Link link = rates_.link(along);
+    const double once = (n - 1) / n * whole / link.bytes + (n - 1) * link.seconds;
     switch (kind) {
       case CollectiveKind::all_reduce:
         return 2 * once;
@@ -113,12 +115,11 @@ class Pricing {
       case CollectiveKind::broadcast:
         break;
     }
-    return transfer_seconds(whole, rates_);
+    return whole / link.bytes + link.seconds;
   }
 
   Cost ring(std::int16_t along, double whole, CollectiveKind kind) const {
-    const auto n = static_cast<double>(tables_.size_of(along));
-    return {.phases = {{along, ring_seconds(n, whole, kind)}}, .bytes = static_cast<std::int64_t>(whole)};
+    return {.phases = {{along, ring_seconds(along, whole, kind)}}, .bytes = static_cast<std::int64_t>(whole)};
   }
 
   template <typename Part>
@@ -130,8 +131,8 @@ class Pricing {
       if (out.phases.empty() || out.phases.back().axes >= 0) out.phases.push_back({});
       out.phases.back().seconds += part(piece_cost(piece, rates_));
       for (const program::Collective& call : collectives_of(op.what, piece))
-        out.phases.push_back({call.over, ring_seconds(static_cast<double>(tables_.size_of(call.over)),
-                                                      static_cast<double>(call.bytes), call.kind)});
+        out.phases.push_back(
+            {call.over, ring_seconds(call.over, static_cast<double>(call.bytes), call.kind)});
     }
     return out;
   }

@@ -1,6 +1,9 @@
 // Prices an op on a device that was only described: FLOPs, memory traffic and messages over rates.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "tessera/program/schedule/order.hpp"
 
 namespace tessera::simulate {
@@ -12,6 +15,15 @@ struct Rates {
   double memory_bytes = 1e10;   // per second
   double link_bytes = 2e9;      // per second, of a rank's link out and of its link in
   double link_seconds = 50e-6;  // before the first byte of a message arrives
+  // By axis set of the program, where they are not alike; empty: as above.
+  struct Link {
+    double bytes = 2e9, seconds = 50e-6;
+    bool operator==(const Link&) const = default;
+  };
+  std::vector<Link> links;
+  Link link(std::int16_t axis_set) const {
+    return links.empty() ? Link{link_bytes, link_seconds} : links[static_cast<std::size_t>(axis_set)];
+  }
   bool operator==(const Rates&) const = default;
 };
 

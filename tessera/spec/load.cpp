@@ -126,6 +126,10 @@ Run resolved(std::vector<Entry> entries, std::span<const std::string> overrides,
   };
   for (const auto& entry : entries) {
     if (mistakes.size() == kMostMistakes) break;
+    if (entry.section.empty() && entry.name == "layout" && entry.value == Value(std::string("auto"))) {
+      run.layout.automatic = true;
+      continue;
+    }
     // Of an unknown section in a file only the heading is reported, not each key below it.
     const bool is_override = &entry - entries.data() >= num_in_files;
     if (is_override || entry.name.empty() || entry.section.empty() || is_section(entry.section)) apply(entry);

@@ -393,5 +393,20 @@ TEST(Load, UnderstandsAKeyByItsNameOfBefore) {
   EXPECT_EQ(to_text(parse("", "run.toml")).find("opened"), std::string::npos);
 }
 
+TEST(Load, LayoutMayBeLeftToThePlanner) {
+  EXPECT_TRUE(parse("layout = \"auto\"\n[model]\nlayers = 2\n", "run.toml").layout.automatic);
+  EXPECT_FALSE(parse("[model]\nlayers = 2\n", "run.toml").layout.automatic);
+  EXPECT_THROW(parse("layout = \"best\"\n", "run.toml"), UserError);
+}
+
+TEST(Load, UnequalMicroBatchesCountByTheirMost) {
+  spec::Run run;
+  run.layout.dp_replicate = 2, run.layout.micro_batches_by_rank = "3,1", run.training.global_batch = 4;
+  EXPECT_EQ(run.num_micro_batches(), 3);
+  EXPECT_EQ(split_numbers("3, 1"), (std::vector<std::int64_t>{3, 1}));
+  EXPECT_FALSE(split_numbers("3,x"));
+  EXPECT_FALSE(split_numbers("-1"));
+}
+
 }  // namespace
 }  // namespace tessera::spec

@@ -190,6 +190,24 @@ void check_zero(const Layout& layout, Findings& findings) {
                 "stands for dp_replicate or dp_shard and was not turned into one of them");
 }
 
+// Ranks of unequal speed.
+void check_uneven(const Run& run, Findings& findings) {
+  const Layout& layout = run.layout;
+  if (layout.micro_batches_by_rank.empty()) return;
+  const auto by_rank = split_numbers(layout.micro_batches_by_rank);
+  std::int64_t sum = 0;
+  for (const std::int64_t count : by_rank.value_or(std::vector<std::int64_t>()))
+    sum += std::min(count, std::int64_t{1} << 31);
+  findings.need(by_rank.has_value() && std::ssize(*by_rank) == layout.dp() && sum > 0,
+                "layout.micro_batches_by_rank",
+                cat("must name a number for each of the ", layout.dp(), " data-parallel ranks, such as ",
+                    layout.dp() == 1 ? "4" : "3,1", layout.dp() > 2 ? ",..." : ""));
+  findings.need(
+      sum * layout.micro_batch == run.training.global_batch || !by_rank, "layout.micro_batches_by_rank",
+      cat("makes ", sum, " micro-batches of ", layout.micro_batch,
+          " samples; training.global_batch = ", run.training.global_batch, " samples must be as many"));
+}
+
 // Two versions of the weights: one that is updated, and the one before, which is computed with.
 void check_delayed(const Run& run, Findings& findings) {
   const Layout& layout = run.layout;
@@ -375,6 +393,9 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   check_ranks(run, findings);
   check_stages(run, findings);
   check_zero(run.layout, findings);
+  check_uneven(run, findings);
+  findings.need(!run.layout.automatic, "layout.automatic",
+                "is for tessera train, which plans the layout at its start; tessera plan shows it before");
   check_delayed(run, findings);
   check_memory(run.layout, findings);
   check_totals(run, findings);

@@ -420,5 +420,23 @@ TEST(Problems, WhatTpAndCpDoNotDivideIsRefusedWithTheNearestThatDoes) {
             "possible: 1");
 }
 
+TEST(Problems, UnequalMicroBatchesMustMakeTheBatch) {
+  spec::Run run;
+  run.layout.dp_replicate = 2;
+  run.training.global_batch = 8;
+  const auto first = [&](const char* by_rank) {
+    run.layout.micro_batches_by_rank = by_rank;
+    const auto found = problems(run);
+    return found.empty() ? std::string() : found.front().text;
+  };
+  EXPECT_EQ(first("5,3"), "");
+  EXPECT_NE(first("5,2").find("makes 7 micro-batches"), std::string::npos);
+  EXPECT_NE(first("8").find("a number for each of the 2 data-parallel ranks"), std::string::npos);
+  EXPECT_NE(first("a,b").find("a number for each"), std::string::npos);
+  run = {};
+  run.layout.automatic = true;
+  EXPECT_NE(problems(run).front().text.find("layout.automatic"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tessera::spec

@@ -316,6 +316,9 @@ void declare_layout(std::vector<Key>& keys) {
       "MiB that a rank may receive from other stages before it needs them; one is always received ahead");
   section.add("micro_batch", &Layout::micro_batch, from_to(1, kMaxTokens),
               "samples per micro-batch and data-parallel rank");
+  section.add("micro_batches_by_rank", &Layout::micro_batches_by_rank,
+              "micro-batches of each data-parallel rank in a step, such as 3,1, for ranks of unequal speed; "
+              "empty: all take turns");
   section.add("recompute", &Layout::recompute, "what the backward computes again instead of keeping it");
   section.add("recompute_pieces", &Layout::recompute_pieces,
               "selective: pieces of a block that are computed again, such as attention,gate");
@@ -327,6 +330,9 @@ void declare_layout(std::vector<Key>& keys) {
               "MiB a rank may hold; 0: no limit. What recompute = budget must fit in");
   section.add("precision", &Layout::precision, "of compute; bf16 and fp16 keep fp32 master weights");
   section.add("overlap", &Layout::overlap, "gradient reductions run beside the backward");
+  section.add("automatic", &Layout::automatic,
+              "train plans the layout at its start, for the ranks that it is given; layout = \"auto\" "
+              "outside of a section says the same");
 }
 
 void declare_cluster(std::vector<Key>& keys) {

@@ -1,6 +1,7 @@
 #include "tessera/spec/spec.hpp"
 
 #include <algorithm>
+#include <charconv>
 
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/family.hpp"
@@ -119,6 +120,32 @@ std::vector<std::string> split_list(const std::string& text) {
     if (first < end) out.push_back(text.substr(first, last - first + 1));
     at = end + 1;
   }
+  return out;
+}
+
+std::optional<std::vector<std::int64_t>> split_numbers(const std::string& text) {
+  std::vector<std::int64_t> out;
+  for (const std::string& word : split_list(text)) {
+    std::int64_t value = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || value < 0) return std::nullopt;
+    out.push_back(value);
+  }
+  return out;
+}
+
+std::vector<std::int64_t> Run::micro_batches_by_rank() const {
+  return split_numbers(layout.micro_batches_by_rank).value_or(std::vector<std::int64_t>());
+}
+
+std::int64_t Run::num_micro_batches() const {
+  if (!layout.micro_batches_by_rank.empty())
+    if (const auto by_rank = micro_batches_by_rank(); !by_rank.empty())
+      return std::max<std::int64_t>(1, *std::max_element(by_rank.begin(), by_rank.end()));
+  // By one after the other: their product may not fit 64 bits.
+  std::int64_t out = training.global_batch;
+  for (const std::int64_t part : {layout.dp_replicate, layout.dp_shard, layout.micro_batch})
+    out = out / part + (out % part != 0);
   return out;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -211,13 +212,15 @@ struct Layout {
   std::int64_t max_activations = 0;     // of a stage, that a rank may hold at a time; 0: no limit
   std::int64_t receive_ahead_mib = 64;  // what a rank may receive from other stages before it needs it
   std::int64_t micro_batch = 1;         // samples per micro-batch and data-parallel rank
+  std::string micro_batches_by_rank;    // of each data-parallel rank, "3,1"; empty: all take turns
   Recompute recompute = Recompute::none;
   std::string recompute_pieces = "attention";  // selective: pieces of a block
   std::string offload;                // of "optimizer", "parameters", "values": kept outside a rank's memory
   std::string offload_folder;         // where offloaded bytes lie in files; empty: in host memory
   std::int64_t memory_limit_mib = 0;  // of a rank; 0: no limit
   Precision precision = Precision::fp32;
-  bool overlap = true;  // reductions run beside the backward
+  bool overlap = true;     // reductions run beside the backward
+  bool automatic = false;  // train plans it at its start
   // Model chunks per pipeline rank.
   std::int64_t num_virtual() const;
   std::int64_t dp() const { return dp_replicate * dp_shard; }
@@ -238,6 +241,9 @@ struct Layout {
 
 // The names of a list such as "attention, gate".
 std::vector<std::string> split_list(const std::string& text);
+
+// Numbers of a list such as "3,1"; nothing if it is none of whole numbers from 0 on.
+std::optional<std::vector<std::int64_t>> split_numbers(const std::string& text);
 
 // Whether layout.offload names it.
 bool offloads(const Layout& layout, Offload what);
@@ -272,13 +278,9 @@ struct Run {
   }
   std::int64_t tp_rep() const { return layout.tp_channels() / tp_kv(); }
   // Micro-batches each data-parallel rank runs in a step; the last ones may be short or empty.
-  std::int64_t num_micro_batches() const {
-    // By one after the other: their product may not fit 64 bits.
-    std::int64_t out = training.global_batch;
-    for (const std::int64_t part : {layout.dp_replicate, layout.dp_shard, layout.micro_batch})
-      out = out / part + (out % part != 0);
-    return out;
-  }
+  std::int64_t num_micro_batches() const;
+  // Of each data-parallel rank, where they have unequal numbers of them; else empty.
+  std::vector<std::int64_t> micro_batches_by_rank() const;
   bool operator==(const Run&) const = default;
 };
 

@@ -150,9 +150,13 @@ engine::StepInput Session::input_of(const Reading& reading) const {
   input.loss_scale = loss_scale_.value();
   const std::int64_t sequence = run_.model.sequence;
   const auto on_device = [&](const Tensor& t) { return tensor::on_device(t, device_); };
+  const std::vector<std::int64_t> by_rank = run_.micro_batches_by_rank();
   for (std::int64_t micro = 0; micro < program_.tables.num_micro; ++micro) {
-    const auto samples = data::samples_of(reading.first, reading.count, data_rank_, run_.layout.dp(),
-                                          run_.layout.micro_batch, micro);
+    const auto samples =
+        reading.trains && !by_rank.empty()
+            ? data::samples_of(reading.first, data_rank_, by_rank, run_.layout.micro_batch, micro)
+            : data::samples_of(reading.first, reading.count, data_rank_, run_.layout.dp(),
+                               run_.layout.micro_batch, micro);
     auto& dispatches = dispatches_[static_cast<std::size_t>(micro)];
     dispatches.assign(static_cast<std::size_t>(run_.model.blocks()), nullptr);
     if (samples.empty() && meets_other_samples_) {

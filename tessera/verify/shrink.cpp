@@ -29,6 +29,7 @@ std::int64_t fewest_kv_heads(spec::Run run, std::int64_t at_least) {
 
 // Fewer and smaller micro-batches, the last ones as full or empty as they were.
 void cut_batch(spec::Run& run, const std::function<void(const char*, std::int64_t&, std::int64_t)>& cut) {
+  if (!run.layout.micro_batches_by_rank.empty()) return;  // which says how many there are
   // Enough for a pipeline to have a start, a middle and an end.
   constexpr std::int64_t kMostSamples = 4;
   const std::int64_t most_micro_batches = std::max<std::int64_t>(5, 2 * run.layout.pp + 1);

@@ -34,7 +34,8 @@ std::vector<std::vector<std::size_t>> pairs_of(std::span<const spec::Run> runs, 
 std::vector<std::pair<std::string, std::string>> traits(const spec::Run& run) {
   const auto& layout = run.layout;
   const std::int64_t micro = run.num_micro_batches();
-  const bool is_uneven = run.training.global_batch % (layout.dp() * layout.micro_batch) != 0;
+  const bool is_uneven = !layout.micro_batches_by_rank.empty() ||
+                         run.training.global_batch % (layout.dp() * layout.micro_batch) != 0;
   std::vector<std::pair<std::string, std::string>> out = {
       {"pp", cat(layout.pp)},
       {"dp_replicate", cat(layout.dp_replicate)},

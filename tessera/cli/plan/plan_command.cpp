@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <cstdio>
+
+#include "tessera/base/error.hpp"
+#include "tessera/base/files/file_text.hpp"
+#include "tessera/cli/plan/plan_commands.hpp"
+#include "tessera/cli/plan/plan_page.hpp"
+#include "tessera/metrics/field.hpp"
+#include "tessera/metrics/out_file.hpp"
+#include "tessera/planner/fit/stack_profile.hpp"
+#include "tessera/planner/search/answer.hpp"
+#include "tessera/spec/load.hpp"
+#include "tessera/spec/problems.hpp"
+
+namespace tessera::cli {
+namespace {
+
+spec::Run question_of(const PlanOptions& options) {
+  if (options.file.empty())
+    throw UserError(
+        "plan takes a run file, or one of the commands memory, what-if, evaluate, calibrate. See tessera "
+        "plan --help.");
+  if (options.cluster.empty())
+    throw UserError(
+        "--cluster is missing: name a file of devices, or a known device and how many, such as "
+        "H100-80GB-SXM:64.");
+  return job::load_run(options, spec::any_build());
+}
+
+planner::Fit fit_of(const PlanOptions& options) {
+  if (options.stack.empty()) return planner::Fit();
+  return planner::fit_of(planner::parse_profile(file_text(options.stack), options.stack));
+}
+
+metrics::Record to_record(const planner::Answer& answer, double limit_bytes) {
+  const planner::Refined& refined = answer.refined;
+  const planner::Estimate& e = refined.candidate.estimate;
+  return {{"layout", planner::layout_text(refined.candidate.layout)},
+          {"keys", planner::layout_keys(refined.candidate.layout)},
+          {"step_seconds", answer.step.seconds},
+          {"step_seconds_low", answer.step.low},
+          {"step_seconds_high", answer.step.high},
+          {"mfu", answer.mfu},
+          {"peak_bytes", refined.peak_bytes},
+          {"limit_bytes", limit_bytes},
+          {"bubble", refined.bubble},
+          {"exposed", refined.exposed},
+          {"tokens_per_second", answer.tokens_per_second},
+          {"days", answer.days},
+          {"dollars", answer.dollars},
+          {"lost_to_failures", answer.lost_to_failures},
+          {"why_it_loses", answer.why_it_loses},
+          {"parts", metrics::Record{{"products", e.products},
+                                    {"attention", e.attention},
+                                    {"elementwise", e.elementwise},
+                                    {"head", e.head},
+                                    {"recompute", e.recompute},
+                                    {"tensor", e.tensor},
+                                    {"context", e.context},
+                                    {"experts", e.experts},
+                                    {"bubble", e.bubble},
+                                    {"sends", e.sends},
+                                    {"data", e.data},
+                                    {"optimizer", e.optimizer}}}};
+}
+
+metrics::Record to_record(const planner::Plan& plan) {
+  metrics::Record pruned;
+  for (const auto& [why, count] : plan.certificate.pruned) pruned.push_back({why, count});
+  std::vector<metrics::Record> answers;
+  for (const planner::Answer& answer : plan.answers) answers.push_back(to_record(answer, plan.limit_bytes));
+  return {{"cluster", plan.cluster.name},
+          {"devices", plan.cluster.devices()},
+          {"tokens", plan.tokens},
+          {"considered", plan.certificate.considered},
+          {"pruned", plan.certificate.num_pruned()},
+          {"pruned_by", pruned},
+          {"priced", plan.certificate.priced},
+          {"too_large", plan.certificate.too_large},
+          {"simulated", plan.certificate.simulated},
+          {"seconds", plan.certificate.seconds},
+          {"fitted", plan.is_fitted},
+          {"does_not_fit", plan.too_large},
+          {"best", to_record(plan.answers.front(), plan.limit_bytes)},
+          {"answers", answers}};
+}
+
+// "x2" is twice what there is.
+double changed(double value, const std::string& text, const std::string& change) {
+  const bool is_factor = text.starts_with('x');
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str() + is_factor, &end);
+  if (*end != 0 || !(number > 0))
+    throw UserError(cat("--with ", change, ": wants a number, or x and a factor."));
+  return is_factor ? value * number : number;
+}
+
+struct Changed {
+  planner::Cluster cluster;
+  std::vector<std::string> overrides;
+};
+
+Changed with_change(const planner::Cluster& cluster, const std::string& change) {
+  const auto equals = change.find('=');
+  if (equals == std::string::npos) throw UserError(cat("--with ", change, ": wants NAME=VALUE."));
+  const std::string name = change.substr(0, equals), value = change.substr(equals + 1);
+  Changed out{cluster, {}};
+  if (name.find('.') != std::string::npos) {
+    out.overrides.push_back(change);
+    return out;
+  }
+  if (name == "devices") {
+    const double devices = changed(cluster.devices(), value, change);
+    for (auto& kind : out.cluster.nodes) kind.count *= devices / cluster.devices();
+    return out;
+  }
+  for (auto& kind : out.cluster.nodes) {
+    planner::Device& device = kind.device;
+    if (name == "device")
+      device = planner::known_device(value);
+    else if (name == "link_gbps")
+      device.link_gbps = changed(device.link_gbps, value, change);
+    else if (name == "network_gbps")
+      device.network_gbps = changed(device.network_gbps, value, change);
+    else if (name == "memory_gb")
+      device.memory_gb = changed(device.memory_gb, value, change);
+    else if (name == "memory_gbps")
+      device.memory_gbps = changed(device.memory_gbps, value, change);
+    else if (name == "tflops")
+      device.tflops = changed(device.tflops, value, change);
+    else
+      throw UserError(cat(
+          "--with ", change,
+          ": may change device, devices, tflops, memory_gb, memory_gbps, link_gbps, network_gbps, or a key "
+          "of the run file such as model.sequence."));
+  }
+  planner::join_nodes(out.cluster);
+  return out;
+}
+
+}  // namespace
+
+int plan_command(const PlanOptions& options) {
+  const spec::Run run = question_of(options);
+  const planner::Cluster cluster = planner::read_cluster(options.cluster);
+  const planner::Fit fit = fit_of(options);
+  const planner::Ask ask{.tokens = options.tokens, .answers = options.answers};
+  const planner::Plan plan =
+      options.as_it_is ? planner::as_it_is(run, cluster, fit, ask) : planner::plan(run, cluster, fit, ask);
+  if (!options.write.empty())
+    metrics::OutFile(options.write, "--write")
+        .write(spec::to_text(planner::run_of(run, plan.answers.front())));
+  if (!options.html.empty())
+    metrics::OutFile(options.html, "--html").write(plan_page(run, plan, fit.constants()));
+  std::fputs(
+      (options.json ? metrics::json_object(to_record(plan)) + "\n" : planner::to_text(plan, options.explain))
+          .c_str(),
+      stdout);
+  return 0;
+}
+
+int what_if_command(const PlanOptions& options) {
+  const spec::Run run = question_of(options);
+  const planner::Cluster cluster = planner::read_cluster(options.cluster);
+  const planner::Fit fit = fit_of(options);
+  const planner::Ask ask{.tokens = options.tokens, .answers = options.answers};
+  const planner::Plan before = planner::plan(run, cluster, fit, ask);
+  std::vector<std::vector<std::string>> rows = {
+      {"change", "step s", "tokens/s", "times", "MFU %", "days", "layout"}};
+  std::vector<metrics::Record> records;
+  const auto add = [&](const std::string& name, const planner::Plan& plan) {
+    const planner::Answer &best = plan.answers.front(), &base = before.answers.front();
+    const double times = best.tokens_per_second / base.tokens_per_second;
+    rows.push_back({name, fixed(best.step.seconds, 3), count_text(best.tokens_per_second), fixed(times, 3),
+                    fixed(100 * best.mfu, 1), fixed(best.days, 2),
+                    planner::layout_text(best.refined.candidate.layout)});
+    records.push_back({{"change", name}, {"times", times}, {"plan", to_record(plan)}});
+  };
+  add("as it is", before);
+  for (const std::string& change : options.with) {
+    const Changed now = with_change(cluster, change);
+    PlanOptions asked = options;
+    asked.overrides.insert(asked.overrides.end(), now.overrides.begin(), now.overrides.end());
+    add(change, planner::plan(question_of(asked), now.cluster, fit, ask));
+  }
+  std::fputs((options.json ? metrics::json_object(metrics::Record{{"changes", records}}) + "\n" : table(rows))
+                 .c_str(),
+             stdout);
+  return 0;
+}
+
+}  // namespace tessera::cli

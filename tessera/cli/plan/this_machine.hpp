@@ -1,0 +1,14 @@
+// What this machine's cores can do, measured in about a second, as a cluster of so many ranks.
+#pragma once
+
+#include "tessera/planner/cluster.hpp"
+
+namespace tessera::cli {
+
+// All ranks compute at once, as they would in a step: more ranks than cores have a part of a core each.
+planner::Cluster this_machine(int ranks);
+
+// As a file that --cluster takes.
+std::string to_text(const planner::Cluster& cluster);
+
+}  // namespace tessera::cli

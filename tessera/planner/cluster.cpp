@@ -1,0 +1,177 @@
+#include "tessera/planner/cluster.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <variant>
+
+#include "tessera/base/error.hpp"
+#include "tessera/base/files/file_text.hpp"
+#include "tessera/spec/toml_file.hpp"
+
+namespace tessera::planner {
+namespace {
+
+double number_of(const spec::Entry& entry) {
+  double value = -1;
+  if (entry.value && std::holds_alternative<double>(*entry.value)) value = std::get<double>(*entry.value);
+  if (entry.value && std::holds_alternative<std::int64_t>(*entry.value))
+    value = static_cast<double>(std::get<std::int64_t>(*entry.value));
+  if (value < 0)
+    throw UserError(
+        cat(entry.where, ": ", entry.name, " wants a number from 0 on, and is ", entry.found, "."));
+  return value;
+}
+
+std::string text_of(const spec::Entry& entry) {
+  if (entry.value && std::holds_alternative<std::string>(*entry.value))
+    return std::get<std::string>(*entry.value);
+  throw UserError(cat(entry.where, ": ", entry.name, " wants a text, and is ", entry.found, "."));
+}
+
+using Setters = std::map<std::string, std::function<void(const spec::Entry&)>>;
+
+void apply(const spec::Entry& entry, const Setters& setters) {
+  if (const auto found = setters.find(entry.name); found != setters.end()) return found->second(entry);
+  std::vector<std::string> names;
+  for (const auto& [name, setter] : setters) names.push_back(name);
+  throw UserError(cat(entry.where, ": [", entry.section, "] has no key ", entry.name,
+                      did_you_mean(nearest(entry.name, names)), " It takes ", join(names, ", "), "."));
+}
+
+std::function<void(const spec::Entry&)> into(double& value) {
+  return [&value](const spec::Entry& entry) { value = number_of(entry); };
+}
+
+void set_node(NodeKind& kind, const spec::Entry& entry) {
+  Device& device = kind.device;
+  double processors = device.multiprocessors;
+  apply(entry, {{"device",
+                 [&](const spec::Entry& e) {
+                   try {
+                     device = known_device(text_of(e));
+                   } catch (const UserError& error) {
+                     throw UserError(cat(e.where, ": ", error.what()));
+                   }
+                   processors = device.multiprocessors;
+                 }},
+                {"count", into(kind.count)},
+                {"dollars_per_hour", into(kind.dollars_per_hour)},
+                {"node_devices", into(device.node_devices)},
+                {"tflops", into(device.tflops)},
+                {"tflops_fp8", into(device.tflops_fp8)},
+                {"memory_gb", into(device.memory_gb)},
+                {"memory_gbps", into(device.memory_gbps)},
+                {"multiprocessors", into(processors)},
+                {"link_gbps", into(device.link_gbps)},
+                {"network_gbps", into(device.network_gbps)},
+                {"issue_seconds", into(device.issue_seconds)},
+                {"fixed_seconds", into(device.fixed_seconds)}});
+  device.multiprocessors = std::max(1, static_cast<int>(processors));
+}
+
+void check_nodes(const Cluster& cluster, const std::string& name) {
+  if (cluster.nodes.empty())
+    throw UserError(
+        cat(name,
+            " names no nodes: add a section such as [h100] with device = \"H100-80GB-SXM\" and count = 16."));
+  for (const NodeKind& kind : cluster.nodes)
+    if (!(kind.device.tflops > 0) || !(kind.device.memory_gb > 0) || !(kind.device.memory_gbps > 0) ||
+        kind.count < 1 || kind.device.node_devices < 1)
+      throw UserError(
+          cat(name, ": [", kind.name,
+              "] wants a `device`, or at least tflops, memory_gb and memory_gbps, and a count of nodes."));
+}
+
+}  // namespace
+
+void join_nodes(Cluster& cluster) {
+  Network& joined = cluster.network;
+  const Network given = joined;
+  joined = network_of(cluster.nodes.front().device);
+  joined.half_bytes = given.half_bytes, joined.bytes_per_node = given.bytes_per_node;
+  for (const NodeKind& kind : cluster.nodes) {
+    const Network own = network_of(kind.device);
+    joined.node_devices = std::min(joined.node_devices, own.node_devices);
+    joined.link_gbps = std::min(joined.link_gbps, own.link_gbps);
+    joined.network_gbps = std::min(joined.network_gbps, own.network_gbps);
+  }
+  joined.pod_gbps = given.pod_gbps;
+  if (joined.pod_gbps > 0) joined.pod_devices = cluster.pod_nodes * joined.node_devices;
+}
+
+double Cluster::devices() const {
+  double out = 0;
+  for (const NodeKind& kind : nodes) out += kind.count * kind.device.node_devices;
+  return out;
+}
+
+double Cluster::dollars_per_hour() const {
+  double out = 0;
+  for (const NodeKind& kind : nodes) out += kind.count * kind.device.node_devices * kind.dollars_per_hour;
+  return out / devices();
+}
+
+const NodeKind& Cluster::slowest() const {
+  return *std::ranges::min_element(nodes, {}, [](const NodeKind& kind) { return kind.device.tflops; });
+}
+
+Cluster parse_cluster(std::string_view text, const std::string& name) {
+  Cluster out;
+  out.name = name;
+  for (const spec::Entry& entry : spec::read_toml(text, name)) {
+    if (entry.section.empty())
+      throw UserError(
+          cat(entry.where, ": ", entry.name, " stands outside of a section. Begin with [cluster]."));
+    if (entry.section == "cluster") {
+      if (!entry.name.empty())
+        apply(entry, {{"name", [&](const spec::Entry& e) { out.name = text_of(e); }},
+                      {"failure_hours", into(out.failure_hours)},
+                      {"restart_minutes", into(out.restart_minutes)},
+                      {"checkpoint_minutes", into(out.checkpoint_minutes)},
+                      {"pod_nodes", into(out.pod_nodes)},
+                      {"pod_gbps", into(out.network.pod_gbps)},
+                      {"half_bytes", into(out.network.half_bytes)},
+                      {"bytes_per_node", into(out.network.bytes_per_node)}});
+      continue;
+    }
+    if (entry.name.empty())
+      out.nodes.push_back({.name = entry.section});
+    else
+      set_node(out.nodes.back(), entry);
+  }
+  check_nodes(out, name);
+  join_nodes(out);
+  return out;
+}
+
+Cluster read_cluster(const std::string& file_or_name) {
+  if (std::filesystem::exists(file_or_name)) return parse_cluster(file_text(file_or_name), file_or_name);
+  const auto colon = file_or_name.rfind(':');
+  if (colon == std::string::npos)
+    throw UserError(
+        cat("--cluster ", file_or_name,
+            ": there is no such file. Give one, or a known device and how many: H100-80GB-SXM:64."));
+  double devices = 0;
+  const std::string count = file_or_name.substr(colon + 1);
+  const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), devices);
+  if (error != std::errc() || end != count.data() + count.size() || devices < 1)
+    throw UserError(cat("--cluster ", file_or_name, ": \"", count, "\" is no number of devices."));
+  Cluster out;
+  out.name = file_or_name;
+  NodeKind kind;
+  kind.device = known_device(file_or_name.substr(0, colon));
+  kind.name = kind.device.name;
+  kind.device.node_devices = std::min(kind.device.node_devices, devices);
+  kind.count = devices / kind.device.node_devices;
+  if (kind.count != static_cast<double>(static_cast<std::int64_t>(kind.count)))
+    throw UserError(cat("--cluster ", file_or_name, ": ", devices,
+                        " devices are no whole number of nodes of ", kind.device.node_devices, "."));
+  out.nodes = {kind};
+  join_nodes(out);
+  return out;
+}
+
+}  // namespace tessera::planner

@@ -1,0 +1,48 @@
+// The devices that a plan is made for: kinds of nodes, how they are joined, what they cost and how often they
+// fail.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tessera/planner/estimate.hpp"
+
+namespace tessera::planner {
+
+// Equal nodes.
+struct NodeKind {
+  std::string name;
+  Device device;
+  double count = 1;
+  double dollars_per_hour = 0;  // of one device; 0: not known
+  bool operator==(const NodeKind&) const = default;
+};
+
+struct Cluster {
+  std::string name;
+  std::vector<NodeKind> nodes;
+  Network network;
+  double pod_nodes = 0;          // nodes that the network joins at its full rate; 0: all
+  double failure_hours = 50000;  // between two failures of one device
+  double restart_minutes = 10;
+  double checkpoint_minutes = 30;  // between two saves
+  double devices() const;
+  // Of one device, in the mean; 0: not known.
+  double dollars_per_hour() const;
+  // The kind whose products are slowest.
+  const NodeKind& slowest() const;
+  bool is_uneven() const { return nodes.size() > 1; }
+  bool operator==(const Cluster&) const = default;
+};
+
+// A file, or NAME:DEVICES for so many of a known device. In the file, [cluster] says what holds for all of
+// it, each other section is a kind of node: `device` names a known one, and every number of it may be given
+// instead (docs/planner.md). Throws UserError with file and line.
+Cluster read_cluster(const std::string& file_or_name);
+Cluster parse_cluster(std::string_view text, const std::string& name);
+
+// Its network is that of its nodes: the slowest link anywhere bounds a collective that spans all of them.
+void join_nodes(Cluster& cluster);
+
+}  // namespace tessera::planner

@@ -1,0 +1,258 @@
+#include "tessera/planner/search/search.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/base/clock.hpp"
+
+namespace tessera::planner {
+namespace {
+
+using spec::Recompute;
+using spec::TensorKind;
+
+struct ScheduleChoice {
+  spec::Schedule schedule;
+  std::int64_t virtual_stages;  // 0: as the schedule has it
+};
+
+std::vector<std::int64_t> divisors(std::int64_t n) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    out.push_back(d);
+    if (d * d != n) out.push_back(n / d);
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+class Searching {
+ public:
+  Searching(const spec::Run& run, const Cluster& cluster, const Limits& limits, const Constants& constants)
+      : run_(run),
+        device_(cluster.slowest().device),
+        network_(cluster.network),
+        limits_(limits),
+        constants_(constants),
+        devices_(static_cast<std::int64_t>(cluster.devices())),
+        node_(static_cast<std::int64_t>(cluster.network.node_devices)) {}
+
+  Found all() {
+    const double start = now_seconds();
+    for (const std::int64_t pp : divisors(devices_))
+      for (const std::int64_t tp : divisors(devices_ / pp))
+        for (const std::int64_t cp : divisors(devices_ / pp / tp)) mesh(pp, tp, cp);
+    std::ranges::sort(found_.fitting, {}, [](const Candidate& c) { return c.estimate.step; });
+    if (found_.too_large && !found_.fitting.empty() &&
+        found_.too_large->estimate.step >= found_.fitting.front().estimate.step)
+      found_.too_large.reset();
+    found_.certificate.seconds = now_seconds() - start;
+    return std::move(found_);
+  }
+
+ private:
+  // What can vary once the mesh and the micro-batch are given.
+  struct Choices {
+    std::vector<ScheduleChoice> schedules;
+    std::vector<Recompute> recomputes;
+    std::vector<std::pair<std::int64_t, std::int64_t>> sharding;  // ZeRO, ranks of dp_shard
+    std::vector<TensorKind> kinds;
+    std::vector<bool> overlaps;
+    std::vector<std::string> offloads;
+    std::int64_t size() const {
+      return static_cast<std::int64_t>(schedules.size() * recomputes.size() * sharding.size() * kinds.size() *
+                                       overlaps.size() * offloads.size());
+    }
+  };
+
+  std::vector<ScheduleChoice> schedules(std::int64_t pp, std::int64_t micro_batches) const {
+    if (pp == 1) return {{"1f1b"_schedule, 0}};
+    const std::int64_t units = run_.model.blocks() + 2;
+    std::vector<ScheduleChoice> out = {{"1f1b"_schedule, 0}, {"zb-h1"_schedule, 0}};
+    if (2 * pp <= units) out.push_back({"zb-v"_schedule, 0});
+    for (const std::int64_t chunks : {2, 3, 4, 6, 8, 12})
+      if (chunks * pp <= units && micro_batches % pp == 0) out.push_back({"interleaved"_schedule, chunks});
+    return out;
+  }
+
+  Choices choices(std::int64_t pp, std::int64_t tp, std::int64_t cp, std::int64_t dp,
+                  std::int64_t micro_batches) const {
+    Choices out;
+    out.schedules = schedules(pp, micro_batches);
+    out.recomputes = {Recompute::none, Recompute::selective, Recompute::full};
+    out.sharding = {{0, 1}};
+    const std::int64_t within = std::max<std::int64_t>(1, node_ / (tp * cp));
+    for (std::int64_t zero = 1; zero <= 3 && dp * cp > 1; ++zero) {
+      out.sharding.emplace_back(zero, dp);
+      if (within > 1 && within < dp && dp % within == 0) out.sharding.emplace_back(zero, within);
+    }
+    out.kinds = {TensorKind::d1};
+    if (run_.model.experts == 0 && run_.model.kv_rank == 0 && run_.model.mtp_layers == 0) {
+      const auto root = static_cast<std::int64_t>(std::lround(std::sqrt(tp))),
+                 cube = static_cast<std::int64_t>(std::lround(std::cbrt(tp)));
+      if (root > 1 && root * root == tp) out.kinds.push_back(TensorKind::d2);
+      if (cube > 1 && cube * cube * cube == tp) out.kinds.push_back(TensorKind::d3);
+      const auto half = static_cast<std::int64_t>(std::lround(std::sqrt(tp / 2)));
+      if (half > 1 && 2 * half * half == tp) out.kinds.push_back(TensorKind::d25);
+    }
+    out.overlaps = tp > 1 ? std::vector{false, true} : std::vector{false};
+    out.offloads = {"", "optimizer"};
+    return out;
+  }
+
+  bool cuts_evenly(std::int64_t pp, std::int64_t tp, std::int64_t cp) const {
+    const spec::Model& model = run_.model;
+    if (model.heads % tp != 0 || (model.kv_heads % tp != 0 && tp % model.kv_heads != 0)) return false;
+    if (model.ffn % tp != 0 || model.sequence % (2 * cp * tp) != 0) return false;
+    return pp <= model.blocks() + 2;
+  }
+
+  void mesh(std::int64_t pp, std::int64_t tp, std::int64_t cp) {
+    const std::int64_t dp = devices_ / pp / tp / cp, batch = run_.training.global_batch;
+    const auto of_rank = batch % dp == 0 ? batch / dp : 0;
+    const std::vector<std::int64_t> sizes = of_rank > 0 ? micro_sizes(of_rank) : std::vector<std::int64_t>{1};
+    for (const std::int64_t ep : expert_ranks(tp, cp, dp))
+      for (const std::int64_t micro : sizes) {
+        const Choices varied = choices(pp, tp, cp, dp, std::max<std::int64_t>(of_rank / micro, 1));
+        found_.certificate.considered += varied.size();
+        if (of_rank == 0) {
+          leave("the batch is not shared evenly", varied.size());
+        } else if (!cuts_evenly(pp, tp, cp)) {
+          leave("the model is not cut evenly", varied.size());
+        } else {
+          spec::Run run = run_;
+          spec::Layout& layout = run.layout;
+          layout = {.pp = pp,
+                    .dp_shard = dp,
+                    .cp = cp,
+                    .tp = tp,
+                    .ep = ep,
+                    .micro_batch = micro,
+                    .precision = run_.layout.precision};
+          branch(run, varied);
+        }
+      }
+  }
+
+  static std::vector<std::int64_t> micro_sizes(std::int64_t of_rank) {
+    std::vector<std::int64_t> out;
+    for (std::int64_t size = 1; size <= of_rank && size <= 16; size *= 2)
+      if (of_rank % size == 0) out.push_back(size);
+    return out;
+  }
+
+  std::vector<std::int64_t> expert_ranks(std::int64_t tp, std::int64_t cp, std::int64_t dp) const {
+    if (run_.model.experts == 0) return {1};
+    std::vector<std::int64_t> out;
+    for (const std::int64_t ep : divisors(dp * cp * tp))
+      if (run_.model.experts % ep == 0) out.push_back(ep);
+    return out;
+  }
+
+  void leave(const std::string& why, std::int64_t layouts) { found_.certificate.pruned[why] += layouts; }
+
+  // The slowest that is kept; none yet: all count.
+  double bar() const {
+    return found_.fitting.size() < limits_.keep ? 1e300 : found_.fitting.front().estimate.step;
+  }
+
+  void branch(spec::Run& run, const Choices& varied) {
+    Workload best = workload_of(run);
+    best.shard = best.dp * best.cp;
+    best.zero = best.shard > 1 ? 3 : 0;
+    best.recompute = Recomputed::full;
+    if (least_bytes(best) - optimizer_bytes(best) > limits_.memory_bytes)
+      return leave("parameters alone do not fit", varied.size());
+    best.recompute = Recomputed::none;
+    const Estimate floor = estimate(best, device_, network_, constants_);
+    if (floor.products + floor.attention + floor.elementwise > bar())
+      return leave("its computation alone takes longer", varied.size());
+    for (const ScheduleChoice& schedule : varied.schedules)
+      for (const Recompute recompute : varied.recomputes)
+        for (const auto& [zero, shard] : varied.sharding)
+          for (const TensorKind kind : varied.kinds)
+            for (const bool overlaps : varied.overlaps)
+              for (const std::string& offload : varied.offloads) {
+                spec::Layout& layout = run.layout;
+                const std::int64_t dp = layout.dp();
+                layout.schedule = schedule.schedule, layout.virtual_stages = schedule.virtual_stages;
+                layout.recompute = recompute, layout.zero = zero;
+                layout.dp_shard = zero == 0 ? 1 : shard, layout.dp_replicate = dp / layout.dp_shard;
+                layout.tp_kind = kind, layout.tp_overlap = overlaps && kind == TensorKind::d1;
+                layout.offload = offload;
+                const bool is_double = overlaps && kind != TensorKind::d1;
+                const bool is_no_fold =
+                    run_.model.experts > 0 && layout.dp_shard * layout.cp * layout.tp % layout.ep != 0;
+                const bool is_uncut = kind != TensorKind::d1 && layout.micro_batch % layout.tp_samples() != 0;
+                if (is_double || is_no_fold || is_uncut)
+                  leave("it is no layout of its own", 1);
+                else
+                  price(run);
+              }
+  }
+
+  static double optimizer_bytes(const Workload& work) {
+    return work.state_bytes * layer_parameters(work) * work.layers / work.pp / std::max(1.0, work.shard);
+  }
+
+  void price(const spec::Run& run) {
+    ++found_.certificate.priced;
+    Candidate candidate{.layout = run.layout, .work = workload_of(run)};
+    candidate.estimate = estimate(candidate.work, device_, network_, constants_);
+    if (!run.layout.offload.empty()) {
+      // There and back over the host's bus, beside nothing.
+      constexpr double kHostBytesPerSecond = 25e9;
+      candidate.estimate.step += 2 * optimizer_bytes(candidate.work) / kHostBytesPerSecond;
+    }
+    candidate.footprint = footprint(candidate.work);
+    if (!run.layout.offload.empty()) {
+      candidate.footprint.state -= optimizer_bytes(candidate.work);
+      candidate.footprint.peak -= optimizer_bytes(candidate.work);
+    }
+    if (candidate.footprint.peak > limits_.memory_bytes) {
+      ++found_.certificate.too_large;
+      const bool is_near = candidate.footprint.peak < 2 * limits_.memory_bytes;
+      if (is_near && (!found_.too_large || candidate.estimate.step < found_.too_large->estimate.step))
+        found_.too_large = std::move(candidate);
+      return;
+    }
+    if (candidate.estimate.step >= bar()) return;
+    const auto slower = [](const Candidate& a, const Candidate& b) {
+      return a.estimate.step < b.estimate.step;
+    };
+    if (found_.fitting.size() == limits_.keep) {
+      std::ranges::pop_heap(found_.fitting, slower);
+      found_.fitting.pop_back();
+    }
+    found_.fitting.push_back(std::move(candidate));
+    std::ranges::push_heap(found_.fitting, slower);
+  }
+
+  const spec::Run& run_;
+  const Device& device_;
+  const Network& network_;
+  const Limits& limits_;
+  const Constants& constants_;
+  const std::int64_t devices_, node_;
+  Found found_;
+};
+
+}  // namespace
+
+double usable_bytes(const Device& device) {
+  constexpr double kLibraries = 2.5 * (1 << 30), kShare = 0.95;
+  return device.memory_gb * 1e9 * kShare - kLibraries;
+}
+
+std::int64_t Certificate::num_pruned() const {
+  std::int64_t out = 0;
+  for (const auto& [why, count] : pruned) out += count;
+  return out;
+}
+
+Found search(const spec::Run& run, const Cluster& cluster, const Limits& limits, const Constants& constants) {
+  return Searching(run, cluster, limits, constants).all();
+}
+
+}  // namespace tessera::planner

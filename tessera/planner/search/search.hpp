@@ -1,0 +1,62 @@
+// Looks through all layouts that a run may have on a cluster, and says which are fastest and fit.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/planner/cluster.hpp"
+#include "tessera/planner/footprint.hpp"
+
+namespace tessera::planner {
+
+// What is looked for.
+struct Limits {
+  double memory_bytes = 0;  // that tensors of a rank may take
+  std::size_t keep = 64;    // of the fastest
+};
+
+// What of a device's memory tensors may take: libraries hold some, and allocators leave some unused.
+double usable_bytes(const Device& device);
+
+struct Candidate {
+  spec::Layout layout;
+  Workload work;
+  Estimate estimate;
+  Footprint footprint;
+  bool operator==(const Candidate&) const = default;
+};
+
+// How the answer was found: every layout of the space is in one of these numbers.
+struct Certificate {
+  std::int64_t considered = 0;                 // layouts of the space
+  std::map<std::string, std::int64_t> pruned;  // without being priced, by why
+  std::int64_t priced = 0;                     // by the closed form
+  std::int64_t too_large = 0;                  // of these, those that do not fit
+  std::int64_t simulated = 0;                  // of these, as compiled programs
+  double seconds = 0;                          // that it took
+  std::int64_t num_pruned() const;
+  bool operator==(const Certificate&) const = default;
+};
+
+struct Found {
+  std::vector<Candidate> fitting;  // fastest first
+  std::optional<Candidate>
+      too_large;  // the fastest that does not fit by less than as much again, if it would be faster
+  Certificate certificate;
+};
+
+// Note [The space that is searched]
+// pp, tp and cp are divisors of the number of devices, dp is the rest, wholly sharded or within a node; tp of
+// every kind; ep folds over the ranks of dp, cp and tp; the micro-batch divides a rank's share of the batch;
+// schedules with their numbers of virtual stages; recomputation none, attention or full; ZeRO 0 to 3; tp's
+// collectives overlapped or not; the optimizer's state in host memory or not. A branch is left when even its
+// best could not count: parameters, gradients and optimizer alone do not fit with ZeRO 3 and full
+// recomputation, or its products, attention and element-wise work alone take longer than the slowest layout
+// that is kept. So what is found is the best of the space by the closed form, and the certificate says how
+// much of it was looked at.
+Found search(const spec::Run& run, const Cluster& cluster, const Limits& limits, const Constants& constants);
+
+}  // namespace tessera::planner

@@ -1,0 +1,90 @@
+// The search against every layout one by one, and what a plan says. About five seconds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/base/error.hpp"
+#include "tessera/planner/search/answer.hpp"
+#include "tessera/spec/problems.hpp"
+
+namespace tessera::planner {
+namespace {
+
+using testing::HasSubstr;
+
+spec::Run seven_billion() {
+  spec::Run run;
+  run.model.layers = 32, run.model.hidden = 4096, run.model.heads = run.model.kv_heads = 32,
+  run.model.ffn = 11008;
+  run.model.vocab = 32000, run.model.sequence = 4096;
+  run.training.global_batch = 256;
+  run.layout.precision = spec::Precision::bf16;
+  return run;
+}
+
+TEST(Search, EveryLayoutIsPricedOrLeftForAReason) {
+  const Cluster cluster = read_cluster("H100-80GB-SXM:32");
+  const Limits limits{.memory_bytes = usable_bytes(cluster.slowest().device)};
+  const Found found = search(seven_billion(), cluster, limits, {});
+  const Certificate& c = found.certificate;
+  EXPECT_EQ(c.considered, c.priced + c.num_pruned());
+  ASSERT_EQ(found.fitting.size(), limits.keep);
+  for (std::size_t i = 1; i < found.fitting.size(); ++i)
+    EXPECT_LE(found.fitting[i - 1].estimate.step, found.fitting[i].estimate.step);
+  for (const Candidate& candidate : found.fitting) {
+    EXPECT_EQ(candidate.layout.ranks(), 32);
+    EXPECT_LE(candidate.footprint.peak, limits.memory_bytes);
+  }
+}
+
+TEST(Search, BoundsLeaveOutNothingThatCounts) {
+  const Cluster cluster = read_cluster("H100-80GB-SXM:16");
+  Limits limits{.memory_bytes = usable_bytes(cluster.slowest().device), .keep = 4};
+  const Found pruned = search(seven_billion(), cluster, limits, {});
+  limits.keep = 1 << 20;  // nothing is slower than the slowest that is kept
+  const Found all = search(seven_billion(), cluster, limits, {});
+  EXPECT_GT(all.certificate.priced, pruned.certificate.priced);
+  for (std::size_t i = 0; i < pruned.fitting.size(); ++i)
+    EXPECT_EQ(pruned.fitting[i].estimate.step, all.fitting[i].estimate.step);
+}
+
+TEST(Plan, OfASmallClusterIsARunThatTrainTakes) {
+  const spec::Run run = seven_billion();
+  const Cluster cluster = read_cluster("H100-80GB-SXM:8");
+  const Plan made = plan(run, cluster, Fit(), {.tokens = 1e9, .answers = 3});
+  ASSERT_FALSE(made.answers.empty());
+  const Answer& best = made.answers.front();
+  const spec::Run planned = run_of(run, best);
+  EXPECT_TRUE(spec::problems(planned, spec::any_build()).empty());
+  EXPECT_EQ(planned.layout.ranks(), 8);
+  EXPECT_LE(best.refined.most_bytes(), made.limit_bytes);
+  EXPECT_GT(best.mfu, 0.2);
+  EXPECT_LT(best.mfu, 0.8);
+  EXPECT_NEAR(best.days * 86400 * best.tokens_per_second * (1 - best.lost_to_failures), 1e9, 1e3);
+  EXPECT_LT(best.step.low, best.step.seconds);
+  EXPECT_THAT(to_text(made, true), HasSubstr("where the time of the best goes"));
+  for (std::size_t i = 1; i < made.answers.size(); ++i)
+    EXPECT_THAT(made.answers[i].why_it_loses, HasSubstr("%"));
+  const Plan same = as_it_is(planned, cluster, Fit(), {});
+  EXPECT_NEAR(same.answers.front().step.seconds, best.step.seconds, 1e-9);
+}
+
+TEST(Plan, ThatCantFitSaysWhatIsMissing) {
+  spec::Run run = seven_billion();
+  run.model.layers = 320, run.model.hidden = 16384, run.model.heads = run.model.kv_heads = 128,
+  run.model.ffn = 65536;
+  try {
+    plan(run, read_cluster("H100-80GB-SXM:8"), Fit(), {});
+    FAIL() << "it fits";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no layout of this model fits 8 devices"));
+  }
+}
+
+TEST(Plan, MoreDevicesAreFaster) {
+  const auto curve = scaled(seven_billion(), read_cluster("H100-80GB-SXM:8"), {}, {8, 16, 32, 64});
+  ASSERT_EQ(curve.size(), 4u);
+  for (std::size_t i = 1; i < curve.size(); ++i) EXPECT_LT(curve[i].step_seconds, curve[i - 1].step_seconds);
+}
+
+}  // namespace
+}  // namespace tessera::planner
