@@ -118,6 +118,11 @@ const NodeKind& Cluster::slowest() const {
   return *std::ranges::min_element(nodes, {}, [](const NodeKind& kind) { return kind.device.tflops; });
 }
 
+bool Cluster::is_uneven() const {
+  return std::ranges::any_of(
+      nodes, [&](const NodeKind& kind) { return kind.device.tflops != nodes.front().device.tflops; });
+}
+
 Cluster parse_cluster(std::string_view text, const std::string& name) {
   Cluster out;
   out.name = name;

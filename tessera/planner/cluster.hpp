@@ -32,7 +32,8 @@ struct Cluster {
   double dollars_per_hour() const;
   // The kind whose products are slowest.
   const NodeKind& slowest() const;
-  bool is_uneven() const { return nodes.size() > 1; }
+  // Whether devices differ in speed.
+  bool is_uneven() const;
   bool operator==(const Cluster&) const = default;
 };
 

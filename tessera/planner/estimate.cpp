@@ -292,12 +292,4 @@ Estimate estimate(const Workload& work, const Device& device, const Network& net
   return Step(work, device, network, constants).all();
 }
 
-double least_seconds(const Workload& work, const Device& device, const Constants& constants) {
-  const double peak = (work.fp8 == Fp8::none ? device.tflops : device.tflops_fp8) * 1e12;
-  const double query = work.heads * work.head_dim;
-  const double scores = 3 * work.global_batch * work.sequence * work.layers * 2 * work.sequence * query;
-  return (model_flops(work) - scores) /
-         (peak * std::min(0.95, kProductShare * constants.gemm) * work.devices);
-}
-
 }  // namespace tessera::planner

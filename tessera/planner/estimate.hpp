@@ -50,8 +50,4 @@ struct Estimate {
 Estimate estimate(const Workload& work, const Device& device, const Network& network,
                   const Constants& constants = {});
 
-// A time that no layout of this model on so many such devices goes below: all products at their best rate, no
-// communication.
-double least_seconds(const Workload& work, const Device& device, const Constants& constants = {});
-
 }  // namespace tessera::planner

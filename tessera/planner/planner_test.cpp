@@ -70,16 +70,6 @@ TEST(Estimate, EachWayToSplitCostsWhatItShould) {
   EXPECT_DOUBLE_EQ(estimate(work, device, network_of(device), {}).bubble, pipelined.bubble / 4);
 }
 
-TEST(Estimate, NothingIsFasterThanItsLeast) {
-  const Device& device = known_device("H100-80GB-SXM");
-  for (const double tp : {1.0, 2.0, 8.0})
-    for (const double pp : {1.0, 4.0}) {
-      Workload work = llama();
-      work.devices = 64, work.tp = tp, work.pp = pp, work.dp = work.shard = 64 / tp / pp;
-      EXPECT_GT(estimate(work, device, network_of(device)).step, least_seconds(work, device));
-    }
-}
-
 TEST(Footprint,
      IsThatOfThePaperForMegatronsLayers) {  // Korthikanti et al. 2022, table 2: s b h (34 + 5 a s / h)
   Workload work;

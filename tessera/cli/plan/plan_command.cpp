@@ -5,6 +5,7 @@
 #include "tessera/base/files/file_text.hpp"
 #include "tessera/cli/plan/plan_commands.hpp"
 #include "tessera/cli/plan/plan_page.hpp"
+#include "tessera/cli/plan/this_machine.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/planner/fit/stack_profile.hpp"
@@ -20,11 +21,16 @@ spec::Run question_of(const PlanOptions& options) {
     throw UserError(
         "plan takes a run file, or one of the commands memory, what-if, evaluate, calibrate. See tessera "
         "plan --help.");
-  if (options.cluster.empty())
+  if (options.cluster.empty() == (options.machine == 0))
     throw UserError(
-        "--cluster is missing: name a file of devices, or a known device and how many, such as "
+        "--cluster is missing, or --machine is given too: name a file of devices, or a known device and how "
+        "many, such as "
         "H100-80GB-SXM:64.");
   return job::load_run(options, spec::any_build());
+}
+
+planner::Cluster cluster_of(const PlanOptions& options) {
+  return options.machine > 0 ? this_machine(options.machine) : planner::read_cluster(options.cluster);
 }
 
 planner::Fit fit_of(const PlanOptions& options) {
@@ -142,7 +148,7 @@ Changed with_change(const planner::Cluster& cluster, const std::string& change) 
 
 int plan_command(const PlanOptions& options) {
   const spec::Run run = question_of(options);
-  const planner::Cluster cluster = planner::read_cluster(options.cluster);
+  const planner::Cluster cluster = cluster_of(options);
   const planner::Fit fit = fit_of(options);
   const planner::Ask ask{.tokens = options.tokens, .answers = options.answers};
   const planner::Plan plan =
@@ -161,7 +167,7 @@ int plan_command(const PlanOptions& options) {
 
 int what_if_command(const PlanOptions& options) {
   const spec::Run run = question_of(options);
-  const planner::Cluster cluster = planner::read_cluster(options.cluster);
+  const planner::Cluster cluster = cluster_of(options);
   const planner::Fit fit = fit_of(options);
   const planner::Ask ask{.tokens = options.tokens, .answers = options.answers};
   const planner::Plan before = planner::plan(run, cluster, fit, ask);

@@ -18,6 +18,11 @@ void add_question(CLI::App* command, PlanOptions& options) {
                    "the devices: a file (docs/planner.md), or a known device and how many: H100-80GB-SXM:64")
       ->type_name("FILE");
   command
+      ->add_option("--machine", options.machine,
+                   "so many ranks of this machine, measured for a second, instead of --cluster")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("RANKS");
+  command
       ->add_option(
           "--stack", options.stack,
           "a profile of tessera plan calibrate or tessera bench profile (default: data sheets alone)")

@@ -18,6 +18,7 @@ namespace tessera::cli {
 struct PlanOptions : job::JobOptions {
   int (*command)(const PlanOptions&) = nullptr;  // which one was asked for
   bool json = false;
+  int machine = 0;             // ranks of this machine, instead of a cluster; 0: none
   std::string cluster, stack;  // a file or NAME:DEVICES; a profile, or the stack to fit
   double tokens = 0;
   std::size_t answers = 8;

@@ -53,8 +53,11 @@ std::string svg(double height, const std::string& body) {
 std::string bars_of_time(const planner::Plan& plan) {
   constexpr double kLeft = 20, kBar = 18, kRow = 46;
   double longest = 0;
-  for (const Answer& answer : plan.answers)
-    longest = std::max(longest, answer.refined.candidate.estimate.step);
+  for (const Answer& answer : plan.answers) {
+    double sum = 0;
+    for (const Share& share : shares(answer.refined.candidate.estimate)) sum += share.seconds;
+    longest = std::max(longest, sum);
+  }
   std::string body;
   double y = 14;
   for (const Answer& answer : plan.answers) {
@@ -69,7 +72,7 @@ std::string bars_of_time(const planner::Plan& plan) {
                     " s</title></rect>");
       x += width;
     }
-    body += text_svg(x + 6, y + 19, cat(fixed(e.step, 2), " s"));
+    body += text_svg(x + 6, y + 19, cat(fixed(answer.step.seconds, 2), " s"));
     y += kRow;
   }
   double x = kLeft;
@@ -136,6 +139,10 @@ std::string curve(const std::vector<Point>& points, const char* across, const ch
         body += cat("<line x1='", kLeft, "' x2='", kWidth - kRight, "' y1='", number(y_of(y)), "' y2='",
                     number(y_of(y)), "' stroke='#e4e4e4'/>") +
                 text_svg(kLeft - 6, y_of(y) + 4, count_text(y), "end", "#666");
+  for (double grid = std::pow(10, std::floor(std::log10(x0))); grid <= x1; grid *= 10)
+    for (const double times : {1.0, 2.0, 5.0})
+      if (const double x = grid * times; x >= x0 && x <= x1)
+        body += text_svg(x_of(x), kTop + kHeight + 14, count_text(x), "middle", "#666");
   if (ideal) {
     const double last = points.back().x, y = points.front().y * last / points.front().x;
     body +=
@@ -184,23 +191,28 @@ std::string scaling(const spec::Run& run, const planner::Plan& plan, const plann
 }
 
 std::string timeline(const planner::Plan& plan, const planner::Constants& constants) {
-  constexpr std::size_t kMostOps = 30000;
+  constexpr std::size_t kMostOps = 60000;
   const planner::Refined& best = plan.answers.front().refined;
-  const program::Program program = plan::compile_unchecked(best.run);
+  spec::Run run = best.run;
+  const std::int64_t all = run.num_micro_batches(),
+                     drawn = std::min(all, std::max<std::int64_t>(4, run.layout.pp));
+  run.layout.micro_batches_by_rank.clear();
+  run.training.global_batch = drawn * run.layout.dp() * run.layout.micro_batch;
+  const program::Program program = plan::compile_unchecked(run);
   std::size_t ops = 0;
   for (const auto& sequence : program.classes) ops += sequence.ops.size();
   if (ops > kMostOps)
-    return cat("<p>The step has ", ops,
-               " ops, too many for one picture: draw a smaller batch with tessera draw.</p>");
+    return cat("<p>A step of ", drawn, " micro-batches has ", ops, " ops, too many for one picture.</p>");
   const auto rates = planner::rates_for(best.candidate, plan.cluster, constants, program.tables);
   const auto costs = simulate::costs_by(program, [&](std::uint32_t, const program::Op& op) {
     return simulate::cost(op, program.tables, rates);
   });
   const auto walked = simulate::simulate(program, costs);
-  return draw::to_svg({.title = planner::layout_text(best.candidate.layout),
-                       .unit = draw::Unit::seconds,
-                       .held = draw::Held::bytes,
-                       .panels = {draw::predicted(program, walked, draw::Held::bytes)}});
+  return draw::to_svg(
+      {.title = cat(planner::layout_text(best.candidate.layout), ": ", drawn, " of ", all, " micro-batches"),
+       .unit = draw::Unit::seconds,
+       .held = draw::Held::bytes,
+       .panels = {draw::predicted(program, walked, draw::Held::bytes)}});
 }
 
 std::string answers_table(const planner::Plan& plan) {
@@ -234,7 +246,9 @@ std::string plan_page(const spec::Run& run, const planner::Plan& plan, const pla
       plan.is_fitted ? "Times by a fitted stack profile." : "Times by data sheets alone.",
       " Nothing here was run.</p>", answers_table(plan),
       plan.too_large.empty() ? "" : cat("<p>", xml_escaped(plan.too_large), ".</p>"), "<p>",
-      xml_escaped(planner::certificate_text(plan.certificate)), ".</p><h2>Where the time goes</h2>",
+      xml_escaped(planner::certificate_text(plan.certificate)),
+      ".</p><h2>Where the time goes</h2><p>Parts by the closed form, on the rank that has them; they "
+      "overlap, so they may add up to more than the step beside them.</p>",
       bars_of_time(plan), "<h2>Memory by stage</h2>", bars_of_memory(plan), scaling(run, plan, constants),
       "<h2>One step</h2>", timeline(plan, constants), "</body></html>\n");
 }

@@ -5,7 +5,9 @@
 
 namespace tessera::cli {
 
-// All ranks compute at once, as they would in a step: more ranks than cores have a part of a core each.
+// All ranks compute at once, as they would in a step: more ranks than cores have a part of a core each. Where
+// each has a core of its own and these differ, by what others do there or by kind, the cluster says so, and a
+// plan deals work by it.
 planner::Cluster this_machine(int ranks);
 
 // As a file that --cluster takes.

@@ -1,7 +1,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <pthread.h>
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -15,22 +17,29 @@ namespace {
 
 constexpr double kSeconds = 0.4;  // of each measurement
 
-// How often `act` is done in a second, by as many threads as there are cores at most, all together.
+// How often each of so many threads, one to a core, does `act` in a second while the others do it too.
 template <typename Act>
-double per_second(int threads, Act act) {
+std::vector<double> per_second(int threads, Act act) {
   std::vector<double> counts(static_cast<std::size_t>(threads), 0);
   std::vector<std::thread> running;
-  for (double& count : counts)
-    running.emplace_back([&count, &act] {
+  for (int i = 0; i < threads; ++i)
+    running.emplace_back([&count = counts[static_cast<std::size_t>(i)], &act, i] {
+      cpu_set_t core;
+      CPU_ZERO(&core);
+      CPU_SET(static_cast<std::size_t>(i), &core);
+      pthread_setaffinity_np(pthread_self(), sizeof core,
+                             &core);  // where it is refused, the measure is of any core
       auto state = act();
       const double start = now_seconds();
       while (now_seconds() - start < kSeconds) state(), count += 1;
       count /= now_seconds() - start;
     });
   for (std::thread& thread : running) thread.join();
-  double out = 0;
-  for (const double count : counts) out += count;
-  return out;
+  return counts;
+}
+
+double sum_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
 }  // namespace
@@ -40,28 +49,40 @@ planner::Cluster this_machine(int ranks) {
   const int before = at::get_num_threads();
   at::set_num_threads(1);
   constexpr std::int64_t kRows = 512;
-  const double products = per_second(std::min(ranks, cores), [] {
+  const int busy = std::min(ranks, cores);
+  const std::vector<double> products = per_second(busy, [] {
     return [a = at::rand({kRows, kRows}), b = at::rand({kRows, kRows}),
             c = at::empty({kRows, kRows})]() mutable { at::mm_out(c, a, b); };
   });
   constexpr std::int64_t kFloats = 4 << 20;
-  const double copies = per_second(std::min(ranks, cores), [] {
+  const std::vector<double> copies = per_second(busy, [] {
     return [from = at::rand({kFloats}), to = at::empty({kFloats})]() mutable { to.copy_(from); };
   });
   at::set_num_threads(before);
-  planner::NodeKind kind{.name = "machine"};
-  planner::Device& device = kind.device;
-  device.name = "this-machine";
   // The closed form gives products 0.72 and memory 0.75 of the peak.
-  device.tflops = products * 2 * kRows * kRows * kRows / ranks / 0.72 / 1e12;
-  device.memory_gbps = copies * 2 * 4 * kFloats / ranks / 0.75 / 1e9;
-  device.memory_gb = job::machine_memory().usable_bytes() / ranks / 1e9;
-  device.node_devices = 1, device.link_gbps = device.network_gbps = 2;
-  device.issue_seconds = 2e-4, device.fixed_seconds = 3e-3;
-  kind.count = ranks;
+  const double flops = 2.0 * kRows * kRows * kRows / 0.72 / 1e12, bytes = 2 * 4 * kFloats / 0.75 / 1e9;
+  const auto kind_of = [&](const std::string& name, double count, double product, double copy) {
+    planner::NodeKind kind{.name = name, .count = count};
+    planner::Device& device = kind.device;
+    device.name = "this-machine";
+    device.tflops = product * flops, device.memory_gbps = copy * bytes;
+    device.memory_gb = job::machine_memory().usable_bytes() / ranks / 1e9;
+    device.node_devices = 1, device.link_gbps = device.network_gbps = 2;
+    device.issue_seconds = 2e-4, device.fixed_seconds = 3e-3;
+    return kind;
+  };
   planner::Cluster out;
   out.name = cat("this machine, ", ranks, " ranks on ", cores, " cores");
-  out.nodes = {kind};
+  const auto [slowest, fastest] = std::ranges::minmax(products);
+  constexpr double kUneven = 1.25;  // others on one of the cores, or cores of two kinds
+  if (ranks == busy && fastest > kUneven * slowest) {
+    for (int i = 0; i < ranks; ++i) {
+      const auto core = static_cast<std::size_t>(i);
+      out.nodes.push_back(kind_of(cat("core", i), 1, products[core], copies[core]));
+    }
+  } else {
+    out.nodes = {kind_of("machine", ranks, sum_of(products) / ranks, sum_of(copies) / ranks)};
+  }
   out.network.half_bytes = 1e5, out.network.bytes_per_node = 0;
   planner::join_nodes(out);
   return out;

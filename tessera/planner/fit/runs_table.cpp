@@ -217,7 +217,7 @@ std::vector<MeasuredRun> read_runs(std::string_view csv, const std::string& name
     const Line line(columns, *cells);
     MeasuredRun run;
     run.record = trimmed(csv.substr(begin, at - begin));
-    run.id = line.text("id"), run.quality = line.text("quality"), run.split = line.text("split");
+    run.id = line.text("id"), run.quality = line.text("quality");
     const std::optional<Device> device = device_of(line);
     if (device) run.device = *device;
     run.stack = cat(run.id.substr(0, run.id.find('-')), "/", device ? device->name : line.text("gpu"));

@@ -12,7 +12,7 @@
 namespace tessera::planner {
 
 struct MeasuredRun {
-  std::string id, stack, quality, split, kernels;
+  std::string id, stack, quality, kernels;
   std::string record;  // its line of the table
   Workload work;
   Device device;

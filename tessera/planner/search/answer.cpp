@@ -133,6 +133,8 @@ std::vector<std::string> layout_keys(const spec::Layout& layout) {
     out.push_back(cat("layout.recompute=", spec::word(layout.recompute)));
   if (!layout.offload.empty()) out.push_back(cat("layout.offload=", layout.offload));
   if (!layout.stages.empty()) out.push_back(cat("layout.stages=", layout.stages));
+  if (!layout.micro_batches_by_rank.empty())
+    out.push_back(cat("layout.micro_batches_by_rank=", layout.micro_batches_by_rank));
   return out;
 }
 
@@ -153,6 +155,13 @@ std::string layout_text(const spec::Layout& layout) {
   if (layout.recompute != spec::Recompute::none) out += cat(", recompute ", spec::word(layout.recompute));
   if (layout.tp_overlap) out += ", tp overlapped";
   if (!layout.offload.empty()) out += cat(", offload ", layout.offload);
+  constexpr std::size_t kShort = 24;  // of a list that is told
+  if (!layout.stages.empty())
+    out += layout.stages.size() < kShort ? cat(", stages ", layout.stages) : ", stages by speed";
+  if (!layout.micro_batches_by_rank.empty())
+    out += layout.micro_batches_by_rank.size() < kShort
+               ? cat(", micro-batches ", layout.micro_batches_by_rank)
+               : ", micro-batches by speed";
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include "tessera/base/statistics.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
+#include "tessera/planner/search/deal.hpp"
 #include "tessera/simulate/report.hpp"
 #include "tessera/simulate/simulate.hpp"
 #include "tessera/spec/problems.hpp"
@@ -47,6 +48,7 @@ simulate::Rates::Link link_of(const program::AxisSet& set, const program::Tables
 // The run with so many micro-batches.
 spec::Run of_micro_batches(spec::Run run, std::int64_t count) {
   run.training.global_batch = count * run.layout.dp() * run.layout.micro_batch;
+  run.layout.micro_batches_by_rank.clear();
   return run;
 }
 
@@ -95,10 +97,8 @@ simulate::Rates rates_for(const Candidate& candidate, const Cluster& cluster, co
 Refined refine_one(const spec::Run& run, const Cluster& cluster, const Constants& constants) {
   Refined out;
   out.run = run;
-  out.candidate.layout = run.layout;
-  out.candidate.work = workload_of(run);
-  out.candidate.estimate = estimate(out.candidate.work, cluster.slowest().device, cluster.network, constants);
-  out.candidate.footprint = footprint(out.candidate.work);
+  out.candidate = candidate_of(run, cluster.slowest().device, cluster.network, constants,
+                               speeds_of(cluster, run, constants));
   const std::int64_t all = run.num_micro_batches(), some = std::max<std::int64_t>(3 * run.layout.pp, 4),
                      more = some + run.layout.pp;
   if (all <= more) {
@@ -111,6 +111,8 @@ Refined refine_one(const spec::Run& run, const Cluster& cluster, const Constants
     out.bubble *= second / out.seconds, out.exposed *= second / out.seconds;
   }
   out.seconds += out.candidate.estimate.fixed;
+  // Ranks that are equal by symmetry are simulated as one: of unequal devices the closed form tells.
+  if (cluster.is_uneven()) out.seconds = out.candidate.estimate.step;
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tessera/base/clock.hpp"
+#include "tessera/planner/search/deal.hpp"
 
 namespace tessera::planner {
 namespace {
@@ -27,6 +28,11 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
   return out;
 }
 
+// Of the optimizer's state on one rank.
+double optimizer_bytes(const Workload& work) {
+  return work.state_bytes * layer_parameters(work) * work.layers / work.pp / std::max(1.0, work.shard);
+}
+
 class Searching {
  public:
   Searching(const spec::Run& run, const Cluster& cluster, const Limits& limits, const Constants& constants)
@@ -35,8 +41,14 @@ class Searching {
         network_(cluster.network),
         limits_(limits),
         constants_(constants),
+        speeds_(speeds_of(cluster, run, constants)),
         devices_(static_cast<std::int64_t>(cluster.devices())),
-        node_(static_cast<std::int64_t>(cluster.network.node_devices)) {}
+        node_(static_cast<std::int64_t>(cluster.network.node_devices)) {
+    if (speeds_.empty()) return;
+    double sum = 0;
+    for (const double speed : speeds_) sum += speed;
+    least_share_ = static_cast<double>(speeds_.size()) / sum;
+  }
 
   Found all() {
     const double start = now_seconds();
@@ -166,7 +178,7 @@ class Searching {
       return leave("parameters alone do not fit", varied.size());
     best.recompute = Recomputed::none;
     const Estimate floor = estimate(best, device_, network_, constants_);
-    if (floor.products + floor.attention + floor.elementwise > bar())
+    if ((floor.products + floor.attention + floor.elementwise) * least_share_ > bar())
       return leave("its computation alone takes longer", varied.size());
     for (const ScheduleChoice& schedule : varied.schedules)
       for (const Recompute recompute : varied.recomputes)
@@ -192,24 +204,10 @@ class Searching {
               }
   }
 
-  static double optimizer_bytes(const Workload& work) {
-    return work.state_bytes * layer_parameters(work) * work.layers / work.pp / std::max(1.0, work.shard);
-  }
-
-  void price(const spec::Run& run) {
+  void price(spec::Run& run) {
+    if (!speeds_.empty()) deal_by_speed(run, speeds_, 0);
     ++found_.certificate.priced;
-    Candidate candidate{.layout = run.layout, .work = workload_of(run)};
-    candidate.estimate = estimate(candidate.work, device_, network_, constants_);
-    if (!run.layout.offload.empty()) {
-      // There and back over the host's bus, beside nothing.
-      constexpr double kHostBytesPerSecond = 25e9;
-      candidate.estimate.step += 2 * optimizer_bytes(candidate.work) / kHostBytesPerSecond;
-    }
-    candidate.footprint = footprint(candidate.work);
-    if (!run.layout.offload.empty()) {
-      candidate.footprint.state -= optimizer_bytes(candidate.work);
-      candidate.footprint.peak -= optimizer_bytes(candidate.work);
-    }
+    Candidate candidate = candidate_of(run, device_, network_, constants_, speeds_);
     if (candidate.footprint.peak > limits_.memory_bytes) {
       ++found_.certificate.too_large;
       const bool is_near = candidate.footprint.peak < 2 * limits_.memory_bytes;
@@ -234,11 +232,28 @@ class Searching {
   const Network& network_;
   const Limits& limits_;
   const Constants& constants_;
+  double least_share_ = 1;            // of an even share on the slowest, if all are busy
+  const std::vector<double> speeds_;  // of ranks; empty: all alike
   const std::int64_t devices_, node_;
   Found found_;
 };
 
 }  // namespace
+
+Candidate candidate_of(const spec::Run& run, const Device& device, const Network& network,
+                       const Constants& constants, const std::vector<double>& speeds) {
+  Candidate out{.layout = run.layout, .work = workload_of(run)};
+  if (!speeds.empty()) out.work.slowest_share = slowest_share(run, speeds, 0);
+  out.estimate = estimate(out.work, device, network, constants);
+  out.footprint = footprint(out.work);
+  if (spec::offloads(run.layout, spec::Offload::optimizer)) {
+    constexpr double kHostBytesPerSecond = 25e9;  // there and back over the host's bus, beside nothing
+    const double bytes = optimizer_bytes(out.work);
+    out.estimate.step += 2 * bytes / kHostBytesPerSecond;
+    out.footprint.state -= bytes, out.footprint.peak -= bytes;
+  }
+  return out;
+}
 
 double usable_bytes(const Device& device) {
   constexpr double kLibraries = 2.5 * (1 << 30), kShare = 0.95;

@@ -29,6 +29,10 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
+// One layout, priced by the closed form; `speeds` of its ranks, empty: all alike.
+Candidate candidate_of(const spec::Run& run, const Device& device, const Network& network,
+                       const Constants& constants, const std::vector<double>& speeds);
+
 // How the answer was found: every layout of the space is in one of these numbers.
 struct Certificate {
   std::int64_t considered = 0;                 // layouts of the space
