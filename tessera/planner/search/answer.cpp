@@ -101,7 +101,7 @@ Answer answer_of(Refined refined, const spec::Run& run, const Cluster& cluster, 
   MeasuredRun row;
   row.work = refined.candidate.work, row.device = cluster.slowest().device, row.network = cluster.network;
   const Prediction by_form = fit.predict(row);
-  const double scale = fit.runs().empty() ? refined.seconds / refined.candidate.estimate.step : 1;
+  const double scale = fit.runs().empty() ? refined.seconds / by_form.seconds : 1;
   out.step = {by_form.seconds * scale, by_form.low * scale, by_form.high * scale};
   out.refined = std::move(refined);
   add_run_length(out, cluster, run, tokens);

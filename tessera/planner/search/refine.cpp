@@ -128,9 +128,8 @@ std::vector<Refined> refine(const spec::Run& run, const Found& found, const Clus
     if (out.size() == count || compiled == kTriesForEach * count) break;
     // Two that differ in details of one mesh are not both alternatives.
     const spec::Layout& layout = candidate.layout;
-    if (!tried.insert({layout.pp, layout.tp, layout.cp, layout.ep, layout.micro_batch}).second &&
-        out.size() > 2)
-      continue;
+    const bool is_new = tried.insert({layout.pp, layout.tp, layout.cp, layout.ep, layout.micro_batch}).second;
+    if (!is_new && (out.size() > 2 || !layout.offload.empty())) continue;
     spec::Run one = run;
     one.layout = candidate.layout;
     one.layout.precision = run.layout.precision;
