@@ -31,7 +31,7 @@ void plan_layout(job::JobOptions& options, bool quiet) {
   const planner::Plan plan = planner::plan(run, this_machine(ranks), planner::Fit(), {.answers = 6});
   if (!quiet) std::fputs((planner::to_text(plan, false) + "\n").c_str(), stderr);
   std::vector<std::string> keys = planner::layout_keys(plan.answers.front().refined.candidate.layout);
-  keys.push_back("layout.automatic=false");
+  keys.emplace_back("layout.automatic=false");
   for (const std::string& key : keys) options.overrides.push_back(key), options.argv.push_back(key);
 }
 
