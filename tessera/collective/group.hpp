@@ -94,6 +94,10 @@ class Communicator {
   int size() const { return size_; }
   // Where tensors lie that the groups of this rank can take.
   c10::Device device() const { return device_; }
+  // The same ranks, for what lies in host memory, to be used while groups of the device are at work; this one
+  // where the device is the host.
+  virtual const Communicator& host() const { return host_ ? *host_ : *this; }
+  void set_host(std::unique_ptr<Communicator> host) { host_ = std::move(host); }
   // Ends operations that wait for a peer, here and there, with PeerLost, where the transport has a way to.
   // Any thread may call it while the groups live.
   virtual void abort() const {}
@@ -108,6 +112,7 @@ class Communicator {
   int rank_;
   int size_;
   c10::Device device_;
+  std::unique_ptr<Communicator> host_;
 };
 
 // One group per list that holds this rank, in the order of the lists, each with a connection of its own. All

@@ -11,7 +11,9 @@ namespace {
 using program::LaneKind;
 
 LaneKind kind_of(const std::string& lane) {
-  return lane == "compute" ? LaneKind::compute : lane == "copy" ? LaneKind::copy : LaneKind::communication;
+  if (lane == "compute") return LaneKind::compute;
+  if (lane == "copy") return LaneKind::copy;
+  return lane == "update" ? LaneKind::update : LaneKind::communication;
 }
 
 using Rows = std::map<std::pair<LaneKind, std::string>, Row>;  // compute first
@@ -31,12 +33,16 @@ std::int64_t middle_step(std::span<const Traced> traced) {
   return lengths[(lengths.size() - 1) / 2].second;
 }
 
-Panel measured(std::span<const Traced> traced, std::int64_t step) {
+bool steps_overlap(std::span<const Traced> traced) {
+  return std::ranges::any_of(traced, [](const Traced& op) { return kind_of(op.lane) == LaneKind::update; });
+}
+
+Panel measured(std::span<const Traced> traced, std::int64_t step, std::int64_t num_steps) {
   double first = std::numeric_limits<double>::infinity();
   std::map<std::int64_t, Rows> ranks;
   std::map<std::int64_t, std::set<std::uint32_t>> segments_of_rank;
   for (const Traced& op : traced) {
-    if (op.step != step) continue;
+    if (op.step < step || op.step >= step + num_steps) continue;
     first = std::min(first, op.bar.start);
     auto& segments = segments_of_rank[op.rank];
     if (op.segment) segments.insert(*op.segment);
@@ -49,7 +55,7 @@ Panel measured(std::span<const Traced> traced, std::int64_t step) {
   }
   const auto visit_of = visits(segments);
   for (const Traced& op : traced) {
-    if (op.step != step) continue;
+    if (op.step < step || op.step >= step + num_steps) continue;
     const LaneKind kind = kind_of(op.lane);
     Row& row = ranks[op.rank][{kind, op.lane}];
     row.kind = kind;

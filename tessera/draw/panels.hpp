@@ -27,6 +27,9 @@ struct Traced {
 
 // The step of median length; the panel's times count from its first op.
 std::int64_t middle_step(std::span<const Traced> traced);
-Panel measured(std::span<const Traced> traced, std::int64_t step);
+// Of so many steps from that one on.
+Panel measured(std::span<const Traced> traced, std::int64_t step, std::int64_t num_steps = 1);
+// Whether the trace is of a program whose steps do.
+bool steps_overlap(std::span<const Traced> traced);
 
 }  // namespace tessera::draw

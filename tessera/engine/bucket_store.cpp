@@ -170,19 +170,22 @@ BucketStore::NormShare BucketStore::norm_share(const program::Bucket& bucket) co
 
 Tensor BucketStore::squared_norm() const {
   Tensor total = tensor::number(0, parts_.device);
-  for (std::size_t i = 0; i < parts_.buckets.size(); ++i) {
-    const auto& bucket = parts_.buckets[i];
-    const NormShare& share = norm_shares_[i];
-    if (!share.brings) continue;
-    Tensor mine = read_here(bucket.shard_gradient());
-    if (bucket.slice().count == 1) {
-      const std::int64_t first = mine.numel() * share.slice.position / share.slice.count,
-                         end = mine.numel() * (share.slice.position + 1) / share.slice.count;
-      mine = mine.narrow(0, first, end - first);
-    }
-    total.add_(optim::squared_norm(mine));
-  }
+  for (const auto& bucket : parts_.buckets)
+    if (const Tensor square = squared_norm(item_of(bucket)); square.defined()) total.add_(square);
   return total;
+}
+
+Tensor BucketStore::squared_norm(std::uint32_t item) const {
+  const auto& bucket = parts_.buckets[place_.at(item)];
+  const NormShare& share = norm_shares_[place_.at(item)];
+  if (!share.brings) return {};
+  Tensor mine = read_here(bucket.shard_gradient());
+  if (bucket.slice().count == 1) {
+    const std::int64_t first = mine.numel() * share.slice.position / share.slice.count,
+                       end = mine.numel() * (share.slice.position + 1) / share.slice.count;
+    mine = mine.narrow(0, first, end - first);
+  }
+  return optim::squared_norm(mine);
 }
 
 Tensor BucketStore::shard_between_steps(const shard::FlatBucket& bucket) {

@@ -43,6 +43,8 @@ class BucketStore {
   // Sum of squares of the elements that this rank brings to the norm. See Note [Who brings an element to the
   // norm].
   tensor::Tensor squared_norm() const;
+  // The same of one bucket; undefined if this rank brings nothing of it.
+  tensor::Tensor squared_norm(std::uint32_t item) const;
 
   // Between steps: Full of every bucket, until free_all; Shard and State of one, wherever they lie.
   bool has_full(std::uint32_t item) { return bucket(item).full().defined(); }

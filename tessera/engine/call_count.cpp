@@ -1,6 +1,7 @@
 #include "tessera/engine/call_count.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace tessera::engine {
 
@@ -69,10 +70,27 @@ std::vector<MovedAlong> CallCount::of_step() const {
     const Volumes now = groups_[set].tally().volumes();
     for (const auto kind : collective::kCallKinds)
       if (const Volume volume = now.of(kind) - at_begin_[set].of(kind); volume.calls > 0)
-        out.push_back({tables_.axis_sets[set].name, collective::word(kind), volume.calls, volume.bytes,
-                       collective::sent_bytes(kind, volume.bytes, groups_[set].size())});
+        out.push_back(moved(set, kind, volume));
   }
   return out;
+}
+
+std::vector<MovedAlong> CallCount::sum_of(const std::vector<OpCalls>& calls) const {
+  std::map<std::pair<std::int16_t, collective::CallKind>, Volume> sums;
+  for (const OpCalls& call : calls) {
+    Volume& sum = sums[{call.axes, call.kind}];
+    sum.calls += call.volume.calls;
+    sum.bytes += call.volume.bytes;
+  }
+  std::vector<MovedAlong> out;
+  for (const auto& [which, volume] : sums)
+    out.push_back(moved(static_cast<std::size_t>(which.first), which.second, volume));
+  return out;
+}
+
+MovedAlong CallCount::moved(std::size_t set, collective::CallKind kind, const Volume& volume) const {
+  return {tables_.axis_sets[set].name, collective::word(kind), volume.calls, volume.bytes,
+          collective::sent_bytes(kind, volume.bytes, groups_[set].size())};
 }
 
 }  // namespace tessera::engine

@@ -36,9 +36,12 @@ class CallCount {
   // Of all groups since the last begin_step.
   void begin_step();
   std::vector<MovedAlong> of_step() const;
+  // The sum of what these ops called, whatever went on beside them.
+  std::vector<MovedAlong> sum_of(const std::vector<OpCalls>& calls) const;
 
  private:
   std::span<const std::int16_t> sets_of(const program::Op& op) const;
+  MovedAlong moved(std::size_t set, collective::CallKind kind, const collective::Volume& volume) const;
 
   const program::Tables& tables_;
   std::span<const collective::Group> groups_;

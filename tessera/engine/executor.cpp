@@ -44,21 +44,27 @@ Executor::Executor(const Parts& parts)
       bucket_store_(parts_, slots_),
       calls_(sequence_, tables_, parts.groups),
       lanes_(
-          sequence_, tables_, [this](std::uint32_t op) { run(op); }, parts.log, parts.device) {
+          sequence_, tables_, [this](std::uint32_t op, std::uint64_t step) { run(op, of(step)); }, parts.log,
+          parts.device) {
   const auto micro = static_cast<std::size_t>(tables_.num_micro);
   values_.resize(tables_.values.size() * micro);
   gradients_.resize(tables_.values.size() * micro);
   tapes_.resize(tables_.segments.size() * micro);
   weight_work_.resize(tables_.segments.size() * micro);
-  numbers_.resize(tables_.numbers.size());
-  loss_sums_.resize(tables_.numbers.size());
+  for (Step& step : steps_) {
+    step.numbers.resize(tables_.numbers.size());
+    step.loss_sums.resize(tables_.numbers.size());
+    step.squares.resize(tables_.buckets.size());
+    step.times.resize(sequence_.ops.size());
+    step.sends_along.resize(tables_.axis_sets.size());
+  }
+  never_ = tensor::number(0, parts_.device);
+  unscaled_ = tensor::number(1, parts_.device);
   losses_ = losses_of(tables_);
   writers_.resize(tables_.values.size());
   for (const program::Segment& segment : tables_.segments)
     for (const std::uint32_t value : segment.writes)
       writers_[value] = {segment.unit, segment.first_piece + segment.num_pieces - 1};
-  times_.resize(sequence_.ops.size());
-  sends_along_.resize(tables_.axis_sets.size());
   TESSERA_CHECK(values_.size() < (std::size_t{1} << 30), "more values than tags: ", values_.size());
   for (const Op& op : sequence_.ops) ends_.push_back(program::effects(op, tables_).ends);
   if (parts_.slots) end_late();
@@ -75,47 +81,70 @@ void Executor::end_late() {
 
 Executor::~Executor() = default;
 
-void Executor::carry_out(const StepInput& input) {
-  TESSERA_CHECK(input.micro_batches.size() == static_cast<std::size_t>(tables_.num_micro), "the step has ",
-                input.micro_batches.size(), " micro-batches, the program ", tables_.num_micro);
-  const at::NoGradGuard no_gradient;
-  input_ = &input;
-  account_.forget_peak();
-  for (Tensor& sum : loss_sums_) sum = tensor::number(0, parts_.device);
-  summed_.assign(numbers_.size(), false);
-  for (auto& sends : sends_along_) sends.clear();
-  calls_.begin_step();
-  lanes_.step();
-  finish_sends();
-  input_ = nullptr;
+void Executor::begin(StepInput input) {
+  if (num_begun_ == 0) gather_delayed();
+  start(std::move(input));
 }
 
-std::vector<LossSum> Executor::evaluate(const StepInput& input) {
-  carry_out(input);
-  const std::vector<double> numbers = read_numbers();
+void Executor::start(StepInput input) {
+  TESSERA_CHECK(input.micro_batches.size() == static_cast<std::size_t>(tables_.num_micro), "the step has ",
+                input.micro_batches.size(), " micro-batches, the program ", tables_.num_micro);
+  TESSERA_CHECK(under_way() < (tables_.steps_overlap ? steps_.size() : 1),
+                "a step before the last has ended");
+  const at::NoGradGuard no_gradient;
+  calls_.begin_step();
+  Step& step = of(++num_begun_);
+  step.input = std::move(input);
+  account_.forget_peak();
+  for (Tensor& sum : step.loss_sums) sum = tensor::number(0, parts_.device);
+  step.summed.assign(tables_.numbers.size(), false);
+  for (auto& sends : step.sends_along) sends.clear();
+  lanes_.begin();
+}
+
+// The first step under way, when it is through.
+Executor::Step& Executor::settle() {
+  TESSERA_CHECK(under_way() > 0, "no step is under way");
+  const at::NoGradGuard no_gradient;
+  Step& step = of(++num_finished_);
+  lanes_.finish(num_finished_);
+  if (under_way() == 0) finish_sends(step);
+  step.input.micro_batches.clear();
+  return step;
+}
+
+std::vector<LossSum> Executor::evaluate(StepInput input) {
+  start(std::move(input));
+  const std::vector<double> numbers = read_numbers(settle());
   std::vector<LossSum> out;
   for (const program::Loss& loss : losses_)
     out.push_back({tables_.numbers[loss.loss].name, numbers[loss.loss], numbers[loss.tokens]});
   return out;
 }
 
-StepReport Executor::step(const StepInput& input) {
-  if (num_steps_ == 0) gather_delayed();
-  carry_out(input);
+StepReport Executor::finish() {
+  Step& step = settle();
   StepReport report;
-  const std::vector<double> numbers = read_numbers();
+  const std::vector<double> numbers = read_numbers(step);
   const auto of = [&](Role role) { return numbers[index_of(role)]; };
   report.tokens = of(Role::tokens);
   for (const program::Loss& loss : losses_)
     report.losses.push_back({tables_.numbers[loss.loss].name, numbers[loss.loss] / numbers[loss.tokens]});
   report.loss = report.losses.front().mean;
-  report.gradient_norm = std::sqrt(of(Role::norm)) / input.loss_scale;
-  report.loss_scale = input.loss_scale;
+  report.gradient_norm = std::sqrt(of(Role::norm)) / step.input.loss_scale;
+  report.loss_scale = step.input.loss_scale;
+  report.learning_rate = step.input.learning_rate;
   report.taken = of(Role::finite) == 0;
   report.at_peak = account_.at_peak();
-  report.times = times_;
+  report.times = step.times;
   report.moved = bucket_store_.take_moved();
-  report.moved.along = calls_.of_step();
+  if (!tables_.steps_overlap) {
+    report.moved.along = calls_.of_step();
+    return report;
+  }
+  std::vector<OpCalls> calls;
+  for (const OpTime& time : report.times) calls.insert(calls.end(), time.calls.begin(), time.calls.end());
+  report.moved.along = calls_.sum_of(calls);
   return report;
 }
 
@@ -137,40 +166,42 @@ std::size_t Executor::index_of(Role role) const {
   throw Bug("the program lacks a number that every step has");
 }
 
-const Tensor& Executor::number(Role role) const { return tensor::read_here(numbers_[index_of(role)]); }
+const Tensor& Executor::number(Role role, const Step& step) const {
+  return tensor::read_here(step.numbers[index_of(role)]);
+}
 
 // All at once: an accelerator's host waits here, and nowhere else in a step. Numbers that were not summed are
 // 0.
-std::vector<double> Executor::read_numbers() const {
+std::vector<double> Executor::read_numbers(const Step& step) const {
   std::vector<Tensor> read;
-  for (std::size_t number = 0; number < numbers_.size(); ++number)
-    if (summed_[number]) read.push_back(tensor::read_here(numbers_[number]).view({1}));
+  for (std::size_t number = 0; number < step.numbers.size(); ++number)
+    if (step.summed[number]) read.push_back(tensor::read_here(step.numbers[number]).view({1}));
   const Tensor all = tensor::on_host(tensor::concatenate(read, 0));
   const double* next = all.const_data_ptr<double>();
-  std::vector<double> out(numbers_.size(), 0);
-  for (std::size_t number = 0; number < numbers_.size(); ++number)
-    if (summed_[number]) out[number] = *next++;
+  std::vector<double> out(step.numbers.size(), 0);
+  for (std::size_t number = 0; number < step.numbers.size(); ++number)
+    if (step.summed[number]) out[number] = *next++;
   return out;
 }
 
-void Executor::run(std::uint32_t index) {
+void Executor::run(std::uint32_t index, Step& step) {
   const Op& op = sequence_.ops[index];
   const auto calls = calls_.before(op);
   if (!late_ends_.empty())
     for (const Cell& cell : late_ends_[index]) end(cell);
-  times_[index] = {index, now_seconds(), 0};
+  step.times[index] = {index, now_seconds(), 0};
   switch (op.what) {
     case OpKind::forward:
-      forward(op);
+      forward(op, step);
       break;
     case OpKind::recompute:
-      recompute(op);
+      recompute(op, step);
       break;
     case OpKind::backward:
-      backward(op, true);
+      backward(op, step, true);
       break;
     case OpKind::backward_input:
-      backward(op, false);
+      backward(op, step, false);
       break;
     case OpKind::backward_weight:
       bucket_store_.begin_gradients(op);
@@ -183,41 +214,42 @@ void Executor::run(std::uint32_t index) {
       bucket_store_.reduce(op);
       break;
     case OpKind::sum:
-      sum(op);
+      sum(op, step);
       break;
     case OpKind::step:
-      update(op);
+      update(op, step);
       break;
     case OpKind::free:
       end(program::named_cell(op));
       break;
     case OpKind::send:
-      send(index);
+      send(index, step);
       break;
     case OpKind::receive:
-      receive(op);
+      receive(op, step);
       break;
     case OpKind::offload:
       offload(op);
       break;
     case OpKind::fetch:
-      fetch(op);
+      fetch(op, step);
       break;
     case OpKind::exchange:
-      exchange(op);
+      exchange(op, step);
       break;
   }
   for (const Cell& cell : ends_[index]) end(cell);
-  times_[index].end_seconds = now_seconds();
-  times_[index].calls = calls_.since(op, calls);
+  step.times[index].end_seconds = now_seconds();
+  step.times[index].calls = calls_.since(op, calls);
 }
 
-model::Outcome Executor::compute(const Op& op, const std::vector<Tensor>& inputs, model::Tape& tape) {
+model::Outcome Executor::compute(const Op& op, Step& step, const std::vector<Tensor>& inputs,
+                                 model::Tape& tape) {
   const auto& segment = tables_.segments[op.item];
   bucket_store_.read_weights(segment);
   auto outcome =
       parts_.model[segment.unit]->forward(segment.first_piece, segment.num_pieces, inputs,
-                                          input_->micro_batches[static_cast<std::size_t>(op.micro)], tape);
+                                          step.input.micro_batches[static_cast<std::size_t>(op.micro)], tape);
   TESSERA_CHECK(
       outcome.values.size() == segment.writes.size() && outcome.losses.size() == segment.losses.size(),
       "unit ", tables_.units[segment.unit].name, " does not write what the plan says");
@@ -225,13 +257,13 @@ model::Outcome Executor::compute(const Op& op, const std::vector<Tensor>& inputs
 }
 
 // With a graph, on leaves over the inputs.
-model::Outcome Executor::record(const Op& op) {
+model::Outcome Executor::record(const Op& op, Step& step) {
   auto recording = std::make_unique<Recording>();
   const at::AutoGradMode with_gradient(true);
   for (const auto value : tables_.segments[op.item].reads)
     recording->inputs.push_back(
         tensor::read_here(values_[at(value, op.micro)]).detach().requires_grad_(true));
-  model::Outcome outcome = compute(op, recording->inputs, recording->tape);
+  model::Outcome outcome = compute(op, step, recording->inputs, recording->tape);
   std::vector<Tensor> roots = outcome.values;
   roots.insert(roots.end(), outcome.losses.begin(), outcome.losses.end());
   recording->graph = tensor::Graph(roots);
@@ -239,33 +271,33 @@ model::Outcome Executor::record(const Op& op) {
   return outcome;
 }
 
-model::Outcome Executor::compute_without_tape(const Op& op) {
+model::Outcome Executor::compute_without_tape(const Op& op, Step& step) {
   model::Tape forgotten;
   std::vector<Tensor> inputs;
   for (const auto value : tables_.segments[op.item].reads)
     inputs.push_back(tensor::read_here(values_[at(value, op.micro)]));
-  return compute(op, inputs, forgotten);
+  return compute(op, step, inputs, forgotten);
 }
 
-void Executor::forward(const Op& op) {
+void Executor::forward(const Op& op, Step& step) {
   const auto& segment = tables_.segments[op.item];
-  if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
-  const auto outcome = op.flags & program::kNoTape ? compute_without_tape(op) : record(op);
+  if (step.input.micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
+  const auto outcome = op.flags & program::kNoTape ? compute_without_tape(op, step) : record(op, step);
   for (std::size_t i = 0; i < segment.writes.size(); ++i)
     values_[at(segment.writes[i], op.micro)] = outcome.values[i].detach();
   for (std::size_t i = 0; i < segment.losses.size(); ++i)
-    loss_sums_[segment.losses[i].loss].add_(outcome.losses[i].detach());
+    step.loss_sums[segment.losses[i].loss].add_(outcome.losses[i].detach());
 }
 
 // What the forward made is there already: only the tape is kept.
-void Executor::recompute(const Op& op) {
-  if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples != 0) record(op);
+void Executor::recompute(const Op& op, Step& step) {
+  if (step.input.micro_batches[static_cast<std::size_t>(op.micro)].samples != 0) record(op, step);
 }
 
-void Executor::backward(const Op& op, bool with_weights) {
+void Executor::backward(const Op& op, Step& step, bool with_weights) {
   const auto& segment = tables_.segments[op.item];
   if (with_weights) bucket_store_.begin_gradients(op);
-  if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
+  if (step.input.micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
   bucket_store_.read_weights(segment);
   Recording& recording = *tapes_[at(op.item, op.micro)];
   std::vector<Tensor> root_gradients;
@@ -273,8 +305,8 @@ void Executor::backward(const Op& op, bool with_weights) {
     root_gradients.push_back(tensor::read_here(gradients_[at(value, op.micro)]));
   for (const auto& loss : segment.losses) {
     const auto dtype = tensor::wide(shard::to_torch(tables_.buckets.front().compute));
-    root_gradients.push_back(tensor::number(input_->loss_scale, parts_.device)
-                                 .div_(tensor::read_here(numbers_[loss.tokens]))
+    root_gradients.push_back(tensor::number(step.input.loss_scale, parts_.device)
+                                 .div_(tensor::read_here(step.numbers[loss.tokens]))
                                  .to(dtype));
   }
   std::vector<Tensor> leaves = recording.inputs;
@@ -291,34 +323,35 @@ void Executor::backward(const Op& op, bool with_weights) {
   if (!with_weights) weight_work_[at(op.item, op.micro)] = std::move(recording.tape.work);
 }
 
-Tensor Executor::partial(std::uint32_t number) {
+Tensor Executor::partial(std::uint32_t number, Step& step) {
   switch (tables_.numbers[number].role) {
     case Role::tokens:
-      return tensor::number(input_->valid_tokens, parts_.device);
+      return tensor::number(step.input.valid_tokens, parts_.device);
     case Role::positions:
-      return tensor::number(input_->positions, parts_.device);
+      return tensor::number(step.input.positions, parts_.device);
     case Role::tokens_ahead:
-      return tensor::number(input_->tokens_ahead, parts_.device);
+      return tensor::number(step.input.tokens_ahead, parts_.device);
     case Role::loss:
-      return tensor::read_here(loss_sums_[number]).clone();
+      return tensor::read_here(step.loss_sums[number]).clone();
     case Role::norm:
-      return bucket_store_.squared_norm();
+      return tables_.updates_wait ? bucket_store_.squared_norm() : sum_of_squares(step);
     case Role::finite: {
-      const Tensor norm = this->number(Role::norm).sqrt().div_(input_->loss_scale);
-      gradient_scale_ = optim::clip_scale(norm, parts_.clip_norm).div_(input_->loss_scale);
+      const Tensor norm = this->number(Role::norm, step).sqrt().div_(step.input.loss_scale);
+      step.gradient_scale = optim::clip_scale(norm, parts_.clip_norm).div_(step.input.loss_scale);
       return norm.isfinite().logical_not_().to(at::kDouble);
     }
   }
   throw Bug("a number outside its roles");
 }
 
-void Executor::sum(const Op& op) {
+void Executor::sum(const Op& op, Step& step) {
   // Axis by axis: a later sum of the same number goes on from the one before.
-  Tensor value = summed_[op.item] ? tensor::read_here(numbers_[op.item]).clone() : partial(op.item);
-  summed_[op.item] = true;
+  Tensor value =
+      step.summed[op.item] ? tensor::read_here(step.numbers[op.item]).clone() : partial(op.item, step);
+  step.summed[op.item] = true;
   Tensor cell = value.view({1});
   if (op.along >= 0) parts_.groups[static_cast<std::size_t>(op.along)].all_reduce_sum(cell);
-  numbers_[op.item] = value;
+  step.numbers[op.item] = value;
 }
 
 Tensor& Executor::held(const Cell& cell) {
@@ -343,12 +376,12 @@ int other_end(const collective::Group& group, int hop) {
 
 }  // namespace
 
-void Executor::send(std::uint32_t index) {
+void Executor::send(std::uint32_t index, Step& step) {
   const Op& op = sequence_.ops[index];
-  if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
+  if (step.input.micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
   const Cell cell = program::named_cell(op);
   const auto& group = parts_.groups[static_cast<std::size_t>(op.along)];
-  sends_along_[static_cast<std::size_t>(op.along)].push_back(index);
+  step.sends_along[static_cast<std::size_t>(op.along)].push_back(index);
   const Tensor& source = held(cell);
   const int to = other_end(group, op.hop), tag = tag_of(cell, tables_.num_micro);
   const bool ends_here = !ends_[index].empty();  // not late: nobody waits for the memory
@@ -361,8 +394,8 @@ void Executor::send(std::uint32_t index) {
 }
 
 // What the tape holds of it is another tensor: nothing here changes the one that comes in.
-void Executor::exchange(const Op& op) {
-  if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
+void Executor::exchange(const Op& op, Step& step) {
+  if (step.input.micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
   const Cell cell = program::named_cell(op);
   const program::Exchange& exchange = tables_.values[cell.item].exchange;
   const auto& calls = cell.kind == CellKind::value ? exchange.forward : exchange.backward;
@@ -384,8 +417,9 @@ void Executor::exchange(const Op& op) {
       return;
     case program::CollectiveKind::all_to_all: {
       const auto [unit, piece] = writers_[cell.item];
-      there = parts_.model[unit]->exchanged(piece, in, cell.kind == CellKind::gradient,
-                                            input_->micro_batches[static_cast<std::size_t>(op.micro)], group);
+      there =
+          parts_.model[unit]->exchanged(piece, in, cell.kind == CellKind::gradient,
+                                        step.input.micro_batches[static_cast<std::size_t>(op.micro)], group);
       return;
     }
     default:
@@ -393,8 +427,8 @@ void Executor::exchange(const Op& op) {
   }
 }
 
-void Executor::receive(const Op& op) {
-  const auto& batch = input_->micro_batches[static_cast<std::size_t>(op.micro)];
+void Executor::receive(const Op& op, Step& step) {
+  const auto& batch = step.input.micro_batches[static_cast<std::size_t>(op.micro)];
   if (batch.samples == 0) return;
   const Cell cell = program::named_cell(op);
   const auto& value = tables_.values[cell.item];
@@ -410,11 +444,10 @@ void Executor::receive(const Op& op) {
 
 // A step is over when its sends are received: what is on its way stays bounded, and a receive that never
 // comes is noticed in the step that lacks it.
-void Executor::finish_sends() {
+void Executor::finish_sends(const Step& step) {
   constexpr std::chrono::milliseconds kLook{20};
-  ++num_steps_;
-  for (std::size_t set = 0; set < sends_along_.size(); ++set) {
-    const auto& sends = sends_along_[set];
+  for (std::size_t set = 0; set < step.sends_along.size(); ++set) {
+    const auto& sends = step.sends_along[set];
     std::size_t told = 0;  // how many were under way when it was last written down
     while (!sends.empty()) {
       const std::size_t left = parts_.groups[set].unfinished_sends(kLook);
@@ -422,15 +455,28 @@ void Executor::finish_sends() {
       if (left == 0) break;
       if (!parts_.log || left == told) continue;
       const auto op = sends[sends.size() - std::min(left, sends.size())];
-      parts_.log->issue(0, Doing::sending, static_cast<std::int32_t>(op), num_steps_, now_seconds());
+      parts_.log->issue(0, Doing::sending, static_cast<std::int32_t>(op),
+                        static_cast<std::int64_t>(num_finished_), now_seconds());
       parts_.log->start(0, now_seconds());
       told = left;
     }
   }
 }
 
-void Executor::update(const Op& op) {
-  bucket_store_.step(op, {input_->learning_rate, input_->count, gradient_scale_, number(Role::finite)});
+void Executor::update(const Op& op, Step& step) {
+  const auto& [learning_rate, count] = std::tie(step.input.learning_rate, step.input.count);
+  if (tables_.updates_wait)
+    return bucket_store_.step(op, {learning_rate, count, step.gradient_scale, number(Role::finite, step)});
+  step.squares[op.item] = bucket_store_.squared_norm(op.item);
+  bucket_store_.step(op, {learning_rate, count, unscaled_, never_});
+}
+
+// In the order of the buckets, whatever that of their steps was.
+Tensor Executor::sum_of_squares(const Step& step) const {
+  Tensor total = tensor::number(0, parts_.device);
+  for (const Tensor& square : step.squares)
+    if (square.defined()) total.add_(tensor::read_here(square));
+  return total;
 }
 
 // An empty micro-batch has no values.
@@ -442,10 +488,10 @@ void Executor::offload(const Op& op) {
   value = Tensor();
 }
 
-void Executor::fetch(const Op& op) {
+void Executor::fetch(const Op& op, Step& step) {
   const Cell cell = program::named_cell(op);
   if (cell.kind != CellKind::value) return bucket_store_.fetch(op);
-  if (input_->micro_batches[static_cast<std::size_t>(op.micro)].samples > 0)
+  if (step.input.micro_batches[static_cast<std::size_t>(op.micro)].samples > 0)
     held(cell) = bucket_store_.get({cell});
 }
 

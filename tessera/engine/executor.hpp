@@ -3,6 +3,7 @@
 // a strategy.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -50,6 +51,7 @@ struct StepReport {
   std::vector<NamedLoss> losses;  // all of them, each over the tokens that count for it
   double gradient_norm = 0;
   double loss_scale = 1;
+  double learning_rate = 0;
   bool taken = true;          // false: something was not finite; parameters and moments stayed
   BytesHeld at_peak;          // what this rank's tensors held when that was most; zeros without an arena
   std::vector<OpTime> times;  // by op
@@ -59,40 +61,65 @@ struct StepReport {
 class Executor {
  public:
   explicit Executor(const Parts& parts);
-  StepReport step(const StepInput& input);
+  // Begins a step and computes it; its report comes later. Another may be begun while one is under way if the
+  // program's steps overlap.
+  void begin(StepInput input);
+  // Of the first step that is under way, once all of it is through.
+  StepReport finish();
+  std::size_t under_way() const { return num_begun_ - num_finished_; }
   // Of a program without backwards.
-  std::vector<LossSum> evaluate(const StepInput& input);
+  std::vector<LossSum> evaluate(StepInput input);
   // For what is done with buckets between steps.
   BucketStore& bucket_store() { return bucket_store_; }
 
  private:
   struct Recording;  // a tape with its graph
 
-  void carry_out(const StepInput& input);
-  void run(std::uint32_t index);
+  // What belongs to one step, of two that may be under way.
+  struct Step {
+    StepInput input;
+    // fp64, on the device: the host reads them once, after the step. The sums of losses are those of this
+    // rank.
+    std::vector<tensor::Tensor> numbers, loss_sums;
+    std::vector<tensor::Tensor>
+        squares;                    // by bucket: its part of the norm, where updates do not wait for that
+    std::vector<char> summed;       // by number: a sum of this step was made
+    tensor::Tensor gradient_scale;  // of the updates: clipping, without the loss scale
+    std::vector<OpTime> times;
+    // By axis set: ops that sent something. Each set's sends run on one lane; read when all lanes are
+    // through.
+    std::vector<std::vector<std::uint32_t>> sends_along;
+  };
+
+  Step& of(std::uint64_t step) { return steps_[step % steps_.size()]; }
+  void start(StepInput input);
+  Step& settle();
+  void run(std::uint32_t index, Step& step);
   void gather_delayed();
-  model::Outcome compute(const program::Op& op, const std::vector<tensor::Tensor>& inputs, model::Tape& tape);
-  model::Outcome compute_without_tape(const program::Op& op);
-  model::Outcome record(const program::Op& op);
-  void forward(const program::Op& op);
-  void recompute(const program::Op& op);
-  void backward(const program::Op& op, bool with_weights);
-  void sum(const program::Op& op);
-  void exchange(const program::Op& op);
-  void send(std::uint32_t index);
+  model::Outcome compute(const program::Op& op, Step& step, const std::vector<tensor::Tensor>& inputs,
+                         model::Tape& tape);
+  model::Outcome compute_without_tape(const program::Op& op, Step& step);
+  model::Outcome record(const program::Op& op, Step& step);
+  void forward(const program::Op& op, Step& step);
+  void recompute(const program::Op& op, Step& step);
+  void backward(const program::Op& op, Step& step, bool with_weights);
+  void sum(const program::Op& op, Step& step);
+  void exchange(const program::Op& op, Step& step);
+  void send(std::uint32_t index, Step& step);
   void end_late();
-  void receive(const program::Op& op);
-  void finish_sends();
+  void receive(const program::Op& op, Step& step);
+  void finish_sends(const Step& step);
   tensor::Tensor& held(const program::Cell& cell);
-  tensor::Tensor partial(std::uint32_t number);
-  void update(const program::Op& op);
+  tensor::Tensor partial(std::uint32_t number, Step& step);
+  tensor::Tensor sum_of_squares(const Step& step) const;
+  void update(const program::Op& op, Step& step);
   void offload(const program::Op& op);
-  void fetch(const program::Op& op);
+  void fetch(const program::Op& op, Step& step);
   void end(const program::Cell& cell);
   std::size_t at(std::uint32_t item, std::int32_t micro) const;
   std::size_t index_of(program::Role role) const;
-  const tensor::Tensor& number(program::Role role) const;
-  std::vector<double> read_numbers() const;
+  const tensor::Tensor& number(program::Role role, const Step& step) const;
+  std::vector<double> read_numbers(const Step& step) const;
 
   Parts parts_;
   const program::Tables& tables_;
@@ -107,18 +134,11 @@ class Executor {
   struct Writer {
     std::uint32_t unit = 0, piece = 0;
   };
-  std::vector<Writer> writers_;  // by value
-  // fp64, on the device: the host reads them once, after the step. The sums of losses are those of this rank.
-  std::vector<tensor::Tensor> numbers_, loss_sums_;
-  tensor::Tensor gradient_scale_;  // of the updates: clipping, without the loss scale
-  std::vector<char> summed_;       // by number: a sum of this step was made
-  const StepInput* input_ = nullptr;
-  std::vector<OpTime> times_;
+  std::vector<Writer> writers_;      // by value
+  std::array<Step, 2> steps_;        // by the parity of a step's number
+  tensor::Tensor never_, unscaled_;  // numbers on the device: 0 and 1
+  std::uint64_t num_begun_ = 0, num_finished_ = 0;
   CallCount calls_;
-  // By axis set: ops that sent something in this step. Each set's sends run on one lane; read when all lanes
-  // are through.
-  std::vector<std::vector<std::uint32_t>> sends_along_;
-  std::int64_t num_steps_ = 0;
   tensor::Account account_ = tensor::Account::current();
   Lanes lanes_;  // last: its threads use everything above
 

@@ -53,7 +53,8 @@ TEST(Executor, CountsEveryLossAsItsOwn) {
   Executor executor(parts);
 
   for (int step = 0; step < 2; ++step) {  // sums begin anew
-    const auto report = executor.step({.micro_batches = {{.samples = 1}, {.samples = 1}}, .valid_tokens = 8});
+    executor.begin({.micro_batches = {{.samples = 1}, {.samples = 1}}, .valid_tokens = 8});
+    const auto report = executor.finish();
     EXPECT_DOUBLE_EQ(report.loss, 3);
     EXPECT_THAT(
         report.losses,

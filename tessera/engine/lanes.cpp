@@ -34,8 +34,8 @@ bool is_looked_at(const program::Op& op) {
 
 }  // namespace
 
-Lanes::Lanes(const program::Sequence& sequence, const program::Tables& tables,
-             std::function<void(std::uint32_t)> run, ActivityLog* log, c10::Device device)
+Lanes::Lanes(const program::Sequence& sequence, const program::Tables& tables, Run run, ActivityLog* log,
+             c10::Device device)
     : sequence_(sequence),
       tables_(tables),
       run_(std::move(run)),
@@ -109,17 +109,28 @@ Lanes::~Lanes() {
   for (auto& thread : threads_) thread.join();
 }
 
-void Lanes::step() {
+void Lanes::begin() {
   TESSERA_CHECK(!stopped_, "a step after one that failed");
   if (step_begins_) step_begins_->record();
   const std::uint64_t step = ++step_;
   step_.notify_all();
-  try {
-    run_lane(0, step);
+  guarded([&] { run_lane(0, step); });
+}
+
+void Lanes::finish(std::uint64_t step) {
+  guarded([&] {
+    const bool is_last = step == step_;
     for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i) {
-      if (ends_step(sequence_.ops[i])) wait_for(i, step);
+      if (!is_last || ends_step(sequence_.ops[i])) wait_for(i, step);
       if (!events_.empty() && is_looked_at(sequence_.ops[i])) events_[i]->wait();
     }
+  });
+}
+
+template <typename Work>
+void Lanes::guarded(Work work) {
+  try {
+    work();
   } catch (const LaneStopped&) {
     const std::scoped_lock lock(error_mutex_);
     std::rethrow_exception(error_);
@@ -144,7 +155,7 @@ void Lanes::run_lane(std::size_t lane, std::uint64_t step) {
     if (!queue_before_.empty() && queue_before_[i] != kNobody) wait_for(queue_before_[i], step);
     if (stopped_) throw LaneStopped{};
     if (log_) log_->start(lane, now_seconds());
-    run_(i);
+    run_(i, step);
     if (log_) log_->end(lane, now_seconds());
     if (!events_.empty() && events_[i]) events_[i]->record();
     // Only upwards: stop() may have released the waiters of this op for good meanwhile.

@@ -24,15 +24,19 @@ struct LaneStopped {};
 
 class Lanes {
  public:
-  // `run(op)` executes the op with that index; it is called from the op's lane, after its waits. What each
-  // lane is at is written to `log`, if there is one.
-  Lanes(const program::Sequence& sequence, const program::Tables& tables,
-        std::function<void(std::uint32_t)> run, ActivityLog* log, c10::Device device = c10::kCPU);
+  // `run(op, step)` executes the op with that index; it is called from the op's lane, after its waits. What
+  // each lane is at is written to `log`, if there is one.
+  using Run = std::function<void(std::uint32_t op, std::uint64_t step)>;
+  Lanes(const program::Sequence& sequence, const program::Tables& tables, Run run, ActivityLog* log,
+        c10::Device device = c10::kCPU);
   ~Lanes();
 
-  // Runs one step: returns when all its ops are through but for gathers and reductions that nothing waits
-  // for. Rethrows the first error of any lane; after that the object is unusable.
-  void step();
+  // Begins the next step and runs its compute lane: returns when that is through, while other lanes may be at
+  // work. Rethrows the first error of any lane; after that the object is unusable.
+  void begin();
+  // Returns when all ops of the step of that number, counted from 1, are through; of the last one that was
+  // begun, but for gathers and reductions that nothing waits for.
+  void finish(std::uint64_t step);
 
  private:
   void make_events(c10::Device device);
@@ -40,10 +44,12 @@ class Lanes {
   void run_lane(std::size_t lane, std::uint64_t step);
   std::uint32_t wait_for(std::uint32_t wait, std::uint64_t step);
   void stop(std::exception_ptr error);
+  template <typename Work>
+  void guarded(Work work);
 
   const program::Sequence& sequence_;
   const program::Tables& tables_;
-  std::function<void(std::uint32_t)> run_;
+  Run run_;
   ActivityLog* log_;
   std::vector<std::vector<std::uint32_t>> ops_of_lane_;  // the compute lane first
   // Where an accelerator has got past all that was done between the steps; null on a CPU.

@@ -50,6 +50,11 @@ class LoggedDevice final : public StreamsOnly {
 
 const c10::impl::DeviceGuardImplRegistrar registered(StreamsOnly::kType, new LoggedDevice());
 
+void make_step(Lanes& lanes, std::uint64_t number) {
+  lanes.begin();
+  lanes.finish(number);
+}
+
 TEST(Lanes, AStepIsNotOverBeforeTheUpdatesAndFreesOfOtherLanes) {
   auto program = program::data_parallel(program::example_tables({.resident = false}), {});
   auto& sequence = program.classes.front();
@@ -57,12 +62,12 @@ TEST(Lanes, AStepIsNotOverBeforeTheUpdatesAndFreesOfOtherLanes) {
     if (op.what == program::OpKind::step || op.what == program::OpKind::free) op.lane = program::kCopy;
   program::build_waits(sequence, program.tables);
   std::atomic<std::size_t> num_done = 0;
-  const auto run = [&](std::uint32_t index) {
+  const auto run = [&](std::uint32_t index, std::uint64_t) {
     if (sequence.ops[index].lane == program::kCopy) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ++num_done;
   };
   Lanes lanes(sequence, program.tables, run, nullptr);
-  lanes.step();
+  make_step(lanes, 1);
   EXPECT_EQ(num_done, sequence.ops.size());
 }
 
@@ -73,7 +78,7 @@ TEST(Lanes, AStreamWaitsForWhatItsOpWaitsForOnOtherLanes) {
   std::vector<std::uint64_t> steps(sequence.ops.size());
   std::size_t num_crossings = 0;
   the_log.num_events = 0;
-  const auto run = [&](std::uint32_t index) {
+  const auto run = [&](std::uint32_t index, std::uint64_t) {
     const std::scoped_lock lock(the_log.mutex);
     auto& past = the_log.past_stream[StreamsOnly::current_stream()];
     const std::uint64_t step = ++steps[index];
@@ -87,7 +92,7 @@ TEST(Lanes, AStreamWaitsForWhatItsOpWaitsForOnOtherLanes) {
     past.insert({step, index});
   };
   Lanes lanes(sequence, program.tables, run, nullptr, StreamsOnly::device());
-  for (std::uint64_t step = 0; step < kSteps; ++step) lanes.step();
+  for (std::uint64_t step = 1; step <= kSteps; ++step) make_step(lanes, step);
   EXPECT_GT(num_crossings, 4 * kSteps);
   EXPECT_GT(StreamsOnly::num_taken(), 0) << "no lane has a stream of its own";
   EXPECT_LT(the_log.num_events, sequence.ops.size()) << "events are made only where lanes meet";
@@ -100,7 +105,7 @@ std::vector<std::uint32_t> issued_order(const program::Program& program, c10::De
   std::mutex mutex;
   std::vector<std::uint32_t> issued;
   std::atomic<int> num_at_once = 0;
-  const auto run = [&](std::uint32_t index) {
+  const auto run = [&](std::uint32_t index, std::uint64_t) {
     const auto& op = sequence.ops[index];
     if (!program::is_queued(op, program.tables)) return;
     const int before = num_at_once++;
@@ -111,7 +116,7 @@ std::vector<std::uint32_t> issued_order(const program::Program& program, c10::De
     --num_at_once;
   };
   Lanes lanes(sequence, program.tables, run, nullptr, device);
-  for (int step = 0; step < 2; ++step) lanes.step();
+  for (std::uint64_t step = 1; step <= 2; ++step) make_step(lanes, step);
   return issued;
 }
 

@@ -12,7 +12,12 @@ std::unique_ptr<collective::Communicator> connect(const spec::Run& run, const co
   constexpr double kWaitsOfOneReceive = 100;
   seat.timeout = std::chrono::milliseconds(
       static_cast<std::int64_t>(run.cluster.timeout_seconds * kWaitsOfOneReceive * 1000));
-  return collective::transport(run.cluster.transport).connect(meeting, seat);
+  auto communicator = collective::transport(run.cluster.transport).connect(meeting, seat);
+  if (!communicator->device().is_cpu()) {
+    seat.prefix += "/host";
+    communicator->set_host(collective::transport(spec::Transport::sockets).connect(meeting, seat));
+  }
+  return communicator;
 }
 
 }  // namespace tessera::job

@@ -189,8 +189,9 @@ class Buckets {
       : run_(run), rank_of_unit_(rank_of_unit), tables_(tables) {}
 
   // Parameters that lie alike share a bucket; the first takes the name as it is. `tied` is read by the first
-  // stage and by the last.
-  void add(const std::string& name, PlacedParameters parameters, bool weight_decay, bool is_tied = false) {
+  // stage and by the last. `unit` computes with them, if it is one that does.
+  void add(const std::string& name, PlacedParameters parameters, bool weight_decay, bool is_tied = false,
+           const program::Unit* unit = nullptr) {
     std::vector<Alike> groups;
     for (PlacedParameter& placed : parameters) {
       const Kind kind{on_tp(placed, run_), placed.is_wide, placed.rule};
@@ -200,7 +201,10 @@ class Buckets {
     }
     for (std::size_t i = 0; i < groups.size(); ++i) {
       const std::string called = i == 0 ? name : name + suffix(groups[i].kind);
-      add_alike(called, std::move(groups[i]), weight_decay, is_tied && i == 0);
+      const auto slices = in_slices(std::move(groups[i].parameters), unit);
+      for (std::size_t slice = 0; slice < slices.size(); ++slice)
+        add_alike(slice == 0 ? called : cat(called, ".", slice), {groups[i].kind, slices[slice]},
+                  weight_decay, is_tied && i == 0);
     }
   }
 
@@ -225,6 +229,44 @@ class Buckets {
     Kind kind;
     std::vector<program::Parameter> parameters;
   };
+
+  // Whether they are multiplied as one matrix, and so must lie side by side.
+  static bool are_joined(const program::Unit& unit, const std::string& a, const std::string& b) {
+    const auto has_both = [&](const std::vector<std::string>& names) {
+      return std::ranges::count(names, a) > 0 && std::ranges::count(names, b) > 0;
+    };
+    return std::ranges::any_of(unit.pieces, [&](const program::Piece& piece) {
+      if (piece.steps.empty()) return has_both(piece.parameters);
+      return std::ranges::any_of(piece.steps,
+                                 [&](const program::Step& step) { return has_both(step.parameters); });
+    });
+  }
+
+  // Of layout.slice_mib at most, but for what is larger by itself.
+  std::vector<std::vector<program::Parameter>> in_slices(std::vector<program::Parameter> parameters,
+                                                         const program::Unit* unit) const {
+    const std::int64_t limit = run_.layout.slice_mib << 20;
+    std::vector<std::vector<program::Parameter>> out(1);
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < parameters.size();) {
+      std::size_t end = i + 1;
+      const auto bytes_of = [&](const program::Parameter& p) {
+        return p.elements() * program::bytes_of(storage_dtype(run_.layout.precision));
+      };
+      std::int64_t more = bytes_of(parameters[i]);
+      for (; end < parameters.size() && unit &&
+             are_joined(*unit, parameters[end - 1].name, parameters[end].name);
+           ++end)
+        more += bytes_of(parameters[end]);
+      if (limit > 0 && unit && !out.back().empty() && bytes + more > limit) {
+        out.emplace_back();
+        bytes = 0;
+      }
+      bytes += more;
+      for (; i < end; ++i) out.back().push_back(std::move(parameters[i]));
+    }
+    return out;
+  }
 
   static std::string suffix(const Kind& kind) {
     if (kind.rule == program::UpdateRule::sign) return ".balance";
@@ -296,7 +338,7 @@ void add_buckets(const spec::Run& run, Blueprint& parts, std::span<const std::ui
   Buckets buckets(run, rank_of_unit, tables);
   buckets.add("embedding", std::move(parts.embedding_parameters), true, parts.head_reads_embedding);
   for (std::size_t i = 0; i < parts.blocks.size(); ++i)
-    buckets.add(parts.blocks[i].name, std::move(parts.block_parameters[i]), true);
+    buckets.add(parts.blocks[i].name, std::move(parts.block_parameters[i]), true, false, &parts.blocks[i]);
   buckets.add("head", std::move(parts.head_parameters), true);
   parts.block_vectors.push_back(std::move(parts.head_vectors));
   buckets.add_vectors(std::move(parts.block_vectors));

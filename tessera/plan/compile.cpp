@@ -6,11 +6,13 @@
 #include "tessera/families/families.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/plan/memory/budget.hpp"
+#include "tessera/plan/rates_of.hpp"
 #include "tessera/plan/stages/segments.hpp"
 #include "tessera/plan/stages/staging.hpp"
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/memory/memory.hpp"
 #include "tessera/program/passes/generate.hpp"
+#include "tessera/simulate/simulate.hpp"
 
 namespace tessera::plan {
 
@@ -45,15 +47,21 @@ program::Staging timed(program::Staging staging, const spec::Run& run, std::span
 
 namespace {
 
-program::GenerateOptions generate_options(const spec::Layout& layout, const program::Tables& tables) {
+program::GenerateOptions generate_options(const spec::Run& run, const program::Tables& tables) {
+  const spec::Layout& layout = run.layout;
   const std::int64_t ahead_bytes = layout.receive_ahead_mib << 20;
   const std::int64_t value_bytes = std::max<std::int64_t>(tables.values.front().bytes, 1);
   const auto ahead = static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(ahead_bytes / value_bytes, 1, std::numeric_limits<std::uint32_t>::max()));
-  return {.residency = residency(layout),
-          .offload = offload(layout),
-          .take_turns = layout.tp_overlap || layout.ep_overlap,
-          .receives_ahead = ahead};
+  program::GenerateOptions out{.residency = residency(layout),
+                               .offload = offload(layout),
+                               .take_turns = layout.tp_overlap || layout.ep_overlap,
+                               .receives_ahead = ahead};
+  if (layout.communication == spec::Communication::priority)
+    out.priority = [&tables, rates = rates_of(run)](const program::Op& op) {
+      return simulate::total_seconds(simulate::cost(op, tables, rates));
+    };
+  return out;
 }
 
 void expect_right(const program::Program& program, const char* what) {
@@ -63,14 +71,38 @@ void expect_right(const program::Program& program, const char* what) {
 
 }  // namespace
 
-program::Program compile_cut(const spec::Run& run, const Blueprint& model, const Staged& staged,
-                             const Cuts& cuts) {
+namespace {
+
+program::Program compile_in_order(const spec::Run& run, const Blueprint& model, const Staged& staged,
+                                  const Cuts& cuts) {
   const bool is_pipeline = run.layout.pp > 1;
   const auto tables = describe(
       run, model, is_pipeline ? std::span(staged.rank_of_unit) : std::span<const std::uint32_t>(), cuts);
   return program::generate(tables, staged.order,
                            in_segments(timed(staged.staging, run, model.blocks, cuts), tables),
-                           generate_options(run.layout, tables));
+                           generate_options(run, tables));
+}
+
+double step_seconds(const program::Program& program, const spec::Run& run) {
+  const auto costs =
+      simulate::costs_by(program, [&, rates = rates_of(run)](std::uint32_t, const program::Op& op) {
+        return simulate::cost(op, program.tables, rates);
+      });
+  return simulate::simulate(program, costs).makespan;
+}
+
+}  // namespace
+
+program::Program compile_cut(const spec::Run& run, const Blueprint& model, const Staged& staged,
+                             const Cuts& cuts) {
+  if (run.layout.communication != spec::Communication::automatic)
+    return compile_in_order(run, model, staged, cuts);
+  spec::Run arrival = run, priority = run;
+  arrival.layout.communication = spec::Communication::arrival;
+  priority.layout.communication = spec::Communication::priority;
+  program::Program first = compile_in_order(arrival, model, staged, cuts),
+                   second = compile_in_order(priority, model, staged, cuts);
+  return step_seconds(second, run) < step_seconds(first, run) ? second : first;
 }
 
 namespace {
@@ -108,7 +140,8 @@ std::vector<program::Sequence> compile_evaluation(const spec::Run& run, const pr
   const Staged staged = stage(run);
   program::Tables newest = tables;
   for (program::Bucket& bucket : newest.buckets) bucket.delayed = false;
-  program::GenerateOptions options = generate_options(run.layout, tables);
+  newest.steps_overlap = false;
+  program::GenerateOptions options = generate_options(run, tables);
   options.offload = {.parameters = options.offload.parameters};
   program::Program out = program::generate(newest, program::forwards_of(staged.order),
                                            in_segments(staged.staging, tables), options);

@@ -53,6 +53,16 @@ OpCosts costs_by(const program::Program& program, const CostOf& cost_of) {
   return out;
 }
 
+OpCosts repeated(const OpCosts& costs, std::uint32_t steps) {
+  OpCosts out{costs.costs, {}};
+  for (const auto& of_class : costs.of_op) {
+    auto& all = out.of_op.emplace_back();
+    for (std::uint32_t step = 0; step < steps; ++step)
+      all.insert(all.end(), of_class.begin(), of_class.end());
+  }
+  return out;
+}
+
 double total_seconds(const program::Cost& cost) {
   double total = 0;
   for (const program::Phase& phase : cost.phases) total += phase.seconds;

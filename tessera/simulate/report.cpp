@@ -7,7 +7,8 @@ namespace tessera::simulate {
 using program::OpKind;
 
 Report report(const program::Program& program, const Timeline& timeline) {
-  Report out{.makespan = timeline.makespan};
+  Report out{.makespan = timeline.makespan,
+             .step_seconds = program.tables.steps_overlap ? timeline.makespan : 0};
   for (std::size_t c = 0; c < program.classes.size(); ++c) {
     Report::OfClass& of_class = out.classes.emplace_back();
     of_class.num_ranks = std::ranges::count(program.tables.class_of_rank, c);
@@ -15,7 +16,8 @@ Report report(const program::Program& program, const Timeline& timeline) {
     std::int64_t held = 0;
     const auto& ops = program.classes[c].ops;
     for (std::size_t at = 0; at < ops.size(); ++at) {
-      out.step_seconds = std::max(out.step_seconds, timeline.classes[c][at].end);
+      if (!program.tables.steps_overlap)
+        out.step_seconds = std::max(out.step_seconds, timeline.classes[c][at].end);
       if (!program::is_compute(ops[at].what)) continue;
       seconds += timeline.classes[c][at].end - timeline.classes[c][at].start;
       if (ops[at].what == OpKind::forward)

@@ -18,7 +18,7 @@ struct Report {
     bool operator==(const OfClass&) const = default;
   };
   double makespan = 0;
-  double step_seconds = 0;  // until all ops have ended, optimizer steps too
+  double step_seconds = 0;  // until all ops have ended, optimizer steps too; or until the next one begins
   double bubble = 0;        // share of the makespan in which compute lanes idle, over all ranks
   std::vector<OfClass> classes;
   bool operator==(const Report&) const = default;

@@ -11,6 +11,9 @@ namespace tessera::simulate {
 // - Ops of a lane run in issue order, one after the other; lanes run beside each other; an op starts when its
 // lane is
 //   free and its waits of this step have ended. Waits on the step before are void.
+// - Of a program whose steps overlap, four are simulated one after the other, waits on the step before and
+// all; what is told is the third, from when its first op computes, and the makespan is the time from there to
+// the same moment of the fourth.
 // - A send and its receive are one transfer: it starts when both could, and both end with it. So do the
 // members of a
 //   group op. The longest cost among the members is that of all.

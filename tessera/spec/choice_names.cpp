@@ -26,6 +26,11 @@ const Words& words<TensorKind>() {
   return list;
 }
 template <>
+const Words& words<Communication>() {
+  static const Words out = {"arrival", "priority", "auto"};
+  return out;
+}
+template <>
 const Words& words<Recompute>() {
   static const Words list = {"none", "full", "selective", "budget"};
   return list;

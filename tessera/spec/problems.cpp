@@ -223,6 +223,19 @@ void check_delayed(const Run& run, Findings& findings) {
                     ", or a weight would be two versions behind"));
 }
 
+void check_overlap_steps(const Run& run, Findings& findings) {
+  findings.need(run.layout.overlap_steps || run.layout.communication == Communication::arrival,
+                "layout.communication",
+                "changes nothing where each step ends before the next begins: set layout.overlap_steps too");
+  if (!run.layout.overlap_steps) return;
+  findings.need(
+      run.layout.overlap, "layout.overlap",
+      "keeps all communication on the compute lane, which layout.overlap_steps needs apart: leave it out");
+  findings.need(run.layout.precision != Precision::fp16, "layout.overlap_steps",
+                "does not work with fp16, whose loss scale must see a step before the next begins: write "
+                "layout.precision = \"bf16\", or leave overlap_steps out");
+}
+
 // Of the chain embedding, blocks, head every stage takes at least one.
 void check_stages(const Run& run, Findings& findings) {
   const Layout& layout = run.layout;
@@ -406,6 +419,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
                 "has nothing to open: it is for layout.tp above 1");
   findings.need(!run.layout.ep_overlap || (run.model.experts > 0 && run.layout.ep * run.layout.etp > 1),
                 "layout.ep_overlap", "has nothing to open: it is for layout.ep or layout.etp above 1");
+  check_overlap_steps(run, findings);
   findings.need(run.data.document_end.size() <= 1, "data.document_end", "is more than one byte");
   check_data(run, findings);
   std::vector<std::string> possible;

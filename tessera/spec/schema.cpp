@@ -330,6 +330,17 @@ void declare_layout(std::vector<Key>& keys) {
               "MiB a rank may hold; 0: no limit. What recompute = budget must fit in");
   section.add("precision", &Layout::precision, "of compute; bf16 and fp16 keep fp32 master weights");
   section.add("overlap", &Layout::overlap, "gradient reductions run beside the backward");
+  section.add("overlap_steps", &Layout::overlap_steps,
+              "the next step begins while reductions and optimizer steps of this one are under way");
+  section.add(
+      "communication", &Layout::communication,
+      "with overlap_steps: gradients are reduced in the order of arrival, or by priority: first what the "
+      "next step needs first, as far as cluster.link_mbits lets it be foreseen; auto: whichever is "
+      "simulated to be faster");
+  section.add(
+      "slice_mib", &Layout::slice_mib, from_to(0, 1 << 20),
+      "MiB of parameters that are reduced and gathered at a time, at most; a matrix stays whole. 0: all "
+      "of a block");
   section.add("automatic", &Layout::automatic,
               "train plans the layout at its start, for the ranks that it is given; layout = \"auto\" "
               "outside of a section says the same");
@@ -347,6 +358,10 @@ void declare_cluster(std::vector<Key>& keys) {
               "how long the job may take to finish its step and save after a signal; then it is ended");
   section.add("peak_tflops", &Cluster::peak_tflops, from_to(0, 1e6),
               "of one device, the yardstick of FLOP utilisation; 0: measured after the first step");
+  section.add(
+      "link_mbits", &Cluster::link_mbits, from_to(0, 1e9),
+      "megabits a second of a rank's link to the others, for orders and simulations; 0: not known, and "
+      "taken to be 16,000");
   section.add("store", &Cluster::store,
               "host:port where rank 0 listens for ranks on other hosts; empty: all are on one host");
   section.add("key_file", &Cluster::key_file,

@@ -27,6 +27,8 @@ namespace tessera::spec {
 enum class Precision { fp32, fp64, bf16, fp16 };  // compute; bf16 and fp16 keep fp32 master weights
 enum class TensorKind { d1, d2, d25, d3 };        // 1d, 2d, 2.5d, 3d
 enum class Recompute { none, full, selective, budget };
+// In which order gradients are reduced: as they are made, or as the next step needs what they update.
+enum class Communication { arrival, priority, automatic };
 enum class Optimizer { adamw, sgd };
 enum class Packing { cut, best_fit };                // how documents become samples
 enum class RopeScaling { llama3, linear, yarn };     // how rotary frequencies are made slower
@@ -219,8 +221,11 @@ struct Layout {
   std::string offload_folder;         // where offloaded bytes lie in files; empty: in host memory
   std::int64_t memory_limit_mib = 0;  // of a rank; 0: no limit
   Precision precision = Precision::fp32;
-  bool overlap = true;     // reductions run beside the backward
-  bool automatic = false;  // train plans it at its start
+  bool overlap = true;         // reductions run beside the backward
+  bool overlap_steps = false;  // the next step begins while reductions and updates of this one are under way
+  Communication communication = Communication::arrival;
+  std::int64_t slice_mib = 0;  // of parameters that are reduced at a time, at most; 0: those of a block
+  bool automatic = false;      // train plans it at its start
   // Model chunks per pipeline rank.
   std::int64_t num_virtual() const;
   std::int64_t dp() const { return dp_replicate * dp_shard; }
@@ -254,6 +259,7 @@ struct Cluster {
   double timeout_seconds = 60;  // how long a rank waits for another
   double grace_seconds = 30;    // how long a job may take to stop after a signal
   double peak_tflops = 0;       // of one device, for FLOP utilisation; 0: measured
+  double link_mbits = 0;        // per second, of a rank's link to the others; 0: not known
   std::string store;            // host:port where rank 0 listens when ranks on several hosts join
   std::string key_file;         // the key that all of them hold
   bool pin = true;              // each rank of a host computes on cores of its own

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 
 #include "tessera/train/session.hpp"
 
@@ -16,8 +17,18 @@ struct Wishes {
   bool operator==(const Wishes&) const = default;
 };
 
-// All ranks call it; each gets what any of them wishes, so that all stop and save after the same step.
-Wishes agreed(const Session& session, const Wishes& mine);
+// All ranks ask the same number of times; each gets what any of them wishes, so that all stop and save after
+// the same step. Where steps overlap, an answer is sought by a thread of its own, beside them.
+class Agreement {
+ public:
+  explicit Agreement(const Session& session) : session_(session) {}
+  void ask(const Wishes& mine);
+  Wishes answer() { return answer_.get(); }
+
+ private:
+  const Session& session_;
+  std::future<Wishes> answer_;
+};
 
 // On how many ranks it is so. All call it.
 std::int64_t num_ranks_where(const Session& session, bool is_so_here);

@@ -8,13 +8,16 @@
 namespace tessera::train {
 namespace {
 
-std::vector<Wishes> agreed_by(const std::vector<Wishes>& wishes) {
-  const spec::Run run = small_run(static_cast<std::int64_t>(wishes.size()));
+std::vector<Wishes> agreed_by(const std::vector<Wishes>& wishes, bool beside_steps = false) {
+  spec::Run run = small_run(static_cast<std::int64_t>(wishes.size()));
+  run.layout.overlap_steps = beside_steps;
   std::vector<Wishes> out(wishes.size());
   collective::run_ranks(static_cast<int>(wishes.size()), [&](const collective::Communicator& communicator) {
     const Session session(run, communicator, random_source(run.model));
     const auto rank = static_cast<std::size_t>(communicator.rank());
-    out[rank] = agreed(session, wishes[rank]);
+    Agreement agreement(session);
+    agreement.ask(wishes[rank]);
+    out[rank] = agreement.answer();
   });
   return out;
 }
@@ -29,6 +32,7 @@ TEST(Agreement, AllRanksDoWhatAnyOfThemIsAsked) {
   EXPECT_EQ(agreed_by({save, {}}), (std::vector<Wishes>{save, save}));
   EXPECT_EQ(agreed_by({save, {.stop_signal = SIGHUP}}), (std::vector<Wishes>{both, both}));
   EXPECT_EQ(agreed_by({both}), (std::vector<Wishes>{both}));
+  EXPECT_EQ(agreed_by({both, {}, {}}, true), (std::vector<Wishes>{both, both, both}));
 }
 
 TEST(Agreement, OfSeveralSignalsOneIsAgreedOn) {

@@ -107,7 +107,8 @@ class Tally {
 // Whether steps are taken any more.
 class SkippedSteps {
  public:
-  explicit SkippedSteps(std::int64_t most) : most_(most) {}
+  // `are_kept`: such a step leaves the weights as they were.
+  SkippedSteps(std::int64_t most, bool are_kept) : most_(most), are_kept_(are_kept) {}
 
   void add(std::int64_t step, const engine::StepReport& report) {
     in_a_row_ = report.taken ? 0 : in_a_row_ + 1;
@@ -116,6 +117,16 @@ class SkippedSteps {
                 report.loss_scale == 1 ? "" : cat(", loss scale ", report.loss_scale));
   }
   bool are_too_many() const { return most_ > 0 && in_a_row_ >= most_; }
+  bool has_spoilt_weights() const { return !are_kept_ && in_a_row_ > 0; }
+  // Of spoilt weights; `saved_step` is the newest that is saved, or 0.
+  UserError error(std::int64_t saved_step) const {
+    return UserError(
+        cat("the gradients of step ", last_step_, " were not finite (", last_,
+            "), and its updates did not wait for that to be known, as layout.overlap_steps is set and "
+            "training.clip_norm is not: the weights are spoilt and are not saved. ",
+            saved_step > 0 ? cat("The last checkpoint is of step ", saved_step, ". ") : "Nothing was saved. ",
+            "Set training.clip_norm, or lower training.learning_rate, and start again."));
+  }
   // `saved` is where they are, if they are anywhere.
   UserError error(const std::string& saved) const {
     const std::int64_t first = last_step_ - in_a_row_ + 1;
@@ -132,6 +143,7 @@ class SkippedSteps {
 
  private:
   std::int64_t most_, in_a_row_ = 0, last_step_ = 0;
+  bool are_kept_;
   std::string last_;
 };
 
@@ -147,15 +159,15 @@ class FactsOfSteps {
   }
   void set_peak(double flops_per_second) { peak_flops_per_second_ = flops_per_second; }
 
-  metrics::StepFacts of(std::int64_t step, const engine::StepReport& report, double learning_rate,
-                        double seconds, const Tally& tally) const {
+  metrics::StepFacts of(std::int64_t step, const engine::StepReport& report, double seconds,
+                        const Tally& tally) const {
     return {
         .step = step,
         .steps = steps_,
         .loss = report.loss,
         .tokens = report.tokens,
         .gradient_norm = report.gradient_norm,
-        .learning_rate = learning_rate,
+        .learning_rate = report.learning_rate,
         .loss_scale = report.loss_scale,
         .step_seconds = seconds,
         .left_seconds = tally.left_seconds(steps_ - step),
@@ -239,39 +251,41 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
 
   Tally tally;
   std::optional<metrics::EvaluationFacts> last_evaluation;
-  SkippedSteps skipped(run.training.stop_after_skipped);
+  SkippedSteps skipped(run.training.stop_after_skipped, tables.updates_wait);
   std::int64_t peak_bytes = 0;
   std::string trouble;    // why this rank can't make the next step
   bool must_end = false;  // as a rank can't
   const double begin = now_seconds();
   const std::int64_t first = resumed.step + 1;
-  for (std::int64_t step = first; step <= run.training.steps; ++step) {
-    const double reading = now_seconds();
-    trouble = complaint_of([&] { session.read_next(); });
-    const double reading_seconds = now_seconds() - reading;
-    const Wishes wishes = agreed(session, {.stop_signal = options.stop ? options.stop->signal() : 0,
-                                           .save = saver.wants_to_save(step - 1),
-                                           .end = !trouble.empty()});
-    must_end = wishes.end;
-    if (must_end) break;
-    if (wishes.save) saver.save(step - 1);
-    if (wishes.stop_signal != 0) {
-      if (options.stop) options.stop->take_over(wishes.stop_signal, now_seconds());
-      break;
-    }
-    const double start = now_seconds();
-    const auto report = session.step();
-    const double seconds = reading_seconds + now_seconds() - start;
+  const auto evaluates_after = [&](std::int64_t step) {
+    return evaluated && (step % run.evaluation.every == 0 || step == run.training.steps);
+  };
+  const auto saves_after = [&](std::int64_t step) {
+    return run.checkpoint.every > 0 && step % run.checkpoint.every == 0;
+  };
+  double last_end = begin;  // of the step before, less what was done between the steps
+  // The first of the steps under way ends.
+  const auto finish_step = [&] {
+    const std::int64_t step = session.progress().step - static_cast<std::int64_t>(session.under_way()) + 1;
+    const auto report = session.finish_step();
+    const double seconds = now_seconds() - last_end;
+    last_end += seconds;
     if (options.log) options.log->held(report.at_peak.total());
     if (step == first) start_timer.end("first step");
     tally.add(report, seconds);
     skipped.add(step, report);
+    if (skipped.has_spoilt_weights()) {
+      while (session.under_way() > 0) session.finish_step();
+      throw skipped.error(saver.saved_step());
+    }
     tracer.add(step, report.times);
-    auto told = facts.of(step, report, session.learning_rate(), seconds, tally);
+    auto told = facts.of(step, report, seconds, tally);
     told.expert_loads = session.expert_loads();
-    if (evaluated && (step % run.evaluation.every == 0 || step == run.training.steps)) {
+    if (evaluates_after(step)) {
+      const double evaluating = now_seconds();
       told.evaluation = evaluate(session, *evaluated);
       last_evaluation = told.evaluation;
+      last_end += now_seconds() - evaluating;
     }
     if (outputs) {
       const During writing(options.log, Doing::writing, step);
@@ -279,16 +293,58 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     }
     if (told.evaluation) tell(cat("evaluated after step ", step, ": ", metrics::to_text(*told.evaluation)));
     peak_bytes = std::max(peak_bytes, told.peak_bytes_of_most());
+  };
+  const auto finish_all = [&] {
+    while (session.under_way() > 0) finish_step();
+  };
+  // Before the step of that number: can it be made, is the one before it to be saved, is the run to stop?
+  Agreement agreement(session);
+  const auto consult = [&](std::int64_t step) {
+    trouble =
+        complaint_of([&] { session.read_ahead(static_cast<std::size_t>(step - session.progress().step)); });
+    agreement.ask({.stop_signal = options.stop ? options.stop->signal() : 0,
+                   .save = saver.wants_to_save(step - 1),
+                   .end = !trouble.empty()});
+  };
+  // Where steps overlap, an answer is asked for a step ahead: nobody waits for it.
+  const bool overlaps = tables.steps_overlap;
+  if (overlaps && first <= run.training.steps) consult(first);
+  for (std::int64_t step = first; step <= run.training.steps; ++step) {
+    if (!overlaps) {
+      last_end = now_seconds();
+      consult(step);
+    }
+    const double asked = now_seconds();
+    const Wishes wishes = agreement.answer();
+    if (!overlaps) last_end += now_seconds() - asked;
+    must_end = wishes.end;
+    if (must_end) break;
+    if (wishes.save || wishes.stop_signal != 0) finish_all();
+    const double saving = now_seconds();
+    if (wishes.save) saver.save(step - 1);
+    last_end += now_seconds() - saving;
+    if (wishes.stop_signal != 0) {
+      if (options.stop) options.stop->take_over(wishes.stop_signal, now_seconds());
+      break;
+    }
+    if (overlaps && step < run.training.steps) consult(step + 1);
+    session.begin_step();
+    if (session.under_way() > (overlaps ? 1 : 0)) finish_step();
+    if (evaluates_after(step) || saves_after(step)) finish_all();
+    const double between = now_seconds();
     // On all ranks at once, as they compute at once; after the first step, so that it comes no later.
     if (step == first && run.cluster.peak_tflops == 0) {
+      finish_all();
       const During measuring(options.log, Doing::writing, step);
       facts.set_peak(ranks *
                      tensor::measured_flops_per_second(shard::to_torch(tables.buckets.front().compute),
                                                        kPeakSeconds, session.device()));
     }
     saver.after_step(step);
+    last_end += now_seconds() - between;
     if (skipped.are_too_many()) break;
   }
+  finish_all();
   saver.finish(session.progress().step);
   auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
   summary.start = start_timer;

@@ -1,6 +1,7 @@
 #include "tessera/train/session.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -20,7 +21,8 @@ namespace {
 
 // The group of this rank along each axis set, in the order of the tables.
 std::vector<collective::Group> make_groups(const collective::Communicator& communicator,
-                                           const program::Tables& tables, ActivityLog* log,
+                                           const program::Tables& tables,
+                                           std::vector<collective::Group>& apart, ActivityLog* log,
                                            PhaseTimer* timer) {
   TESSERA_CHECK(tables.class_of_rank.size() == static_cast<std::size_t>(communicator.size()),
                 "the layout has ", tables.class_of_rank.size(), " ranks, the job ", communicator.size());
@@ -32,6 +34,11 @@ std::vector<collective::Group> make_groups(const collective::Communicator& commu
   if (timer) timer->end("program");
   const During meeting(log, Doing::meeting);
   auto groups = collective::make_groups(communicator, lists);
+  if (tables.steps_overlap) {
+    std::vector<int> all(static_cast<std::size_t>(communicator.size()));
+    std::iota(all.begin(), all.end(), 0);
+    apart = collective::make_groups(communicator.host(), {all, all});
+  }
   if (timer) timer->end("groups");
   return groups;
 }
@@ -86,7 +93,7 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       source_(std::move(source)),
       rank_(communicator.rank()),
       device_(communicator.device()),
-      groups_(make_groups(communicator, program_.tables, log, timer)),
+      groups_(make_groups(communicator, program_.tables, apart_, log, timer)),
       step_groups_(step_groups(groups_, communicator, program_.tables, variation)),
       offload_store_(run.layout.offload_folder, communicator.device()),
       context_(parallel::make_context(program_.tables, step_groups_,
@@ -100,10 +107,12 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
                                        .device = device_})),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       meets_other_samples_(meets_other_samples(program_.tables) || run.model.balance == spec::Balance::batch),
-      choices_(static_cast<std::size_t>(program_.tables.num_micro)),
-      dispatches_(static_cast<std::size_t>(program_.tables.num_micro)),
       loss_scale_(run) {
   const auto& tables = program_.tables;
+  for (StepChoices& of_step : choices_) {
+    of_step.choices.resize(static_cast<std::size_t>(tables.num_micro));
+    of_step.dispatches.resize(static_cast<std::size_t>(tables.num_micro));
+  }
   const std::size_t rank_class = tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()));
   const auto& sequence = program_.classes[rank_class];
   if (!device_.is_cpu()) slots_ = plan::place_in_slots(program_);
@@ -176,6 +185,7 @@ void Session::make_buckets(const program::Sequence& sequence, const program::Hol
 // buckets compute with in the next step is set aside meanwhile.
 std::vector<engine::LossSum> Session::evaluate(const Source& source, std::uint64_t first, std::uint64_t count,
                                                const Progress& progress) {
+  TESSERA_CHECK(under_way() == 0, "an evaluation while a step is under way");
   const During evaluating(log_, Doing::evaluating, steps_);
   if (!evaluator_) {
     evaluation_ = plan::compile_evaluation(run_, program_.tables);
@@ -222,6 +232,16 @@ std::vector<std::size_t> spanning_sets(const program::Tables& tables) {
 
 }  // namespace
 
+namespace {
+
+std::vector<double> sums_over(const collective::Group& group, std::vector<double> values) {
+  tensor::Tensor cells = tensor::view_of(values.data(), {std::ssize(values)}, at::kDouble);
+  group.all_reduce_sum(cells);
+  return values;
+}
+
+}  // namespace
+
 std::string Session::schedule() const {
   const std::string name = spec::schedule_name(run_.layout);
   return note_.empty() ? name : cat(name, " (", note_, ")");
@@ -229,16 +249,22 @@ std::string Session::schedule() const {
 
 void Session::meet() const {
   const During meeting(log_, Doing::meeting, steps_);
+  if (!apart_.empty()) return apart_.front().barrier();
   for (const std::size_t set : spanning_sets(program_.tables)) groups_[set].barrier();
 }
 
 std::vector<double> Session::sums(std::vector<double> values) const {
   const During meeting(log_, Doing::meeting, steps_);
+  if (!apart_.empty()) return sums_over(apart_[0], std::move(values));
   const tensor::Tensor mine = tensor::view_of(values.data(), {std::ssize(values)}, at::kDouble);
   tensor::Tensor cells = mine.to(device_);
   for (const std::size_t set : spanning_sets(program_.tables)) groups_[set].all_reduce_sum(cells);
   mine.copy_(cells);
   return values;
+}
+
+std::vector<double> Session::sums_beside(std::vector<double> values) const {
+  return sums_over(apart_.at(1), std::move(values));
 }
 
 double Session::sum(double value) const { return sums({value}).front(); }
@@ -313,7 +339,7 @@ checkpoint::Progress Session::progress() const {
 }
 
 void Session::go_on_from(const checkpoint::Progress& progress) {
-  next_.reset();
+  inputs_.clear();
   steps_ = progress.step;
   updates_ = progress.updates;
   reset_after_ = progress.reset_after;
@@ -328,38 +354,51 @@ tensor::Tensor Session::whole_of(const shard::FlatBucket& bucket, const tensor::
   return whole;
 }
 
-void Session::read_next() {
-  if (!next_) next_ = next_input();
+void Session::read_ahead(std::size_t steps) {
+  while (inputs_.size() < steps) inputs_.push_back(input_of_step(inputs_.size()));
 }
 
-engine::StepReport Session::step() {
-  read_next();
-  engine::StepInput input = std::move(*next_);
-  next_.reset();
-  ++steps_;
+void Session::begin_step() {
+  read_ahead(1);
+  engine::StepInput input = std::move(inputs_.front());
+  inputs_.pop_front();
+  begun_.push_back({.step = ++steps_, .first = cursor_});
   cursor_ += static_cast<std::uint64_t>(run_.training.global_batch);
   learning_rate_ = optim::learning_rate(run_.training, updates_);
   input.learning_rate = learning_rate_;
-  input.count = updates_ - reset_after_ + 1;
-  auto report = executor_->step(input);
-  if (run_.model.experts > 0) sum_loads();
-  if (recorded_choices_) write_choices();
-  if (report.taken) ++updates_;
+  input.count = ++updates_ - reset_after_;
+  executor_->begin(std::move(input));
+}
+
+engine::StepReport Session::finish_step() {
+  TESSERA_CHECK(!begun_.empty(), "no step is under way");
+  auto report = executor_->finish();
+  const Begun begun = begun_.front();
+  begun_.pop_front();
+  if (run_.model.experts > 0) sum_loads(begun);
+  if (recorded_choices_) write_choices(begun);
+  if (!report.taken) --updates_;
   loss_scale_.update(report.taken);
   return report;
 }
 
-void Session::sum_loads() {
+engine::StepReport Session::step() {
+  TESSERA_CHECK(begun_.empty(), "another step is under way");
+  begin_step();
+  return finish_step();
+}
+
+void Session::sum_loads(const Begun& step) {
   const auto width = static_cast<std::size_t>(run_.model.experts) + 1,
              first = static_cast<std::size_t>(run_.model.dense_layers),
              layers = static_cast<std::size_t>(run_.model.blocks()) - first;
   std::vector<double> all(layers * width, 0);
-  for (const auto& [layer, load] : loads_) {
+  for (const auto& [layer, load] : choices_of(step.step).loads) {
     const Tensor here = tensor::on_host(load.to(at::kDouble));
     std::copy_n(here.const_data_ptr<double>(), width,
                 all.begin() + static_cast<std::ptrdiff_t>((layer - first) * width));
   }
-  loads_.clear();
+  choices_of(step.step).loads.clear();
   all = sums(std::move(all));
   expert_loads_.clear();
   for (std::size_t layer = 0; layer < layers; ++layer) {

@@ -2,7 +2,9 @@
 // run file.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -61,14 +63,20 @@ class Session {
 
   // One step on the next global batch. A step that isn't taken moves the sample cursor, not the update count.
   engine::StepReport step();
+  // The same in two halves. While one step is under way the next may be begun if the run's steps overlap; it
+  // then counts on an update that may turn out not to have been taken. Whatever else is asked of a session is
+  // asked when no step is under way, but for `sums_beside`.
+  void begin_step();
+  engine::StepReport finish_step();  // of the first one that is under way
+  std::size_t under_way() const { return begun_.size(); }
   // The losses of samples [first, first + count) of the source, with the weights as they are and without
   // dropout; all ranks call it. Steps before and after it are as they would be without.
   using Progress = std::function<void(std::uint64_t done, std::uint64_t all)>;
   std::vector<engine::LossSum> evaluate(const Source& source, std::uint64_t first, std::uint64_t count,
                                         const Progress& progress = {});
-  // Reads that batch ahead of its step: what can't be read is then known while the run can still be saved.
-  // Throws what the source throws.
-  void read_next();
+  // Reads the batches of so many steps to come: what can't be read is then known while the run can still be
+  // saved. Throws what the source throws.
+  void read_ahead(std::size_t steps);
 
   // From the next step on, which experts tokens choose is written to training.record_choices; all ranks call
   // it, and one of them makes the file.
@@ -119,6 +127,8 @@ class Session {
   // The sum of what all ranks bring; of several numbers one by one.
   double sum(double value) const;
   std::vector<double> sums(std::vector<double> values) const;
+  // The same over a connection of its own, by another thread, while steps that overlap are under way.
+  std::vector<double> sums_beside(std::vector<double> values) const;
   std::int64_t updates() const { return updates_; }
   double learning_rate() const { return learning_rate_; }
   // Of the last step, summed over all ranks; of layers with experts.
@@ -134,17 +144,32 @@ class Session {
     std::int64_t count = 0;  // samples of all ranks
     bool drops = false;      // by dropout
     bool trains = false;     // choices of experts are kept for recomputations
+    std::int64_t step = 0;   // whose these are
   };
+  // What a step leaves with the session while it is under way.
+  struct Begun {
+    std::int64_t step = 0;
+    std::uint64_t first = 0;  // sample
+  };
+  // Which experts its tokens go to, of one step of two that may be under way.
+  struct StepChoices {
+    std::vector<model::ByLayer> choices;  // by micro-batch
+    // By micro-batch and layer, of blocks that are cut where rows of experts travel.
+    std::vector<std::vector<std::shared_ptr<const parallel::Dispatch>>> dispatches;
+    std::vector<model::ByLayer> made;  // by micro-batch, while they are recorded
+    model::ByLayer loads;              // of this rank
+  };
+  StepChoices& choices_of(std::int64_t step) const { return choices_[static_cast<std::size_t>(step) % 2]; }
   engine::StepInput input_of(const Reading& reading) const;
-  engine::StepInput next_input();
+  engine::StepInput input_of_step(std::size_t ahead);
   engine::Parts parts_of(const program::Sequence& sequence, ActivityLog* log = nullptr,
                          const program::Slots* slots = nullptr, bool keep_gradients = false);
   tensor::Tensor mine(std::span<const std::int64_t> whole) const;
   tensor::Tensor order_of(std::span<const std::uint64_t> samples, std::uint64_t first) const;
   model::Batch padding() const;
   model::ByLayer replayed(std::span<const std::uint64_t> samples) const;
-  void write_choices();
-  void sum_loads();
+  void write_choices(const Begun& step);
+  void sum_loads(const Begun& step);
   void end_documents(std::span<const std::int64_t> tokens, std::span<std::int64_t> targets,
                      std::span<std::int64_t> documents) const;
   void make_buckets(const program::Sequence& sequence, const program::Holdings& held);
@@ -156,6 +181,8 @@ class Session {
   Source source_;
   int rank_;
   at::Device device_;
+  // Of all ranks, where steps overlap: for what is said between steps, and beside them.
+  std::vector<collective::Group> apart_;
   std::vector<collective::Group> groups_;       // by axis set
   std::vector<collective::Group> step_groups_;  // those of a step
   shard::OffloadStore offload_store_;
@@ -167,17 +194,14 @@ class Session {
   std::unique_ptr<engine::Executor> executor_;
   std::vector<program::Sequence> evaluation_;  // by class of ranks; empty until it is first asked for
   std::unique_ptr<engine::Executor> evaluator_;
-  std::optional<engine::StepInput> next_;  // that was read ahead
+  std::deque<engine::StepInput> inputs_;  // that were read ahead
+  std::deque<Begun> begun_;
   bool is_gathered_ = false;
   std::int64_t data_rank_ = 0;
   bool meets_other_samples_ = false;
-  mutable std::vector<model::ByLayer> choices_;  // by micro-batch
-  // By micro-batch and layer, of blocks that are cut where rows of experts travel.
-  mutable std::vector<std::vector<std::shared_ptr<const parallel::Dispatch>>> dispatches_;
+  mutable std::array<StepChoices, 2> choices_;
   std::optional<ChoiceReader> replayed_choices_;
   std::optional<ChoiceWriter> recorded_choices_;
-  mutable std::vector<model::ByLayer> made_choices_;  // by micro-batch, while they are recorded
-  mutable model::ByLayer loads_;                      // of this rank, in the step
   std::vector<metrics::ExpertLoad> expert_loads_;
   std::uint64_t cursor_ = 0;
   std::int64_t steps_ = 0, updates_ = 0, reset_after_ = 0;

@@ -91,7 +91,8 @@ void Session::record_choices() {
   if (rank_ == 0) make_choice_file(path, choice_shape(run_));
   meet();
   recorded_choices_.emplace(path);
-  made_choices_.resize(static_cast<std::size_t>(program_.tables.num_micro));
+  for (StepChoices& of_step : choices_)
+    of_step.made.resize(static_cast<std::size_t>(program_.tables.num_micro));
 }
 
 model::ByLayer Session::replayed(std::span<const std::uint64_t> samples) const {
@@ -114,13 +115,12 @@ model::ByLayer Session::replayed(std::span<const std::uint64_t> samples) const {
 }
 
 // Each token's choice is made by one rank.
-void Session::write_choices() {
-  const std::uint64_t first = cursor_ - static_cast<std::uint64_t>(run_.training.global_batch);
-  for (model::ByLayer& of_micro_batch : made_choices_) {
+void Session::write_choices(const Begun& step) {
+  for (model::ByLayer& of_micro_batch : choices_of(step.step).made) {
     for (const auto& [layer, made] : of_micro_batch) {
       const Tensor here = tensor::on_host(made).contiguous();
       recorded_choices_->write_rows(
-          first, static_cast<std::int64_t>(layer) - run_.model.dense_layers,
+          step.first, static_cast<std::int64_t>(layer) - run_.model.dense_layers,
           {here.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(here.numel())});
     }
     of_micro_batch.clear();
@@ -157,7 +157,8 @@ engine::StepInput Session::input_of(const Reading& reading) const {
             ? data::samples_of(reading.first, data_rank_, by_rank, run_.layout.micro_batch, micro)
             : data::samples_of(reading.first, reading.count, data_rank_, run_.layout.dp(),
                                run_.layout.micro_batch, micro);
-    auto& dispatches = dispatches_[static_cast<std::size_t>(micro)];
+    StepChoices& kept = choices_of(reading.step);
+    auto& dispatches = kept.dispatches[static_cast<std::size_t>(micro)];
     dispatches.assign(static_cast<std::size_t>(run_.model.blocks()), nullptr);
     if (samples.empty() && meets_other_samples_) {
       input.micro_batches.push_back(padding());
@@ -166,9 +167,10 @@ engine::StepInput Session::input_of(const Reading& reading) const {
     }
     model::Batch batch;
     batch.dispatches = &dispatches;
-    if (reading.trains) batch.choices = &choices_[static_cast<std::size_t>(micro)], batch.loads = &loads_;
+    if (reading.trains)
+      batch.choices = &kept.choices[static_cast<std::size_t>(micro)], batch.loads = &kept.loads;
     if (reading.trains && replayed_choices_) batch.replayed = replayed(samples);
-    if (reading.trains && recorded_choices_) batch.made = &made_choices_[static_cast<std::size_t>(micro)];
+    if (reading.trains && recorded_choices_) batch.made = &kept.made[static_cast<std::size_t>(micro)];
     batch.head_gradient_factor = head_gradient_factor(run_, input.loss_scale);
     const std::size_t elements = samples.size() * static_cast<std::size_t>(sequence);
     std::vector<std::int64_t> tokens(elements), targets(elements), documents(elements);
@@ -211,13 +213,15 @@ engine::StepInput Session::input_of(const Reading& reading) const {
   return input;
 }
 
-engine::StepInput Session::next_input() {
-  const During reading(log_, Doing::reading_data, steps_ + 1);
+engine::StepInput Session::input_of_step(std::size_t ahead) {
+  const std::int64_t step = steps_ + 1 + static_cast<std::int64_t>(ahead);
+  const During reading(log_, Doing::reading_data, step);
   return input_of({.source = source_,
-                   .first = cursor_,
+                   .first = cursor_ + ahead * static_cast<std::uint64_t>(run_.training.global_batch),
                    .count = run_.training.global_batch,
                    .drops = true,
-                   .trains = true});
+                   .trains = true,
+                   .step = step});
 }
 
 }  // namespace tessera::train

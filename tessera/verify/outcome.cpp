@@ -69,21 +69,29 @@ Snapshot run_steps(Session& session, double clip_norm, Outcome& out) {
   Snapshot snapshot;
   const auto& tables = session.program().tables;
   const bool is_alone = tables.class_of_rank.size() == 1;
-  for (int i = 0; i < kVerifySteps; ++i) {
-    const auto report = session.step();
-    out.learning_rates += session.learning_rate();
+  const auto take = [&](int i, const engine::StepReport& report) {
+    out.learning_rates += report.learning_rate;
     if (is_alone) note_largest_gradients(session, out.largest_gradients);
     out.losses.push_back(report.loss);
     out.norms.push_back(report.gradient_norm);
     for (std::size_t other = 1; other < report.losses.size(); ++other)
       out.other_losses.push_back(
           {cat(report.losses[other].name, " of step ", i + 1), report.losses[other].mean});
-    if (i > 0) continue;
+    if (i > 0) return;
     const double clipped = optim::clip_scale(tensor::number(report.gradient_norm), clip_norm).item<double>();
     for (auto& bucket : session.buckets())
       snapshot.gradients[index_of(bucket, tables)] =
           all_parts(session, bucket, bucket.kept_gradient()).div(clipped);
+  };
+  // The first alone, as its gradients are looked at; then as training does.
+  take(0, session.step());
+  for (int i = 1; i < kVerifySteps; ++i) {
+    session.begin_step();
+    if (tables.steps_overlap && i + 1 < kVerifySteps) session.read_ahead(1);
+    if (session.under_way() > (tables.steps_overlap ? 1 : 0))
+      take(i + 1 - static_cast<int>(session.under_way()), session.finish_step());
   }
+  if (session.under_way() > 0) take(kVerifySteps - 1, session.finish_step());
   for (auto& bucket : session.buckets())
     snapshot.parameters[index_of(bucket, tables)] = all_parts(session, bucket, session.shard_of(bucket));
   return snapshot;

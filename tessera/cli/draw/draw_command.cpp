@@ -14,6 +14,7 @@
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/plan/identity.hpp"
 #include "tessera/program/ir/text.hpp"
+#include "tessera/program/ir/unroll.hpp"
 #include "tessera/simulate/simulate.hpp"
 
 namespace tessera::cli {
@@ -22,10 +23,14 @@ namespace {
 using draw::Panel;
 using draw::Picture;
 
+constexpr std::uint32_t kStepsInPicture = 2;  // of steps that overlap
+
 Panel measured_panel(const std::vector<draw::Traced>& traced, const std::string& path, std::int64_t step) {
   const std::int64_t chosen = step > 0 ? step : draw::middle_step(traced);
-  Panel panel = draw::measured(traced, chosen);
-  panel.title = cat("measured, step ", chosen);
+  const bool overlap = draw::steps_overlap(traced);
+  Panel panel = draw::measured(traced, chosen, overlap ? kStepsInPicture : 1);
+  panel.title =
+      overlap ? cat("measured, steps ", chosen, " and ", chosen + 1) : cat("measured, step ", chosen);
   if (panel.ranks.empty())
     throw UserError(cat("trace '", path, "' has no step ", step, "; take another --step, or leave it out"));
   return panel;
@@ -42,12 +47,22 @@ void expect_trace_of(const program::Program& program, const std::string& found, 
             "layout and model."));
 }
 
+Panel predicted_panel(const Simulated& simulated, draw::Held held) {
+  if (!simulated.program.tables.steps_overlap)
+    return draw::predicted(simulated.program, simulate::simulate(simulated.program, simulated.costs), held);
+  const program::Program steps = program::unrolled(simulated.program, kStepsInPicture);
+  return draw::predicted(
+      steps, simulate::simulate(steps, simulate::repeated(simulated.costs, kStepsInPicture)), held);
+}
+
 Picture predicted_picture(const Simulated& simulated, draw::Held held) {
-  const auto timeline = simulate::simulate(simulated.program, simulated.costs);
   Picture out{.title = title_of(simulated),
               .unit = simulated.is_in_seconds ? draw::Unit::seconds : draw::Unit::of_costs,
               .held = held,
-              .panels = {draw::predicted(simulated.program, timeline, held)}};
+              .panels = {predicted_panel(simulated, held)}};
+  if (simulated.program.tables.steps_overlap)
+    out.notes.push_back(
+        "The first two steps, which overlap: the second begins while the first is under way.");
   if (!simulated.note.empty()) out.notes.push_back(simulated.note);
   out.notes.push_back(cat("Costs: ", simulated.costs_text));
   return out;

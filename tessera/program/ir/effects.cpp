@@ -48,11 +48,13 @@ void input_gradient(const Op& op, const Tables& tables, Effects& out) {
 void step(const Op& op, const Tables& tables, Effects& out) {
   const Cell gradient{CellKind::shard_grad, op.item, kOfStep}, state{CellKind::state, op.item, kOfStep};
   out.reads = {gradient, state};
+  out.adds = {{CellKind::shard, op.item, kOfStep}, state};
   for (std::uint32_t number = 0; number < tables.numbers.size(); ++number) {
     const Role role = tables.numbers[number].role;
-    if (role == Role::norm || role == Role::finite) out.reads.push_back({CellKind::number, number, kOfStep});
+    const Cell cell{CellKind::number, number, kOfStep};
+    if (tables.updates_wait && (role == Role::norm || role == Role::finite)) out.reads.push_back(cell);
+    if (!tables.updates_wait && role == Role::norm) out.adds.push_back(cell);
   }
-  out.adds = {{CellKind::shard, op.item, kOfStep}, state};
   out.ends = {gradient};
 }
 
@@ -69,8 +71,8 @@ void sum(const Op& op, const Tables& tables, Effects& out) {
       for (std::uint32_t other = 0; other < tables.numbers.size(); ++other)
         if (tables.numbers[other].role == Role::norm) out.reads.push_back({CellKind::number, other, kOfStep});
       break;
-    case Role::norm:
-      for (std::uint32_t bucket = 0; bucket < tables.buckets.size(); ++bucket)
+    case Role::norm:  // each optimizer step adds its part, unless it waits for the whole
+      for (std::uint32_t bucket = 0; tables.updates_wait && bucket < tables.buckets.size(); ++bucket)
         if (counts_in_norm(tables.buckets[bucket]))
           out.reads.push_back({CellKind::shard_grad, bucket, kOfStep});
       break;

@@ -21,6 +21,8 @@ namespace tessera::program {
 // - A forward with a loss adds its sum to Number(loss), sum(loss) changes it; on a rank without such a
 // segment it is zero.
 // - Numbers end with the step, without an op.
+// - An optimizer step reads the norm and the verdict on it, or, where it does not wait for them, adds its
+// part of the norm.
 // - `adds` changes a cell in place: it makes it if absent. Adds to one cell keep their order, so sums are
 // bit-equal.
 struct Effects {

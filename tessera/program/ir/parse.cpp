@@ -136,10 +136,11 @@ class LineParser {
   }
 
   Lane lane() {
-    if (!take("@")) fail("expected the lane: @compute, @copy or @ and an axis set");
+    if (!take("@")) fail("expected the lane: @compute, @copy, @update or @ and an axis set");
     std::string_view wanted = name();
     if (wanted == "compute") return kCompute;
     if (wanted == "copy") return kCopy;
+    if (wanted == "update") return kUpdate;
     const bool down = wanted.ends_with('-');
     if (down) wanted.remove_suffix(1);
     return communication(axis_set(wanted), down ? 1 : 0);

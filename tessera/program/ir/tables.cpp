@@ -52,6 +52,20 @@ std::int64_t Tables::size_of(std::int16_t axis_set) const {
   return product;
 }
 
+std::vector<std::int16_t> sum_sets(const Number& number, const Tables& tables) {
+  if (!number.summed_along.empty()) return number.summed_along;
+  std::vector<std::int16_t> left = number.partial_over, out;
+  for (std::int16_t set = 0; set < static_cast<std::int16_t>(tables.axis_sets.size()); ++set) {
+    const AxisSet& axes = tables.axis_sets[static_cast<std::size_t>(set)];
+    const auto is_left = [&](std::int16_t axis) { return std::ranges::count(left, axis) > 0; };
+    if (!axes.only.empty() || !std::ranges::all_of(axes.axes, is_left)) continue;
+    std::erase_if(left, [&](std::int16_t axis) { return std::ranges::count(axes.axes, axis) > 0; });
+    out.push_back(set);
+  }
+  TESSERA_CHECK(left.empty(), "no axis sets to sum ", number.name, " over");
+  return out;
+}
+
 void assign_ends(Tables& tables) {
   std::vector<bool> has_reader(tables.values.size(), false);
   for (Segment& segment : tables.segments) {

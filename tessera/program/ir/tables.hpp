@@ -226,6 +226,7 @@ struct Number {
   Role role = Role::tokens;
   std::vector<std::int16_t>
       partial_over;  // axes (indices into Tables::axes) over which ranks hold parts of it
+  std::vector<std::int16_t> summed_along;  // axis sets, one after the other; none: those of sum_sets
   bool operator==(const Number&) const = default;
 };
 
@@ -280,6 +281,12 @@ struct Tables {
       -1;  // the axis along which segments are dealt; -1: each rank computes all of them
   std::int16_t values_over = -1, gradients_over = -1;  // axis sets of that axis: a channel each
   std::int32_t num_micro = 1;
+  // The next step begins while ops of this one are under way (Note [Steps that overlap] in
+  // passes/updates.hpp).
+  bool steps_overlap = false;
+  // Optimizer steps come after the norm of all gradients, which clips them, and the verdict on whether it is
+  // finite; false: each as soon as its own gradient is there, and the norm is only told.
+  bool updates_wait = true;
   std::vector<std::uint32_t> class_of_rank;  // index into Program::classes; its size is the number of ranks
 
   std::int64_t size_of(std::int16_t axis_set) const;                    // ranks in one group; of -1: 1
@@ -287,6 +294,9 @@ struct Tables {
   std::vector<std::int16_t> axes_that(bool (*are)(const Axis&)) const;  // outermost first
   bool operator==(const Tables&) const = default;
 };
+
+// The axis sets over which a number is summed, one after the other, until no rank holds only a part.
+std::vector<std::int16_t> sum_sets(const Number& number, const Tables& tables);
 
 // Fills Segment::ends: backwards run in reverse, so a value ends with the first segment that reads it.
 void assign_ends(Tables& tables);

@@ -25,6 +25,8 @@ std::string lane_text(const Lane& lane, const Tables& tables) {
       return "@compute";
     case LaneKind::copy:
       return "@copy";
+    case LaneKind::update:
+      return "@update";
     case LaneKind::communication:
       break;
   }
@@ -85,6 +87,8 @@ std::string name_of(const Lane& lane, const Tables& tables) {
       return "compute";
     case LaneKind::copy:
       return "copy";
+    case LaneKind::update:
+      return "update";
     case LaneKind::communication:
       break;
   }

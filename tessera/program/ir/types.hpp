@@ -44,7 +44,7 @@ inline bool outlives_step(const Cell& cell, const Tables& tables) {
   return is_durable(cell.kind) || (cell.kind == CellKind::full && tables.buckets[cell.item].delayed);
 }
 
-enum class LaneKind : std::uint8_t { compute, copy, communication };
+enum class LaneKind : std::uint8_t { compute, copy, update, communication };
 
 // Ops of one lane run in issue order, one after the other; lanes run beside each other.
 struct Lane {
@@ -55,6 +55,7 @@ struct Lane {
 };
 inline constexpr Lane kCompute{};
 inline constexpr Lane kCopy{LaneKind::copy, 0, -1};
+inline constexpr Lane kUpdate{LaneKind::update, 0, -1};  // of optimizer steps, where steps overlap
 constexpr Lane communication(std::int16_t axes, std::uint8_t direction = 0) {
   return {LaneKind::communication, direction, axes};
 }

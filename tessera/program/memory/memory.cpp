@@ -18,8 +18,9 @@ std::int64_t batch_bytes(const Tables& tables) {
   constexpr std::int64_t kTokenBytes = 2 * 8;
   if (tables.values.empty() || tables.values.front().channels == 0) return 0;
   const Value& value = tables.values.front();
-  return tables.num_micro * (value.token_parts * value.bytes / (value.channels * bytes_of(value.dtype))) *
-         kTokenBytes;
+  const std::int64_t steps = tables.steps_overlap ? 3 : 1;  // two that are under way, and one read ahead
+  return steps * tables.num_micro *
+         (value.token_parts * value.bytes / (value.channels * bytes_of(value.dtype))) * kTokenBytes;
 }
 
 constexpr std::uint32_t kMostPieces = 6;  // segments of a block
@@ -45,9 +46,11 @@ class Replay {
   // Before the op ends anything.
   void begin(std::uint32_t at) {
     const Op& op = sequence_.ops[at];
-    clocks_.start(at);
-    for (const std::uint32_t wait : sequence_.waits_of(op))
-      if (!(wait & kPreviousStep)) clocks_.wait(wait);
+    clocks_.start(first_ + at);
+    for (const std::uint32_t wait : sequence_.waits_of(op)) {
+      if (!(wait & kPreviousStep)) clocks_.wait(first_ + wait);
+      if ((wait & kPreviousStep) && first_ > 0) clocks_.wait(wait & ~kPreviousStep);
+    }
     if (op.lane.kind == LaneKind::compute) settle();
     scratch_ = 0;
     if (is_compute(op.what)) return compute(op, at);
@@ -76,7 +79,7 @@ class Replay {
           if (how == How::leaves && !is_durable(cell.kind)) lay_outside(number, cell, true);
           if (at_once) return change(number, cell, false);
           beside_ += scratch_;
-          ending_.push_back({number, cell, at, how == How::ends, std::exchange(scratch_, 0)});
+          ending_.push_back({number, cell, first_ + at, how == How::ends, std::exchange(scratch_, 0)});
         });
     if (takes_long(op)) std::erase_if(ending_, [&](const Ending& e) { return e.passes && release(e); });
   }
@@ -84,6 +87,12 @@ class Replay {
   // All lanes are through.
   void finish() {
     std::erase_if(ending_, [&](const Ending& e) { return release(e); });
+  }
+
+  // The step before this one, of which the last ops may still be under way.
+  void go_through_step_before() {
+    for (std::uint32_t at = 0; at < sequence_.ops.size(); ++at) begin(at), end(at);
+    first_ = static_cast<std::uint32_t>(sequence_.ops.size());
   }
 
   std::int64_t bytes() const { return live_ + scratch(); }
@@ -268,6 +277,7 @@ class Replay {
   std::int64_t scratch_ = 0, beside_ = 0;  // of the op, and of those of other lanes that may still run
   std::int64_t throughout_bytes_;
   std::set<Cell> in_slots_;
+  std::uint32_t first_ = 0;  // ops of the step before
 };
 
 }  // namespace
@@ -296,6 +306,7 @@ Category category_of(CellKind kind) {
 
 Memory replay_memory(const Sequence& sequence, const Tables& tables, const Throughout& throughout) {
   Replay replay(sequence, tables, throughout);
+  if (tables.steps_overlap) replay.go_through_step_before();
   Memory memory;
   memory.during.reserve(sequence.ops.size());
   for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
@@ -327,6 +338,7 @@ BytesHeld by_category(const Memory::ByKind& cells, std::int64_t scratch, std::in
 
 std::vector<BytesHeld> categories_during(const Sequence& sequence, const Tables& tables) {
   Replay replay(sequence, tables);
+  if (tables.steps_overlap) replay.go_through_step_before();
   std::vector<BytesHeld> out;
   out.reserve(sequence.ops.size());
   for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
@@ -340,6 +352,7 @@ std::vector<BytesHeld> categories_during(const Sequence& sequence, const Tables&
 std::vector<HeldCell> cells_during(const Sequence& sequence, const Tables& tables, std::uint32_t op,
                                    const Throughout& throughout) {
   Replay replay(sequence, tables, throughout);
+  if (tables.steps_overlap) replay.go_through_step_before();
   for (std::uint32_t at = 0; at < op; ++at) {
     replay.begin(at);
     replay.end(at);

@@ -35,6 +35,7 @@ struct Throughout {
 // Ops count in issue order. What an op of another lane ends, and its scratch, count until an op of the
 // compute lane is known to come after it, or until the next computation with matrix products is over:
 // communication is taken to be no slower than that. What is offloaded counts until it is known to be outside.
+// Where steps overlap, a step before it has been gone through, and what is left of that counts too.
 // What another lane makes counts from where it is issued. A reduction whose ShardGrad is not there yet and as
 // large as the WeightGrad is in place. An op that computes holds what footprint.hpp says.
 Memory replay_memory(const Sequence& sequence, const Tables& tables, const Throughout& throughout = {});

@@ -13,6 +13,18 @@ Sequence Draft::finish(const Tables& tables) {
   return sequence;
 }
 
+void Draft::put_in_order(std::span<const std::uint32_t> order) {
+  std::vector<Op> sorted;
+  std::vector<std::uint32_t> new_place(ops.size());
+  for (const std::uint32_t at : order) {
+    new_place[at] = static_cast<std::uint32_t>(sorted.size());
+    sorted.push_back(ops[at]);
+  }
+  ops = std::move(sorted);
+  for (ExtraWait& wait : waits) wait = {new_place[wait.op], new_place[wait.earlier]};
+  std::erase_if(waits, [](const ExtraWait& wait) { return wait.earlier >= wait.op; });
+}
+
 std::uint32_t Insertion::before(std::uint32_t place, const Op& op) {
   ops_.push_back(op);
   places_.push_back(place);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tessera/program/ir/types.hpp"
@@ -15,6 +16,8 @@ struct Draft {
   std::vector<ExtraWait> waits;  // besides those that follow from effects
 
   Sequence finish(const Tables& tables);  // with all waits; leaves the draft empty
+  // `order` names every op once. What waited for an op that now comes behind it does so no more.
+  void put_in_order(std::span<const std::uint32_t> order);
 };
 
 // Ops put in by one pass, all at once when it is through. Until then ops are named by their place in the

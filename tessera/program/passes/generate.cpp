@@ -6,7 +6,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/mesh/mesh.hpp"
 #include "tessera/program/ir/ranks.hpp"
-#include "tessera/program/passes/holdings.hpp"
+#include "tessera/program/passes/updates.hpp"
 #include "tessera/program/schedule/walk_order.hpp"
 
 namespace tessera::program {
@@ -44,32 +44,21 @@ class RankDraft {
       return std::move(draft_);
     }
     for (const Role role : {Role::norm, Role::finite}) sum(role);
-    const auto held = holdings({draft_.ops, {}}, tables_).buckets;
-    for (std::uint32_t bucket = 0; bucket < held.size(); ++bucket)
-      if (held[bucket] && tables_.buckets[bucket].trainable) push({.what = OpKind::step, .item = bucket});
     return std::move(draft_);
   }
 
  private:
   void push(const Op& op) { draft_.ops.push_back(op); }
 
-  // Axis set by axis set, until no rank holds only a part. All group ops of a set share a lane: ranks would
-  // otherwise meet in different orders.
+  // All group ops of a set share a lane: ranks would otherwise meet in different orders.
   void sum(Role role) {
     for (std::uint32_t number = 0; number < tables_.numbers.size(); ++number) {
       if (tables_.numbers[number].role != role) continue;
-      std::vector<std::int16_t> left = tables_.numbers[number].partial_over;
-      for (std::int16_t set = 0; set < static_cast<std::int16_t>(tables_.axis_sets.size()); ++set) {
-        const AxisSet& axes = tables_.axis_sets[set];
-        const auto is_left = [&](std::int16_t axis) { return std::ranges::count(left, axis) > 0; };
-        if (!axes.only.empty() || !std::ranges::all_of(axes.axes, is_left)) continue;
-        std::erase_if(left, [&](std::int16_t axis) { return std::ranges::count(axes.axes, axis) > 0; });
+      for (const std::int16_t set : sum_sets(tables_.numbers[number], tables_))
         push({.what = OpKind::sum,
               .lane = options_.residency.overlap ? communication(set) : kCompute,
               .item = number,
               .along = set});
-      }
-      TESSERA_CHECK(left.empty(), "no axis sets to sum ", tables_.numbers[number].name, " over");
     }
   }
 
@@ -233,6 +222,8 @@ Program generate(const Tables& tables, const Order& order, const Staging& stagin
     Draft draft =
         RankDraft(program.tables, staging, options, order.ranks[position], crossings[position]).run();
     add_residency(draft, program.tables, options.residency);
+    if (options.priority) prioritise(draft, program.tables, options.priority);
+    add_updates(draft, program.tables);
     add_offload(draft, program.tables, options.offload);
     program.classes.push_back(draft.finish(program.tables));
   }

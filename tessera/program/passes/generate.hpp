@@ -8,6 +8,7 @@
 
 #include "tessera/program/ir/types.hpp"
 #include "tessera/program/passes/offload.hpp"
+#include "tessera/program/passes/priority.hpp"
 #include "tessera/program/passes/residency.hpp"
 #include "tessera/program/schedule/order.hpp"
 
@@ -26,6 +27,8 @@ struct GenerateOptions {
   // Without crossings: the backward of a micro-batch and the forward of the next take turns, segment by
   // segment, so that the exchanges of the one run beside the computation of the other.
   bool take_turns = false;
+  // Of an op, foreseen: reductions come in the order in which the next step needs them. Empty: as they come.
+  SecondsOf priority;
   // How many values and gradients a rank may receive before it needs them.
   std::uint32_t receives_ahead = std::numeric_limits<std::uint32_t>::max();
 };

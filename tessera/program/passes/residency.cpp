@@ -168,7 +168,12 @@ class ResidencyPass {
   void put_gathers() {
     for (std::size_t k = 0; k < wanted_.size(); ++k) {
       const Wanted& w = wanted_[k];
-      const std::size_t ahead = residency_.keeps_full ? k : std::min<std::size_t>(k, residency_.prefetch);
+      // On the compute lane the first would wait for the optimizer steps of all.
+      const bool is_copied =
+          tables_.steps_overlap && lane_over(tables_.buckets[w.bucket].sharded_over) == kCompute;
+      const std::size_t ahead = is_copied               ? 0
+                                : residency_.keeps_full ? k
+                                                        : std::min<std::size_t>(k, residency_.prefetch);
       const std::uint32_t place = std::max(wanted_[k - ahead].needed_at, w.possible_from);
       gather(w.bucket, place);
     }

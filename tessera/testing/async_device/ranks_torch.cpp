@@ -178,6 +178,7 @@ class DeviceCommunicator final : public collective::Communicator {
                      c10::Device(kType, static_cast<c10::DeviceIndex>(threads.rank()))),
         threads_(threads),
         queue_(one_queue ? &witness().new_stream(threads.rank()) : nullptr) {}
+  const Communicator& host() const override { return threads_; }
 
  private:
   std::vector<std::shared_ptr<collective::Link>> connect(

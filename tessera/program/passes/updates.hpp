@@ -1,0 +1,21 @@
+// The pass that says when the optimizer changes each bucket.
+#pragma once
+
+#include "tessera/program/passes/draft.hpp"
+
+namespace tessera::program {
+
+// Note [Steps that overlap]
+// A program is the body of a loop. Where its steps overlap, an op of the next step begins when its own waits
+// are met, also while others of this step are under way; never more than two steps are. Optimizer steps have
+// a lane of their own then, so that a forward waits for the buckets that it reads and for no other, and sums
+// of numbers have channels of their own, so that nothing else queues behind them.
+// - With clipping all optimizer steps wait for the norm of all gradients, so nothing of the next step that
+//   reads weights begins before the last reduction has ended; what the next step needs first is updated
+//   first.
+// - Without, each follows the last reduction of its bucket, and the norm is added up behind them.
+
+// Adds the optimizer steps to a draft with reductions: at its end on the compute lane, or as the note says.
+void add_updates(Draft& draft, const Tables& tables);
+
+}  // namespace tessera::program
