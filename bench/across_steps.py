@@ -25,7 +25,7 @@ CASES = {
     "one after the other": [],
     "overlapping, arrival": ["layout.overlap_steps=true"],
     "overlapping, priority": ["layout.overlap_steps=true", "layout.communication=priority"],
-    "priority, slices of 2 MiB": ["layout.overlap_steps=true", "layout.communication=priority", "layout.slice_mib=2"],
+    "priority, slices of 2 MiB": ["layout.overlap_steps=true", "layout.communication=priority", "layout.slice_kib=2048"],
 }
 
 

@@ -242,10 +242,10 @@ class Buckets {
     });
   }
 
-  // Of layout.slice_mib at most, but for what is larger by itself.
+  // Of layout.slice_kib at most, but for what is larger by itself.
   std::vector<std::vector<program::Parameter>> in_slices(std::vector<program::Parameter> parameters,
                                                          const program::Unit* unit) const {
-    const std::int64_t limit = run_.layout.slice_mib << 20;
+    const std::int64_t limit = run_.layout.slice_kib << 10;
     std::vector<std::vector<program::Parameter>> out(1);
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < parameters.size();) {

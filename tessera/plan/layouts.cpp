@@ -191,7 +191,7 @@ class Enumeration {
       layout.reduce_every = draw(3);
       layout.keep_mib = draw(4) == 0 ? 1 : 0;
       layout.prefetch = draw(3);
-      layout.overlap = draw(4) != 0;
+      layout.overlap = draw(4) != 0 || layout.overlap_steps;
     }
     if (varies("recompute")) {
       layout.recompute = static_cast<spec::Recompute>(draw(3));
@@ -215,6 +215,17 @@ class Enumeration {
       layout.tp_regather = draw(3) != 0;
     }
     if (varies("ep") && layout.ep * layout.etp > 1) layout.ep_overlap = draw(3) == 0;
+    if (varies("steps")) overlap_steps(run, std::ref(draw));
+  }
+
+  // Over a link so slow that reductions are put off.
+  static void overlap_steps(spec::Run& run, const std::function<std::int64_t(std::int64_t)>& draw) {
+    spec::Layout& layout = run.layout;
+    layout.overlap_steps = draw(3) == 0 && layout.overlap && layout.precision != spec::Precision::fp16;
+    layout.slice_kib = draw(3) == 0 ? 4 : 0;
+    if (!layout.overlap_steps) return;
+    if (draw(2) == 0) run.training.clip_norm = 0;
+    if (draw(2) == 0) layout.communication = spec::Communication::priority, run.cluster.link_mbits = 100;
   }
 
   // Units dealt by chance, at least one to a stage.
@@ -244,8 +255,8 @@ class Enumeration {
 }  // namespace
 
 const std::vector<std::string>& variable_axes() {
-  static const std::vector<std::string> kAxes = {"pp",   "dp",       "cp",        "tp",      "tp_kind", "ep",
-                                                 "zero", "schedule", "recompute", "offload", "batch"};
+  static const std::vector<std::string> kAxes = {
+      "pp", "dp", "cp", "tp", "tp_kind", "ep", "zero", "schedule", "recompute", "offload", "batch", "steps"};
   return kAxes;
 }
 

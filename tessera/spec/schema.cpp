@@ -338,8 +338,8 @@ void declare_layout(std::vector<Key>& keys) {
       "next step needs first, as far as cluster.link_mbits lets it be foreseen; auto: whichever is "
       "simulated to be faster");
   section.add(
-      "slice_mib", &Layout::slice_mib, from_to(0, 1 << 20),
-      "MiB of parameters that are reduced and gathered at a time, at most; a matrix stays whole. 0: all "
+      "slice_kib", &Layout::slice_kib, from_to(0, 1 << 24),
+      "KiB of parameters that are reduced and gathered at a time, at most; a matrix stays whole. 0: all "
       "of a block");
   section.add("automatic", &Layout::automatic,
               "train plans the layout at its start, for the ranks that it is given; layout = \"auto\" "

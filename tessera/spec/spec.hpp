@@ -224,7 +224,7 @@ struct Layout {
   bool overlap = true;         // reductions run beside the backward
   bool overlap_steps = false;  // the next step begins while reductions and updates of this one are under way
   Communication communication = Communication::arrival;
-  std::int64_t slice_mib = 0;  // of parameters that are reduced at a time, at most; 0: those of a block
+  std::int64_t slice_kib = 0;  // of parameters that are reduced at a time, at most; 0: those of a block
   bool automatic = false;      // train plans it at its start
   // Model chunks per pipeline rank.
   std::int64_t num_virtual() const;

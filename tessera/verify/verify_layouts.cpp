@@ -5,6 +5,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/text.hpp"
+#include "tessera/checkpoint/format/chunk_hash.hpp"
 #include "tessera/plan/stages/spread.hpp"
 #include "tessera/spec/schema.hpp"
 
@@ -56,6 +57,8 @@ LayoutsVerification verify_layouts(const spec::Run& given, std::span<const spec:
     const auto is_finite = [](const Comparison& c) { return c.is_finite; };
     out.not_finite += std::ranges::all_of(found.comparisons, is_finite) ? 0 : 1;
     out.tolerance = found.tolerance;
+    out.bits += found.bits;
+    out.bits = checkpoint::hash_text(checkpoint::hash_of(std::as_bytes(std::span(out.bits))));
     out.references = references.size();
     out.seconds = now_seconds() - begin;
     progress(out);

@@ -30,6 +30,7 @@ struct LayoutsVerification {
   std::int64_t not_finite = 0;  // layouts of which one device has numbers that are not finite
   std::size_t references = 0;   // runs on one device that served them all
   double tolerance = 0, seconds = 0;
+  std::string bits;  // a hash of all that they computed, one after the other: equal bits, equal text
   bool passed() const { return all.passed == all.layouts; }
 };
 

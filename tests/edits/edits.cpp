@@ -2,6 +2,8 @@
 // or executed with the numbers of the program as it was; none hangs. Random legal reorderings: each is
 // accepted and gives these numbers.
 //   build/release/tests/edits 2000 1000 [seed]     so many edits and reorderings
+//   build/release/tests/edits edge 500 100 [seed]  of steps that overlap, and of what orders one after the
+//   other
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/clock.hpp"
@@ -52,10 +55,16 @@ std::vector<double> numbers_of(const spec::Run& run, const program::Program& pro
   collective::run_ranks(
       static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
         train::Session session(run, communicator, train::random_source(run.model), {.program = &program});
-        for (int step = 0; step < 2; ++step) {
-          const auto report = session.step();
+        const auto finish = [&] {
+          const auto report = session.finish_step();
           if (communicator.rank() == 0) out.insert(out.end(), {report.loss, report.gradient_norm});
+        };
+        const bool overlaps = program.tables.steps_overlap;
+        for (int step = 0; step < (overlaps ? 4 : 2); ++step) {
+          session.begin_step();
+          if (session.under_way() > (overlaps ? 1 : 0)) finish();
         }
+        while (session.under_way() > 0) finish();
         for (int rank = 0; rank < communicator.size(); ++rank) {
           session.meet();
           if (rank != communicator.rank()) continue;
@@ -126,6 +135,30 @@ std::vector<Subject> subjects() {
   return out;
 }
 
+std::vector<Subject> overlapping_subjects() {
+  std::vector<Subject> out;
+  const auto add = [&](spec::Run run) {
+    run.layout.overlap_steps = true;
+    run.cluster.link_mbits = 10;  // so slow that priority puts reductions off
+    for (const double clip : {0.0, 0.3})
+      for (const auto order : {spec::Communication::arrival, spec::Communication::priority}) {
+        run.training.clip_norm = clip;
+        run.layout.communication = order;
+        out.push_back(subject(run));
+      }
+  };
+  add(run_of("1f1b"_schedule, 1, 2, 2, true));
+  add(run_of("1f1b"_schedule, 2, 2, 3, true));
+  add(run_of("zb-v"_schedule, 2, 1, 3, false));
+  spec::Run sharded = run_of("1f1b"_schedule, 1, 1, 2, false);
+  sharded.layout.dp_shard = 2, sharded.training.global_batch = 4;
+  for (const std::int64_t zero : {1, 2, 3}) {
+    sharded.layout.zero = zero;
+    add(sharded);
+  }
+  return out;
+}
+
 struct Count {
   int edits = 0, refused = 0, equal = 0, harmless = 0, harmless_refused = 0, wrong = 0;
 };
@@ -143,11 +176,13 @@ std::string name_of(const Subject& s) {
   return cat(spec::word(s.run.layout.schedule), " pp ", s.run.layout.pp, " dp ", s.run.layout.dp());
 }
 
-Count try_edits(const std::vector<Subject>& all, int wanted, std::uint64_t seed) {
+using Edit = program::RandomEdit (*)(const program::Program&, std::uint64_t);
+
+Count try_edits(const std::vector<Subject>& all, Edit edit_of, int wanted, std::uint64_t seed) {
   Count count;
   for (int i = 0; i < wanted; ++i) {
     const Subject& s = all[static_cast<std::size_t>(i) % all.size()];
-    const auto edit = program::random_edit(s.program, seed + static_cast<std::uint64_t>(i));
+    const auto edit = edit_of(s.program, seed + static_cast<std::uint64_t>(i));
     const auto problems = program::check(edit.program);
     ++count.edits;
     count.harmless += edit.is_harmless ? 1 : 0;
@@ -169,11 +204,11 @@ Count try_edits(const std::vector<Subject>& all, int wanted, std::uint64_t seed)
   return count;
 }
 
-int run(int edits, int reorderings, std::uint64_t seed) {
+int run(int edits, int reorderings, std::uint64_t seed, bool at_edge) {
   std::signal(SIGALRM, tell_hang);
   const double begin = now_seconds();
-  const auto all = subjects();
-  const Count count = try_edits(all, edits, seed);
+  const auto all = at_edge ? overlapping_subjects() : subjects();
+  const Count count = try_edits(all, at_edge ? program::edge_edit : program::random_edit, edits, seed);
   std::printf(
       "%d random edits: %d refused with a reason, %d executed with the reference's numbers, %d with others\n",
       count.edits, count.refused, count.equal, count.wrong);
@@ -205,6 +240,8 @@ int run(int edits, int reorderings, std::uint64_t seed) {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
+  const bool at_edge = argc > 1 && std::string_view(argv[1]) == "edge";
+  if (at_edge) --argc, ++argv;
   const int edits = argc > 1 ? std::atoi(argv[1]) : 2000, reorderings = argc > 2 ? std::atoi(argv[2]) : 1000;
-  return tessera::run(edits, reorderings, argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1);
+  return tessera::run(edits, reorderings, argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1, at_edge);
 }

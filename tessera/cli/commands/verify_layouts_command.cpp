@@ -58,6 +58,7 @@ metrics::Record to_record(const train::LayoutsVerification& v, const std::string
           {"tolerance", v.tolerance},
           {"precision", precision},
           {"references", static_cast<std::int64_t>(v.references)},
+          {"bits", v.bits},
           {"seconds", v.seconds},
           {"traits", traits},
           {"failures", failures}};

@@ -49,6 +49,8 @@ std::vector<std::pair<std::string, std::string>> traits(const spec::Run& run) {
       {"ep overlap", layout.ep_overlap ? "on" : "off"},
       {"tp regather", layout.regathers() ? "on" : "off"},
       {"zero", cat(layout.zero)},
+      {"steps", !layout.overlap_steps ? "apart" : cat("overlap, by ", spec::word(layout.communication))},
+      {"slices", layout.slice_kib > 0 ? "of blocks" : "none"},
       {"schedule", spec::word(layout.schedule)},
       {"stages", layout.stages.empty() ? "by cost" : "by hand"},
       {"recompute", spec::word(layout.recompute)},

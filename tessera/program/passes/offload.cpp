@@ -44,7 +44,8 @@ class OffloadPass {
     }
   }
 
-  // While a bucket steps, the next one comes and the one before goes.
+  // While a bucket steps, the next one comes and the one before goes. Steps that follow their reductions have
+  // gathers between them: nothing comes ahead.
   void around_steps() {
     std::vector<std::uint32_t> steps;
     for (std::uint32_t at = 0; at < draft_.ops.size(); ++at)
@@ -56,7 +57,7 @@ class OffloadPass {
     for (std::size_t k = 0; k < steps.size(); ++k) {
       const std::uint32_t bucket = draft_.ops[steps[k]].item;
       each_kind([&](CellKind kind) {
-        fetch(steps[k == 0 ? 0 : k - 1], kind, bucket);
+        fetch(steps[k == 0 || !tables_.updates_wait ? k : k - 1], kind, bucket);
         put_away(steps[k] + 1, kind, bucket);
       });
     }

@@ -147,6 +147,15 @@ class RandomEditor {
         class_(dice_.below(program.classes.size())),
         sequence_(out_.program.classes[class_]) {}
 
+  // Of what orders one step after the other.
+  RandomEdit run_at_edge() {
+    constexpr bool (RandomEditor::*kEdits[])() = {
+        &RandomEditor::drop_edge_wait, &RandomEditor::other_edge_wait, &RandomEditor::other_lane_as_it_waits};
+    while (!(this->*kEdits[dice_.below(std::size(kEdits))])()) at_ = dice_.below(sequence_.ops.size());
+    out_.is_harmless = is_ordered(sequence_, out_.program.tables);
+    return std::move(out_);
+  }
+
   RandomEdit run() {
     constexpr bool (RandomEditor::*kEdits[])() = {
         &RandomEditor::drop,        &RandomEditor::repeat,     &RandomEditor::other_item,
@@ -254,6 +263,41 @@ class RandomEditor {
     return true;
   }
 
+  // Some wait for an op of the step before; null: the op has none.
+  std::uint32_t* edge_wait() {
+    std::vector<std::uint32_t*> found;
+    for (std::uint32_t i = op().first_wait; i < op().first_wait + op().num_waits; ++i)
+      if (sequence_.waits[i] & kPreviousStep) found.push_back(&sequence_.waits[i]);
+    return found.empty() ? nullptr : found[dice_.below(found.size())];
+  }
+
+  bool drop_edge_wait() {
+    std::uint32_t* wait = edge_wait();
+    if (!wait) return false;
+    say(cat(text(), " waits no more for op ", *wait & ~kPreviousStep, " of the step before"));
+    std::swap(*wait, sequence_.waits[op().first_wait + op().num_waits - 1u]);
+    --op().num_waits;
+    return true;
+  }
+
+  bool other_edge_wait() {
+    std::uint32_t* wait = edge_wait();
+    const std::uint32_t other = dice_.below(sequence_.ops.size()) | kPreviousStep;
+    if (!wait || *wait == other) return false;
+    say(cat(text(), " waits for op ", other & ~kPreviousStep, " of the step before, no more for ",
+            *wait & ~kPreviousStep));
+    *wait = other;
+    return true;
+  }
+
+  bool other_lane_as_it_waits() {
+    if (op().what != OpKind::step && op().what != OpKind::free) return false;
+    const Lane lane = op().lane == kUpdate ? kCompute : kUpdate;
+    say(cat(text(), " moved to lane ", name_of(lane, out_.program.tables), ", as it waits"));
+    op().lane = lane;
+    return true;
+  }
+
   bool move() {
     const std::size_t size = sequence_.ops.size();
     const bool is_near = dice_.below(2) == 0;
@@ -284,6 +328,10 @@ class RandomEditor {
 
 RandomEdit random_edit(const Program& program, std::uint64_t seed) {
   return RandomEditor(program, seed).run();
+}
+
+RandomEdit edge_edit(const Program& program, std::uint64_t seed) {
+  return RandomEditor(program, seed).run_at_edge();
 }
 
 }  // namespace tessera::program

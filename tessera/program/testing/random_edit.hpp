@@ -23,4 +23,8 @@ struct RandomEdit {
 // or kind of cell, or given another hop, lane or mark: waits are then built anew. Or a wait dropped.
 RandomEdit random_edit(const Program& program, std::uint64_t seed);
 
+// The same of what orders two steps that overlap: a wait on the step before dropped or led to another op, or
+// an update or a free on another lane with the waits that it had.
+RandomEdit edge_edit(const Program& program, std::uint64_t seed);
+
 }  // namespace tessera::program
