@@ -2,7 +2,7 @@
 """How much faster is a step when the next one begins before it has ended, and when reductions come by priority?
 
 usage, as root: tests/hosts/with-two-hosts .venv/bin/python bench/across_steps.py [--binary build/release/tessera] [--rounds 3]
-                    [--models 10m,44m] [--mbits 200,1000] [--zero 0,1] [--clip 0,1]
+                    [--models 10m,44m] [--mbits 200,1000] [--zero 0,1] [--clip 0,1] [--ddp]
 
 Two ranks, each in a network namespace of its own, with a token bucket at either end of the cable between them. Each case is
 run with steps one after the other, overlapping in the order of arrival, and overlapping by priority, interleaved; printed are
@@ -59,6 +59,18 @@ def train(binary, run, keys, folder):
     return statistics.median(times), [step["loss"] for step in steps if "loss" in step]
 
 
+def ddp(model, clip, steps):
+    """Seconds of a step of PyTorch's DistributedDataParallel between the same hosts."""
+    PORT[0] += 1
+    ranks = []
+    for rank, host in enumerate(("HOST_A", "HOST_B")):
+        environment = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR=os.environ["ADDRESS_A"], MASTER_PORT=str(PORT[0]), GLOO_SOCKET_IFNAME="cable", OMP_NUM_THREADS="1")
+        command = [*os.environ[host].split(), "taskset", "-c", str(rank), sys.executable, "bench/peers/ddp_steps.py", model.upper(), str(SAMPLES[model] // 2), str(steps), clip]
+        ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+    told = [rank.communicate()[0] for rank in ranks]
+    return float(told[0])
+
+
 def predicted(binary, run, keys, rates):
     told = subprocess.run([binary, "simulate", run, *keys, "--rates", ",".join(map(str, rates)), "--json"], check=True, capture_output=True, text=True)
     return json.loads(told.stdout)["step_seconds"]
@@ -84,6 +96,7 @@ def main():
     parser.add_argument("--mbits", default="200,1000")
     parser.add_argument("--zero", default="0,1")
     parser.add_argument("--clip", default="0,1")
+    parser.add_argument("--ddp", action="store_true", help="beside PyTorch's DistributedDataParallel, for zero 0")
     args = parser.parse_args()
     if "HOST_A" not in os.environ:
         sys.exit("run it within tests/hosts/with-two-hosts")
@@ -115,6 +128,9 @@ def main():
                             same = losses[name] == losses["one after the other"]
                             print(f"  {name:28} {median:7.3f} s  {first / median:5.2f} times  spread {max(taken[name]) / min(taken[name]):.2f}"
                                   f"  predicted {foreseen:7.3f} s  losses {'equal' if same else 'DIFFER'}", flush=True)
+                        if args.ddp and zero == "0":
+                            seconds = ddp(model, clip, args.steps)
+                            print(f"  {'PyTorch DDP':28} {seconds:7.3f} s  {first / seconds:5.2f} times", flush=True)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,11 @@ class Executor {
   BucketStore& bucket_store() { return bucket_store_; }
 
  private:
-  struct Recording;  // a tape with its graph
+  struct Recording {
+    model::Tape tape;
+    std::vector<tensor::Tensor> inputs;  // detached leaves
+    tensor::Graph graph;
+  };
 
   // What belongs to one step, of two that may be under way.
   struct Step {

@@ -24,7 +24,7 @@ using CostOf = std::function<program::Cost(std::uint32_t rank_class, const progr
 // Of a function, which is asked once for all micro-batches of an op: it must not look at `micro`.
 OpCosts costs_by(const program::Program& program, const CostOf& cost_of);
 
-// Of as many steps as `program::unrolled` puts one after the other.
+// Of as many steps as `unrolled` puts one after the other.
 OpCosts repeated(const OpCosts& costs, std::uint32_t steps);
 
 // Seconds of all phases.

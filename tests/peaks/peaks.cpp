@@ -54,6 +54,8 @@ struct Case {
   std::int64_t tp = 1;
   spec::TensorKind kind = spec::TensorKind::d1;
   bool gathers = false;
+  bool steps_overlap = false;
+  bool by_priority = false;  // over a link of 200 Mbit/s
 };
 
 constexpr Precision kBf16 = Precision::bf16;
@@ -130,6 +132,10 @@ const Case kCases[] = {
     {.shape = k44, .precision = kBf16, .sequence = 256, .micro_batch = 4, .tp = 8, .kind = k3d},
     {.shape = k44, .family = Family::gpt2, .sequence = 256, .micro_batch = 4, .tp = 8, .kind = k3d},
     {.shape = k44, .recompute = Recompute::full, .sequence = 256, .micro_batch = 8, .tp = 8, .kind = k3d},
+    {.shape = k44, .dp_replicate = 2, .steps_overlap = true},
+    {.shape = k44, .zero = 1, .dp_shard = 2, .steps_overlap = true},
+    {.shape = k44, .zero = 1, .dp_shard = 2, .steps_overlap = true, .by_priority = true},
+    {.shape = k44, .precision = kBf16, .zero = 3, .dp_shard = 2, .steps_overlap = true},
 };
 
 constexpr char kDocumentEnd[] = "\n";
@@ -167,6 +173,12 @@ spec::Run run_of(const Case& c) {
   run.layout.tp = c.tp;
   run.layout.tp_kind = c.kind;
   run.layout.tp_gather = c.gathers;
+  if (c.steps_overlap) {
+    run.layout.overlap_steps = true;
+    run.training.clip_norm = 0;
+    run.cluster.link_mbits = 200;
+    if (c.by_priority) run.layout.communication = spec::Communication::priority;
+  }
   if (c.has_documents) run.data.document_end = kDocumentEnd;
   run.layout.schedule = c.schedule;
   run.layout.recompute = c.recompute;
@@ -185,6 +197,7 @@ std::string to_text(const Case& c) {
   if (c.recompute != Recompute::none) out += cat(", recompute ", spec::word(c.recompute));
   if (c.cp > 1) out += cat(", cp ", c.cp, c.cp_heads > 1 ? cat(" by ", c.cp_heads, " heads") : "");
   if (c.tp > 1) out += cat(", tp ", c.tp, " ", spec::word(c.kind), c.gathers ? ", gathered" : "");
+  if (c.steps_overlap) out += cat(", steps overlap", c.by_priority ? " by priority" : "");
   if (c.has_documents) out += ", documents";
   if (c.qkv_bias) out += ", biases of q, k, v";
   if (c.qk_norm) out += ", norms of q, k";
@@ -222,7 +235,12 @@ int run_case(const Case& c) {
   collective::run_ranks(static_cast<int>(num_ranks), [&](const collective::Communicator& communicator) {
     train::Session session(run, communicator, source_of(run));
     auto& most = counted[static_cast<std::size_t>(communicator.rank())];
-    for (int step = 0; step < 2; ++step) most = std::max(most, session.step().at_peak.total());
+    const std::size_t window = c.steps_overlap ? 2 : 1;
+    for (int step = 0; step < (c.steps_overlap ? 4 : 2); ++step) {
+      session.begin_step();
+      if (session.under_way() == window) most = std::max(most, session.finish_step().at_peak.total());
+    }
+    while (session.under_way() > 0) most = std::max(most, session.finish_step().at_peak.total());
   });
   const std::int64_t growth = most_resident_bytes() - before;
   std::int64_t worst_predicted = 0, worst_counted = 1, all = 0;

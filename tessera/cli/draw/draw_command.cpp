@@ -14,8 +14,8 @@
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/plan/identity.hpp"
 #include "tessera/program/ir/text.hpp"
-#include "tessera/program/ir/unroll.hpp"
 #include "tessera/simulate/simulate.hpp"
+#include "tessera/simulate/unroll.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -50,7 +50,7 @@ void expect_trace_of(const program::Program& program, const std::string& found, 
 Panel predicted_panel(const Simulated& simulated, draw::Held held) {
   if (!simulated.program.tables.steps_overlap)
     return draw::predicted(simulated.program, simulate::simulate(simulated.program, simulated.costs), held);
-  const program::Program steps = program::unrolled(simulated.program, kStepsInPicture);
+  const program::Program steps = simulate::unrolled(simulated.program, kStepsInPicture);
   return draw::predicted(
       steps, simulate::simulate(steps, simulate::repeated(simulated.costs, kStepsInPicture)), held);
 }

@@ -4,11 +4,11 @@
 
 #include "tessera/program/ir/types.hpp"
 
-namespace tessera::program {
+namespace tessera::simulate {
 
 // Each class's ops so many times, one step after the other; a wait on the step before names the op there, and
 // is dropped in the first. Op i of step s is s * (ops of a step) + i. Not to be checked or run: cells are
 // made again.
-Program unrolled(const Program& program, std::uint32_t steps);
+program::Program unrolled(const program::Program& program, std::uint32_t steps);
 
-}  // namespace tessera::program
+}  // namespace tessera::simulate

@@ -1,6 +1,11 @@
-#include "tessera/program/ir/unroll.hpp"
+#include "tessera/simulate/unroll.hpp"
 
-namespace tessera::program {
+namespace tessera::simulate {
+
+using program::kPreviousStep;
+using program::Op;
+using program::Program;
+using program::Sequence;
 
 Program unrolled(const Program& program, std::uint32_t steps) {
   Program out{program.tables, {}};
@@ -24,4 +29,4 @@ Program unrolled(const Program& program, std::uint32_t steps) {
   return out;
 }
 
-}  // namespace tessera::program
+}  // namespace tessera::simulate
