@@ -109,7 +109,9 @@ Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
 std::vector<Tensor> Experts::route(const Tensor& x_TH, const Batch& batch, Tape& tape,
                                    std::vector<Tensor>& losses) const {
   const Routed routed = this->routed(x_TH, share_of(x_TH.size(0), batch), batch, tape, losses);
-  batch.dispatches->at(layer_) = std::make_shared<const parallel::Dispatch>(routed.dispatch);
+  // A recomputation makes the same again, while another lane may be using this one.
+  auto& there = batch.dispatches->at(layer_);
+  if (!there) there = std::make_shared<const parallel::Dispatch>(routed.dispatch);
   return {routed.dispatch.leaving(routed.x_TH), routed.weights_TK};
 }
 

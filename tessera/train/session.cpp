@@ -363,6 +363,8 @@ void Session::begin_step() {
   engine::StepInput input = std::move(inputs_.front());
   inputs_.pop_front();
   begun_.push_back({.step = ++steps_, .first = cursor_});
+  for (auto& dispatches : choices_of(steps_).dispatches)
+    dispatches.assign(static_cast<std::size_t>(run_.model.blocks()), nullptr);
   cursor_ += static_cast<std::uint64_t>(run_.training.global_batch);
   learning_rate_ = optim::learning_rate(run_.training, updates_);
   input.learning_rate = learning_rate_;
