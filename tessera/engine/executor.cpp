@@ -82,8 +82,7 @@ void Executor::begin(StepInput input) {
 void Executor::start(StepInput input) {
   TESSERA_CHECK(input.micro_batches.size() == static_cast<std::size_t>(tables_.num_micro), "the step has ",
                 input.micro_batches.size(), " micro-batches, the program ", tables_.num_micro);
-  TESSERA_CHECK(under_way() < (tables_.steps_overlap ? steps_.size() : 1),
-                "a step before the last has ended");
+  TESSERA_CHECK(!is_full(), "a step before the last has ended");
   const at::NoGradGuard no_gradient;
   calls_.begin_step();
   Step& step = of(++num_begun_);

@@ -67,6 +67,8 @@ class Executor {
   // Of the first step that is under way, once all of it is through.
   StepReport finish();
   std::size_t under_way() const { return num_begun_ - num_finished_; }
+  // Whether one must end before another may be begun.
+  bool is_full() const { return under_way() == (tables_.steps_overlap ? steps_.size() : 1); }
   // Of a program without backwards.
   std::vector<LossSum> evaluate(StepInput input);
   // For what is done with buckets between steps.

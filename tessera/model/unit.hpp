@@ -38,8 +38,8 @@ struct Batch {
   double head_gradient_factor = 1;  // of the gradient that a loss head makes in its forward
   Tensor order_T;                   // rising numbers of the tokens, different on all ranks; for experts alone
   Tensor counted_T;                 // which tokens are no padding; undefined: all
-  // Of a step. Experts that a forward without a tape chose, [T,K], until its recomputation takes them.
-  ByLayer* choices = nullptr;
+  // Experts that a forward without a tape chose, [T,K], until its recomputation takes them.
+  std::shared_ptr<ByLayer> choices;
   // Of a step. How many of the rank's tokens chose each expert, and after these how many choices were
   // dropped, [E+1] in int64. Forwards with a tape add to it, so that each micro-batch counts once.
   ByLayer* loads = nullptr;
@@ -47,8 +47,9 @@ struct Batch {
   ByLayer replayed;
   // Of a step. Where defined, tokens by order_T and what they chose, [T,1+K].
   ByLayer* made = nullptr;
-  // Of a step, by layer: the ways of rows that segments of their own send, set by the one that chooses.
-  std::vector<std::shared_ptr<const parallel::Dispatch>>* dispatches = nullptr;
+  // By layer: the ways of rows that segments of their own send, set by the one that chooses.
+  using Dispatches = std::vector<std::shared_ptr<const parallel::Dispatch>>;
+  std::shared_ptr<Dispatches> dispatches;
   Cache* cache = nullptr;  // generation: read and extended (cache.hpp)
 };
 

@@ -127,14 +127,6 @@ std::int64_t ranks_along(const Axes& axes, const Tables& tables) {
   return ranks;
 }
 
-std::int16_t set_of(program::AxisSet set, Tables& tables) {
-  if (const std::int16_t found = tables.set_called(set.name); found >= 0) return found;
-  const auto index = static_cast<std::int16_t>(tables.axis_sets.size());
-  tables.axis_sets.push_back(std::move(set));
-  tables.groups.push_back(index);
-  return index;
-}
-
 void append(Axes& axes, const Axes& more) { axes.insert(axes.end(), more.begin(), more.end()); }
 
 Axes loss_axes(const spec::Run& run, const Tables& tables) {

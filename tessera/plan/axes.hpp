@@ -34,8 +34,6 @@ Axes loss_axes(const spec::Run& run, const program::Tables& tables);
 std::int64_t ranks_along(const Axes& axes, const program::Tables& tables);
 void append(Axes& axes, const Axes& more);
 
-// One set, and so one channel, per name.
-std::int16_t set_of(program::AxisSet set, program::Tables& tables);
 // See InnerSets.
 void add_inner_sets(const spec::Run& run, program::Tables& tables);
 

@@ -12,7 +12,7 @@
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/memory/memory.hpp"
 #include "tessera/program/passes/generate.hpp"
-#include "tessera/simulate/simulate.hpp"
+#include "tessera/simulate/costs.hpp"
 
 namespace tessera::plan {
 
@@ -83,14 +83,6 @@ program::Program compile_in_order(const spec::Run& run, const Blueprint& model, 
                            generate_options(run, tables));
 }
 
-double step_seconds(const program::Program& program, const spec::Run& run) {
-  const auto costs =
-      simulate::costs_by(program, [&, rates = rates_of(run)](std::uint32_t, const program::Op& op) {
-        return simulate::cost(op, program.tables, rates);
-      });
-  return simulate::simulate(program, costs).makespan;
-}
-
 }  // namespace
 
 program::Program compile_cut(const spec::Run& run, const Blueprint& model, const Staged& staged,
@@ -102,7 +94,7 @@ program::Program compile_cut(const spec::Run& run, const Blueprint& model, const
   priority.layout.communication = spec::Communication::priority;
   program::Program first = compile_in_order(arrival, model, staged, cuts),
                    second = compile_in_order(priority, model, staged, cuts);
-  return step_seconds(second, run) < step_seconds(first, run) ? second : first;
+  return step_seconds(run, second) < step_seconds(run, first) ? std::move(second) : std::move(first);
 }
 
 namespace {

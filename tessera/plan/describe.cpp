@@ -9,6 +9,7 @@
 #include "tessera/plan/buckets.hpp"
 #include "tessera/plan/model/pieces.hpp"
 #include "tessera/plan/stages/segments.hpp"
+#include "tessera/program/passes/updates.hpp"
 
 namespace tessera::plan {
 
@@ -63,18 +64,6 @@ void add_mesh(const spec::Run& run, bool is_pipeline, const std::vector<program:
   tables.class_of_rank.assign(static_cast<std::size_t>(layout.ranks()), 0);
 }
 
-// Channels of their own for the sums of numbers: what comes first in the next step would queue behind them.
-void overlap_steps(const spec::Run& run, Tables& tables) {
-  tables.steps_overlap = true;
-  tables.updates_wait = run.training.clip_norm > 0;
-  for (program::Number& number : tables.numbers)
-    for (const std::int16_t set : program::sum_sets(number, tables)) {
-      program::AxisSet twin = tables.axis_sets[static_cast<std::size_t>(set)];
-      twin.name += ".sums";
-      number.summed_along.push_back(set_of(std::move(twin), tables));
-    }
-}
-
 }  // namespace
 
 Tables describe(const spec::Run& run) {
@@ -100,7 +89,7 @@ Tables describe(const spec::Run& run, Blueprint parts, std::span<const std::uint
   for (std::size_t i = 0; i < parts.blocks.size(); ++i) segments.add(std::move(parts.blocks[i]), cuts.at(i));
   segments.add(std::move(parts.head), whole_head);
   assign_ends(tables);
-  if (layout.overlap_steps) overlap_steps(run, tables);
+  if (layout.overlap_steps) program::overlap_steps(tables, run.training.clip_norm > 0);
   return tables;
 }
 

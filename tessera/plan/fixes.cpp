@@ -5,8 +5,6 @@
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
 #include "tessera/plan/rates_of.hpp"
-#include "tessera/simulate/report.hpp"
-#include "tessera/simulate/simulate.hpp"
 #include "tessera/spec/problems.hpp"
 
 namespace tessera::plan {
@@ -69,14 +67,6 @@ std::vector<Change> changes_of(const spec::Run& run) {
     add("schedule", {"layout.schedule=1f1b"},
         [](spec::Layout& layout) { layout.schedule = spec::Layout().schedule; });
   return out;
-}
-
-double step_seconds(const spec::Run& run, const program::Program& program) {
-  const simulate::Rates rates = rates_of(run);
-  const auto costs = simulate::costs_by(program, [&](std::uint32_t, const program::Op& op) {
-    return simulate::cost(op, program.tables, rates);
-  });
-  return simulate::report(program, simulate::simulate(program, costs)).step_seconds;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/program/check/check.hpp"
+#include "tessera/program/passes/updates.hpp"
 #include "tessera/program/testing/examples.hpp"
 #include "tessera/simulate/report.hpp"
 #include "tessera/simulate/simulate.hpp"
@@ -18,8 +19,7 @@ constexpr int kSegments = 16;
 // of the norms, which nearly all of them read, takes no time.
 double step_seconds(bool overlaps, bool clips, bool by_priority, double reduction) {
   program::Tables tables = program::example_tables({.num_blocks = kSegments - 2, .num_micro = 1});
-  tables.steps_overlap = overlaps;
-  tables.updates_wait = clips || !overlaps;
+  if (overlaps) program::overlap_steps(tables, clips);
   const auto seconds = [=](const Op& op) {
     if (op.what == OpKind::forward) return 1.0;
     if (op.what == OpKind::backward) return 2.0;

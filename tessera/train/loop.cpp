@@ -119,7 +119,7 @@ class SkippedSteps {
   bool are_too_many() const { return most_ > 0 && in_a_row_ >= most_; }
   bool has_spoilt_weights() const { return !are_kept_ && in_a_row_ > 0; }
   // Of spoilt weights; `saved_step` is the newest that is saved, or 0.
-  UserError error(std::int64_t saved_step) const {
+  UserError spoilt_error(std::int64_t saved_step) const {
     return UserError(
         cat("the gradients of step ", last_step_, " were not finite (", last_,
             "), and its updates did not wait for that to be known, as layout.overlap_steps is set and "
@@ -264,6 +264,11 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     return run.checkpoint.every > 0 && step % run.checkpoint.every == 0;
   };
   double last_end = begin;  // of the step before, less what was done between the steps
+  const auto between_steps = [&](auto work) {
+    const double start = now_seconds();
+    work();
+    last_end += now_seconds() - start;
+  };
   // The first of the steps under way ends.
   const auto finish_step = [&] {
     const std::int64_t step = session.progress().step - static_cast<std::int64_t>(session.under_way()) + 1;
@@ -276,17 +281,13 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     skipped.add(step, report);
     if (skipped.has_spoilt_weights()) {
       while (session.under_way() > 0) session.finish_step();
-      throw skipped.error(saver.saved_step());
+      throw skipped.spoilt_error(saver.saved_step());
     }
     tracer.add(step, report.times);
     auto told = facts.of(step, report, seconds, tally);
     told.expert_loads = session.expert_loads();
-    if (evaluates_after(step)) {
-      const double evaluating = now_seconds();
-      told.evaluation = evaluate(session, *evaluated);
-      last_evaluation = told.evaluation;
-      last_end += now_seconds() - evaluating;
-    }
+    if (evaluates_after(step))
+      between_steps([&] { last_evaluation = told.evaluation = evaluate(session, *evaluated); });
     if (outputs) {
       const During writing(options.log, Doing::writing, step);
       outputs->add(told);
@@ -314,34 +315,35 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
       last_end = now_seconds();
       consult(step);
     }
-    const double asked = now_seconds();
-    const Wishes wishes = agreement.answer();
-    if (!overlaps) last_end += now_seconds() - asked;
+    Wishes wishes;
+    const auto take_answer = [&] { wishes = agreement.answer(); };
+    if (overlaps)
+      take_answer();
+    else
+      between_steps(take_answer);
     must_end = wishes.end;
     if (must_end) break;
     if (wishes.save || wishes.stop_signal != 0) finish_all();
-    const double saving = now_seconds();
-    if (wishes.save) saver.save(step - 1);
-    last_end += now_seconds() - saving;
+    if (wishes.save) between_steps([&] { saver.save(step - 1); });
     if (wishes.stop_signal != 0) {
       if (options.stop) options.stop->take_over(wishes.stop_signal, now_seconds());
       break;
     }
     if (overlaps && step < run.training.steps) consult(step + 1);
     session.begin_step();
-    if (session.under_way() > (overlaps ? 1 : 0)) finish_step();
-    if (evaluates_after(step) || saves_after(step)) finish_all();
-    const double between = now_seconds();
-    // On all ranks at once, as they compute at once; after the first step, so that it comes no later.
-    if (step == first && run.cluster.peak_tflops == 0) {
-      finish_all();
-      const During measuring(options.log, Doing::writing, step);
-      facts.set_peak(ranks *
-                     tensor::measured_flops_per_second(shard::to_torch(tables.buckets.front().compute),
-                                                       kPeakSeconds, session.device()));
-    }
-    saver.after_step(step);
-    last_end += now_seconds() - between;
+    if (session.is_full()) finish_step();
+    const bool measures = step == first && run.cluster.peak_tflops == 0;
+    if (evaluates_after(step) || saves_after(step) || measures) finish_all();
+    between_steps([&] {
+      // On all ranks at once, as they compute at once; after the first step, so that it comes no later.
+      if (measures) {
+        const During measuring(options.log, Doing::writing, step);
+        facts.set_peak(ranks *
+                       tensor::measured_flops_per_second(shard::to_torch(tables.buckets.front().compute),
+                                                         kPeakSeconds, session.device()));
+      }
+      saver.after_step(step);
+    });
     if (skipped.are_too_many()) break;
   }
   finish_all();

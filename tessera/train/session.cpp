@@ -109,10 +109,6 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
       meets_other_samples_(meets_other_samples(program_.tables) || run.model.balance == spec::Balance::batch),
       loss_scale_(run) {
   const auto& tables = program_.tables;
-  for (StepChoices& of_step : choices_) {
-    of_step.choices.resize(static_cast<std::size_t>(tables.num_micro));
-    of_step.dispatches.resize(static_cast<std::size_t>(tables.num_micro));
-  }
   const std::size_t rank_class = tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()));
   const auto& sequence = program_.classes[rank_class];
   if (!device_.is_cpu()) slots_ = plan::place_in_slots(program_);
@@ -363,8 +359,6 @@ void Session::begin_step() {
   engine::StepInput input = std::move(inputs_.front());
   inputs_.pop_front();
   begun_.push_back({.step = ++steps_, .first = cursor_});
-  for (auto& dispatches : choices_of(steps_).dispatches)
-    dispatches.assign(static_cast<std::size_t>(run_.model.blocks()), nullptr);
   cursor_ += static_cast<std::uint64_t>(run_.training.global_batch);
   learning_rate_ = optim::learning_rate(run_.training, updates_);
   input.learning_rate = learning_rate_;

@@ -64,11 +64,13 @@ class Session {
   // One step on the next global batch. A step that isn't taken moves the sample cursor, not the update count.
   engine::StepReport step();
   // The same in two halves. While one step is under way the next may be begun if the run's steps overlap; it
-  // then counts on an update that may turn out not to have been taken. Whatever else is asked of a session is
-  // asked when no step is under way, but for `sums_beside`.
+  // then counts on an update that may turn out not to have been taken. Nothing but sums is asked of a session
+  // while a step is under way.
   void begin_step();
   engine::StepReport finish_step();  // of the first one that is under way
   std::size_t under_way() const { return begun_.size(); }
+  // Whether one must end before another may be begun.
+  bool is_full() const { return executor_->is_full(); }
   // The losses of samples [first, first + count) of the source, with the weights as they are and without
   // dropout; all ranks call it. Steps before and after it are as they would be without.
   using Progress = std::function<void(std::uint64_t done, std::uint64_t all)>;
@@ -151,11 +153,8 @@ class Session {
     std::int64_t step = 0;
     std::uint64_t first = 0;  // sample
   };
-  // Which experts its tokens go to, of one step of two that may be under way.
+  // Which experts its tokens went to, of one step of two that may be under way.
   struct StepChoices {
-    std::vector<model::ByLayer> choices;  // by micro-batch
-    // By micro-batch and layer, of blocks that are cut where rows of experts travel.
-    std::vector<std::vector<std::shared_ptr<const parallel::Dispatch>>> dispatches;
     std::vector<model::ByLayer> made;  // by micro-batch, while they are recorded
     model::ByLayer loads;              // of this rank
   };

@@ -158,17 +158,16 @@ engine::StepInput Session::input_of(const Reading& reading) const {
             : data::samples_of(reading.first, reading.count, data_rank_, run_.layout.dp(),
                                run_.layout.micro_batch, micro);
     StepChoices& kept = choices_of(reading.step);
-    auto& dispatches = kept.dispatches[static_cast<std::size_t>(micro)];
-    dispatches.assign(static_cast<std::size_t>(run_.model.blocks()), nullptr);
+    auto dispatches =
+        std::make_shared<model::Batch::Dispatches>(static_cast<std::size_t>(run_.model.blocks()));
     if (samples.empty() && meets_other_samples_) {
       input.micro_batches.push_back(padding());
-      input.micro_batches.back().dispatches = &dispatches;
+      input.micro_batches.back().dispatches = std::move(dispatches);
       continue;
     }
     model::Batch batch;
-    batch.dispatches = &dispatches;
-    if (reading.trains)
-      batch.choices = &kept.choices[static_cast<std::size_t>(micro)], batch.loads = &kept.loads;
+    batch.dispatches = std::move(dispatches);
+    if (reading.trains) batch.choices = std::make_shared<model::ByLayer>(), batch.loads = &kept.loads;
     if (reading.trains && replayed_choices_) batch.replayed = replayed(samples);
     if (reading.trains && recorded_choices_) batch.made = &kept.made[static_cast<std::size_t>(micro)];
     batch.head_gradient_factor = head_gradient_factor(run_, input.loss_scale);

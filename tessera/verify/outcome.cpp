@@ -88,8 +88,7 @@ Snapshot run_steps(Session& session, double clip_norm, Outcome& out) {
   for (int i = 1; i < kVerifySteps; ++i) {
     session.begin_step();
     if (tables.steps_overlap && i + 1 < kVerifySteps) session.read_ahead(1);
-    if (session.under_way() > (tables.steps_overlap ? 1 : 0))
-      take(i + 1 - static_cast<int>(session.under_way()), session.finish_step());
+    if (session.is_full()) take(i + 1 - static_cast<int>(session.under_way()), session.finish_step());
   }
   if (session.under_way() > 0) take(kVerifySteps - 1, session.finish_step());
   for (auto& bucket : session.buckets())

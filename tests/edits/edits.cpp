@@ -59,10 +59,9 @@ std::vector<double> numbers_of(const spec::Run& run, const program::Program& pro
           const auto report = session.finish_step();
           if (communicator.rank() == 0) out.insert(out.end(), {report.loss, report.gradient_norm});
         };
-        const bool overlaps = program.tables.steps_overlap;
-        for (int step = 0; step < (overlaps ? 4 : 2); ++step) {
+        for (int step = 0; step < (program.tables.steps_overlap ? 4 : 2); ++step) {
           session.begin_step();
-          if (session.under_way() > (overlaps ? 1 : 0)) finish();
+          if (session.is_full()) finish();
         }
         while (session.under_way() > 0) finish();
         for (int rank = 0; rank < communicator.size(); ++rank) {

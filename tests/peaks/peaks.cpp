@@ -235,10 +235,9 @@ int run_case(const Case& c) {
   collective::run_ranks(static_cast<int>(num_ranks), [&](const collective::Communicator& communicator) {
     train::Session session(run, communicator, source_of(run));
     auto& most = counted[static_cast<std::size_t>(communicator.rank())];
-    const std::size_t window = c.steps_overlap ? 2 : 1;
     for (int step = 0; step < (c.steps_overlap ? 4 : 2); ++step) {
       session.begin_step();
-      if (session.under_way() == window) most = std::max(most, session.finish_step().at_peak.total());
+      if (session.is_full()) most = std::max(most, session.finish_step().at_peak.total());
     }
     while (session.under_way() > 0) most = std::max(most, session.finish_step().at_peak.total());
   });

@@ -42,6 +42,11 @@ std::vector<std::int16_t> Tables::axes_that(bool (*are)(const Axis&)) const {
   return out;
 }
 
+bool Tables::meets_other_stages(std::int16_t axis_set) const {
+  return axis_set >= 0 && stage_axis >= 0 &&
+         std::ranges::count(axis_sets.at(static_cast<std::size_t>(axis_set)).axes, stage_axis) > 0;
+}
+
 std::int64_t Tables::size_of(std::int16_t axis_set) const {
   if (axis_set < 0) return 1;
   std::int64_t product = 1;
@@ -50,6 +55,14 @@ std::int64_t Tables::size_of(std::int16_t axis_set) const {
   if (!set.only.empty())
     product = product / axes.at(set.axes.front()).size * static_cast<std::int64_t>(set.only.size());
   return product;
+}
+
+std::int16_t set_of(AxisSet set, Tables& tables) {
+  if (const std::int16_t found = tables.set_called(set.name); found >= 0) return found;
+  const auto index = static_cast<std::int16_t>(tables.axis_sets.size());
+  tables.axis_sets.push_back(std::move(set));
+  tables.groups.push_back(index);
+  return index;
 }
 
 std::vector<std::int16_t> sum_sets(const Number& number, const Tables& tables) {

@@ -292,8 +292,12 @@ struct Tables {
   std::int64_t size_of(std::int16_t axis_set) const;                    // ranks in one group; of -1: 1
   std::int16_t set_called(std::string_view name) const;                 // -1: no axis set has this name
   std::vector<std::int16_t> axes_that(bool (*are)(const Axis&)) const;  // outermost first
+  bool meets_other_stages(std::int16_t axis_set) const;                 // of -1: no
   bool operator==(const Tables&) const = default;
 };
+
+// One set, and so one channel, per name.
+std::int16_t set_of(AxisSet set, Tables& tables);
 
 // The axis sets over which a number is summed, one after the other, until no rank holds only a part.
 std::vector<std::int16_t> sum_sets(const Number& number, const Tables& tables);

@@ -41,6 +41,7 @@ class Replay {
       for (const Slot& slot : throughout.slots->placed) in_slots_.insert(slot.cell);
     }
     add_durable();
+    if (tables.steps_overlap) go_through_step_before();
   }
 
   // Before the op ends anything.
@@ -89,12 +90,6 @@ class Replay {
     std::erase_if(ending_, [&](const Ending& e) { return release(e); });
   }
 
-  // The step before this one, of which the last ops may still be under way.
-  void go_through_step_before() {
-    for (std::uint32_t at = 0; at < sequence_.ops.size(); ++at) begin(at), end(at);
-    first_ = static_cast<std::uint32_t>(sequence_.ops.size());
-  }
-
   std::int64_t bytes() const { return live_ + scratch(); }
   std::int64_t scratch() const { return scratch_ + beside_ + throughout_bytes_; }
   std::int64_t host() const { return host_; }
@@ -108,6 +103,12 @@ class Replay {
   }
 
  private:
+  // The step before this one, of which the last ops may still be under way.
+  void go_through_step_before() {
+    for (std::uint32_t at = 0; at < sequence_.ops.size(); ++at) begin(at), end(at);
+    first_ = static_cast<std::uint32_t>(sequence_.ops.size());
+  }
+
   struct State {
     std::int64_t bytes = 0;  // held here, outside of slots
     bool is_live = false, is_outside = false;
@@ -306,7 +307,6 @@ Category category_of(CellKind kind) {
 
 Memory replay_memory(const Sequence& sequence, const Tables& tables, const Throughout& throughout) {
   Replay replay(sequence, tables, throughout);
-  if (tables.steps_overlap) replay.go_through_step_before();
   Memory memory;
   memory.during.reserve(sequence.ops.size());
   for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
@@ -338,7 +338,6 @@ BytesHeld by_category(const Memory::ByKind& cells, std::int64_t scratch, std::in
 
 std::vector<BytesHeld> categories_during(const Sequence& sequence, const Tables& tables) {
   Replay replay(sequence, tables);
-  if (tables.steps_overlap) replay.go_through_step_before();
   std::vector<BytesHeld> out;
   out.reserve(sequence.ops.size());
   for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
@@ -352,7 +351,6 @@ std::vector<BytesHeld> categories_during(const Sequence& sequence, const Tables&
 std::vector<HeldCell> cells_during(const Sequence& sequence, const Tables& tables, std::uint32_t op,
                                    const Throughout& throughout) {
   Replay replay(sequence, tables, throughout);
-  if (tables.steps_overlap) replay.go_through_step_before();
   for (std::uint32_t at = 0; at < op; ++at) {
     replay.begin(at);
     replay.end(at);

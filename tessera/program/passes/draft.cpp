@@ -25,6 +25,15 @@ void Draft::put_in_order(std::span<const std::uint32_t> order) {
   std::erase_if(waits, [](const ExtraWait& wait) { return wait.earlier >= wait.op; });
 }
 
+std::vector<std::uint32_t> first_uses(const Draft& draft, const Tables& tables) {
+  std::vector<std::uint32_t> out(tables.buckets.size(), kUnused);
+  for (std::uint32_t at = 0; at < draft.ops.size(); ++at)
+    if (is_compute(draft.ops[at].what))
+      for (const std::uint32_t bucket : tables.segments[draft.ops[at].item].buckets)
+        out[bucket] = std::min(out[bucket], at);
+  return out;
+}
+
 std::uint32_t Insertion::before(std::uint32_t place, const Op& op) {
   ops_.push_back(op);
   places_.push_back(place);

@@ -20,6 +20,11 @@ struct Draft {
   void put_in_order(std::span<const std::uint32_t> order);
 };
 
+inline constexpr std::uint32_t kUnused = 0xffff'ffffu;
+
+// Per bucket, the place of the first op that computes with it, or kUnused.
+std::vector<std::uint32_t> first_uses(const Draft& draft, const Tables& tables);
+
 // Ops put in by one pass, all at once when it is through. Until then ops are named by their place in the
 // draft, and new ones by what before() and after() return.
 class Insertion {

@@ -42,24 +42,17 @@ class PriorityPass {
   // By the compute lane alone: it is taken to wait for nobody.
   void find_times() {
     double now = 0;
-    used_at_.assign(tables_.buckets.size(), std::numeric_limits<std::uint32_t>::max());
+    used_at_ = first_uses(draft_, tables_);
     for (std::uint32_t at = 0; at < draft_.ops.size(); ++at) {
       const Op& op = draft_.ops[at];
       begins_.push_back(now);
       if (!is_compute(op.what)) continue;
       now += seconds_(op);
       end_ = at + 1;
-      for (const std::uint32_t bucket : tables_.segments[op.item].buckets)
-        used_at_[bucket] = std::min(used_at_[bucket], at);
     }
     // Behind the last computation come what follows its transfers, and reductions that keep their places.
     for (; end_ < draft_.ops.size() && draft_.ops[end_].what != OpKind::sum; ++end_) {
     }
-  }
-
-  bool meets_other_stages(std::int16_t set) const {
-    return set >= 0 && tables_.stage_axis >= 0 &&
-           std::ranges::count(tables_.axis_sets[static_cast<std::size_t>(set)].axes, tables_.stage_axis) > 0;
   }
 
   std::map<Lane, std::vector<Reduction>> movable() const {
@@ -70,7 +63,7 @@ class PriorityPass {
     std::map<Lane, std::vector<Reduction>> out;
     for (std::uint32_t at = 0; at < draft_.ops.size(); ++at) {
       const Op& op = draft_.ops[at];
-      if (op.what != OpKind::reduce || last[op.item] != at || meets_other_stages(op.along)) continue;
+      if (op.what != OpKind::reduce || last[op.item] != at || tables_.meets_other_stages(op.along)) continue;
       if (op.lane.kind != LaneKind::communication) continue;
       out[op.lane].push_back(
           {.at = at, .used_at = used_at_[op.item], .ready = begins_[at], .seconds = seconds_(op)});

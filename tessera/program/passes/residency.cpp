@@ -77,10 +77,6 @@ class ResidencyPass {
     const auto found = std::ranges::upper_bound(uses_[bucket], at);
     return found == uses_[bucket].end() ? kNever : *found;
   }
-  bool meets_other_stages(std::int16_t set) const {
-    return set >= 0 && tables_.stage_axis >= 0 &&
-           std::ranges::count(tables_.axis_sets[set].axes, tables_.stage_axis) > 0;
-  }
 
   void need(const Op& op, std::uint32_t at) {
     for (const std::uint32_t bucket : buckets_of(op)) {
@@ -141,12 +137,12 @@ class ResidencyPass {
     begun_[bucket] = false;
     // Other stages come to it at another time: before the last transfer, ranks could wait for each other in a
     // ring.
-    if (meets_other_stages(b.reduced_over))
+    if (tables_.meets_other_stages(b.reduced_over))
       late_.push_back(bucket);
     else
       reduce(bucket, at + 1, 0);
     if (!is_last || b.shared_over < 0) return;
-    if (meets_other_stages(b.shared_over))
+    if (tables_.meets_other_stages(b.shared_over))
       late_shared_.push_back(bucket);
     else
       reduce(bucket, at + 1, kOfShard);

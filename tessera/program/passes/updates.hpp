@@ -15,6 +15,10 @@ namespace tessera::program {
 //   first.
 // - Without, each follows the last reduction of its bucket, and the norm is added up behind them.
 
+// Lets the steps of the program overlap that is made of these tables, with channels for the sums of its
+// numbers.
+void overlap_steps(Tables& tables, bool updates_wait);
+
 // Adds the optimizer steps to a draft with reductions: at its end on the compute lane, or as the note says.
 void add_updates(Draft& draft, const Tables& tables);
 

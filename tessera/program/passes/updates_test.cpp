@@ -3,8 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
-
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/passes/priority.hpp"
 #include "tessera/program/testing/examples.hpp"
@@ -17,18 +15,7 @@ using testing::IsEmpty;
 
 Tables overlapping(bool updates_wait, const Example& example = {.num_micro = 1}) {
   Tables tables = example_tables(example);
-  tables.steps_overlap = true;
-  tables.updates_wait = updates_wait;
-  for (Number& number : tables.numbers)
-    for (const std::int16_t set : sum_sets(number, tables)) {
-      AxisSet twin = tables.axis_sets[static_cast<std::size_t>(set)];
-      twin.name += ".sums";
-      if (tables.set_called(twin.name) < 0) {
-        tables.groups.push_back(static_cast<std::int16_t>(tables.axis_sets.size()));
-        tables.axis_sets.push_back(twin);
-      }
-      number.summed_along.push_back(tables.set_called(twin.name));
-    }
+  overlap_steps(tables, updates_wait);
   return tables;
 }
 

@@ -1,0 +1,23 @@
+#include "tessera/plan/rates_of.hpp"
+
+#include "tessera/simulate/report.hpp"
+#include "tessera/simulate/simulate.hpp"
+
+namespace tessera::plan {
+
+simulate::Rates rates_of(const spec::Run& run) {
+  simulate::Rates rates;
+  if (run.cluster.peak_tflops > 0) rates.flops = run.cluster.peak_tflops * 1e12;
+  if (run.cluster.link_mbits > 0) rates.link_bytes = run.cluster.link_mbits * 1e6 / 8;
+  return rates;
+}
+
+double step_seconds(const spec::Run& run, const program::Program& program) {
+  const simulate::Rates rates = rates_of(run);
+  const auto costs = simulate::costs_by(program, [&](std::uint32_t, const program::Op& op) {
+    return simulate::cost(op, program.tables, rates);
+  });
+  return simulate::report(program, simulate::simulate(program, costs)).step_seconds;
+}
+
+}  // namespace tessera::plan
