@@ -47,6 +47,12 @@ program::Staging timed(program::Staging staging, const spec::Run& run, std::span
 
 namespace {
 
+// With one stage there is always a pair; of the pipelines only some have their pairs where no rank waits.
+bool takes_turns(const spec::Layout& layout) {
+  if (!layout.tp_overlap && !layout.ep_overlap) return false;
+  return layout.pp == 1 || (layout.schedule_file.empty() && spec::entry(layout.schedule).traits.is_paired);
+}
+
 program::GenerateOptions generate_options(const spec::Run& run, const program::Tables& tables) {
   const spec::Layout& layout = run.layout;
   const std::int64_t ahead_bytes = layout.receive_ahead_mib << 20;
@@ -55,7 +61,7 @@ program::GenerateOptions generate_options(const spec::Run& run, const program::T
       std::clamp<std::int64_t>(ahead_bytes / value_bytes, 1, std::numeric_limits<std::uint32_t>::max()));
   program::GenerateOptions out{.residency = residency(layout),
                                .offload = offload(layout),
-                               .take_turns = layout.tp_overlap || layout.ep_overlap,
+                               .take_turns = takes_turns(layout),
                                .receives_ahead = ahead};
   if (layout.communication == spec::Communication::priority)
     out.priority = [&tables, rates = rates_of(run)](const program::Op& op) {

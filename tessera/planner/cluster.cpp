@@ -123,6 +123,36 @@ bool Cluster::is_uneven() const {
       nodes, [&](const NodeKind& kind) { return kind.device.tflops != nodes.front().device.tflops; });
 }
 
+Cluster sized(const Cluster& cluster, double devices) {
+  Cluster out = cluster;
+  if (devices > cluster.devices()) {
+    out.nodes.resize(1);
+    out.nodes.front().count = devices / out.nodes.front().device.node_devices;
+  } else {
+    double left = devices;
+    for (NodeKind& kind : out.nodes) {
+      double& of_node = kind.device.node_devices;
+      const double taken = std::min(left, kind.count * of_node);
+      of_node = std::min(of_node, std::max(taken, 1.0));
+      kind.count = taken / of_node;
+      left -= taken;
+    }
+    std::erase_if(out.nodes, [](const NodeKind& kind) { return kind.count == 0; });
+  }
+  join_nodes(out);
+  return out;
+}
+
+RunLength run_length(const Cluster& cluster, double tokens, double tokens_per_second) {
+  const double failures_per_hour = cluster.devices() / cluster.failure_hours;
+  const double lost_hours = (cluster.restart_minutes + cluster.checkpoint_minutes / 2) / 60;
+  RunLength out{.lost_to_failures = 1 - 1 / (1 + failures_per_hour * lost_hours)};
+  const double hours = tokens / tokens_per_second / 3600 / (1 - out.lost_to_failures);
+  out.days = hours / 24;
+  out.dollars = hours * cluster.devices() * cluster.dollars_per_hour();
+  return out;
+}
+
 Cluster parse_cluster(std::string_view text, const std::string& name) {
   Cluster out;
   out.name = name;

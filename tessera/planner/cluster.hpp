@@ -37,6 +37,17 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
+// The first so many devices of a cluster, node by node; more than it has: of its first kind alone.
+Cluster sized(const Cluster& cluster, double devices);
+
+// What it takes to train on so many tokens, with what failures cost.
+struct RunLength {
+  double lost_to_failures = 0;  // share of the time
+  double days = 0;
+  double dollars = 0;  // 0: no price is known
+};
+RunLength run_length(const Cluster& cluster, double tokens, double tokens_per_second);
+
 // A file, or NAME:DEVICES for so many of a known device. In the file, [cluster] says what holds for all of
 // it, each other section is a kind of node: `device` names a known one, and every number of it may be given
 // instead (docs/planner.md). Throws UserError with file and line.

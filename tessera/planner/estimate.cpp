@@ -10,6 +10,7 @@ constexpr double kProductShare = 0.72;  // of the peak, that large products reac
 constexpr double kMemoryShare = 0.75;   // of the memory's rate
 constexpr double kLinkShare = 0.78;     // of a link in the node
 constexpr double kNetworkShare = 0.8;   // of a network card
+constexpr double kUncovered = 0.4;      // of collectives that run beside another micro-batch
 constexpr double kShortInner = 200;     // inner dimension at which a product reaches half of its rate
 constexpr double kLinkHalf = 3e6;       // bytes at which a collective in a node reaches half of its rate
 constexpr double kBucketBytes = 2e8;    // of gradients that are reduced at once
@@ -77,8 +78,9 @@ class Step {
     const double tensor_backward = tensor * (w_.sequence_parallel ? 1.25 : 1);
     const double exchanged = expert_share * expert_exchange(tokens);
     const double passed = context_seconds(tokens, keys);
-    const double context_forward = std::max(0.0, passed - 0.8 * attention_forward);
-    const double context_backward = std::max(0.0, 2 * passed - 0.8 * attention_backward);
+    const double by_heads = heads_seconds(tokens, query, keys);
+    const double context_forward = std::max(0.0, passed - 0.8 * attention_forward) + by_heads;
+    const double context_backward = std::max(0.0, 2 * passed - 0.8 * attention_backward) + by_heads;
     const double issue = device_.issue_seconds * c_.launch;
     forward_ = longer(products + attention_forward + moved + tensor + exchanged + context_forward, issue);
     double backward = longer(
@@ -142,10 +144,11 @@ class Step {
   double routed(double rate) const {
     if (w_.experts == 0) return 0;
     const double tokens = w_.tokens() / w_.tp;  // each rank of tp has its own
-    const double rows = tokens * w_.experts_per_token * w_.expert_load;
+    const double rows = tokens * w_.experts_per_token * w_.expert_load * w_.etp,
+                 width = w_.expert_ffn / w_.etp;
     const double own = std::max(1.0, w_.experts / w_.ep), each = std::max(1.0, rows / own);
-    const double grouped = own * (product(each, 2 * w_.expert_ffn, w_.hidden, rate) +
-                                  product(each, w_.hidden, w_.expert_ffn, rate));
+    const double grouped =
+        own * (product(each, 2 * width, w_.hidden, rate) + product(each, w_.hidden, width, rate));
     if (w_.shared_experts == 0) return grouped;
     const double shared = w_.shared_experts * w_.expert_ffn;
     return grouped + product(tokens, 2 * shared, w_.hidden, rate) + product(tokens, w_.hidden, shared, rate);
@@ -153,9 +156,12 @@ class Step {
 
   // There and back.
   double expert_exchange(double tokens) const {
-    if (w_.ep <= 1) return 0;
-    const double rows = tokens / w_.tp * w_.experts_per_token * w_.expert_load * w_.hidden * w_.bytes;
-    return 2 * ring(w_.ep, 1, rows * (w_.ep - 1) / w_.ep, rows) * c_.tensor;
+    const double ranks = w_.ep * w_.etp;  // each row goes to all ranks that share its expert
+    if (ranks <= 1) return 0;
+    const double rows =
+        tokens / w_.tp * w_.experts_per_token * w_.expert_load * w_.hidden * w_.bytes * w_.etp;
+    return 2 * ring(ranks, 1, rows * (ranks - 1) / ranks, rows) * c_.tensor *
+           (w_.overlaps_ep ? kUncovered : 1);
   }
 
   // Of a block's forward.
@@ -178,15 +184,22 @@ class Step {
       }
       seconds = ring(q, t / q, moved, moved / 4);
     }
-    return seconds * c_.tensor * (w_.overlaps_tp ? 0.4 : 1);
+    return seconds * c_.tensor * (w_.overlaps_tp ? kUncovered : 1);
   }
 
   // Keys and values of the other ranks, in the forward.
   double context_seconds(double tokens, double keys) const {
-    if (w_.cp <= 1) return 0;
+    const double ranks = w_.cp / w_.cp_heads;  // those in a ring
+    if (ranks <= 1) return 0;
     const bool within = w_.tp * w_.cp <= net_.node_devices;
     const double rate = within ? net_.link_gbps * 1e9 * 0.7 : net_.network_gbps * 1e9 * kNetworkShare;
-    return (w_.cp - 1) * 2 * tokens * keys / w_.tp * w_.bytes / rate;
+    return (ranks - 1) * 2 * tokens * keys / w_.tp * w_.bytes / rate;
+  }
+
+  // Queries, keys and values for all positions of some heads, and the result back.
+  double heads_seconds(double tokens, double query, double keys) const {
+    const double bytes = tokens * (2 * query + 2 * keys) / w_.tp * w_.bytes;
+    return ring(w_.cp_heads, w_.tp, (w_.cp_heads - 1) / w_.cp_heads * bytes, bytes / 4);
   }
 
   void stages() {

@@ -22,9 +22,9 @@ PerBlock per_block(const Workload& w) {
       w.experts > 0 ? w.expert_ffn * (w.experts_per_token * w.expert_load + w.shared_experts) : w.ffn;
   double inner = w.gated ? 2 * (query + 2 * keys) + 2 * query + 2 * (query + keys) + 8 * fed
                          : 2 * query + 4 * keys + 2 * query + 4 * fed;
-  if (w.experts > 0) inner += 4 * w.experts_per_token * w.hidden;
+  if (w.experts > 0) inner += 4 * w.experts_per_token * w.hidden * w.etp;
   // What travels beside another micro-batch is kept whole.
-  const double beside = w.overlaps_tp && w.deals_by_cost ? 8 * w.hidden : 0;
+  const double beside = (w.overlaps_tp || w.overlaps_ep) && w.deals_by_cost ? 8 * w.hidden : 0;
   const double scale = w.bytes / 2;
   const double all = tokens * scale * (stream * of_stream + inner / t + scores + beside);
   switch (w.recompute) {

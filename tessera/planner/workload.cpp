@@ -52,7 +52,8 @@ Workload workload_of(const spec::Run& run) {
   }
   out.devices = number(layout.ranks());
   out.tp = number(layout.tp), out.pp = number(layout.pp), out.dp = number(layout.dp());
-  out.cp = number(layout.cp), out.ep = number(layout.ep), out.tp_kind = layout.tp_kind;
+  out.cp = number(layout.cp), out.cp_heads = number(layout.cp_heads), out.tp_kind = layout.tp_kind;
+  out.ep = number(layout.ep), out.etp = number(layout.etp);
   out.virtual_stages = number(layout.num_virtual());
   out.shard = number(layout.dp_shard * layout.cp);
   out.micro_batch = number(layout.micro_batch), out.global_batch = number(run.training.global_batch);
@@ -67,7 +68,7 @@ Workload workload_of(const spec::Run& run) {
   out.grad_bytes = is_half ? 4 : out.bytes;
   const double moments = run.training.optimizer == spec::Optimizer::adamw ? 2 : 1;
   out.state_bytes = (is_half ? 4 : 0) + moments * (is_half ? 4 : out.bytes);
-  out.overlaps_tp = layout.tp_overlap;
+  out.overlaps_tp = layout.tp_overlap, out.overlaps_ep = layout.ep_overlap;
   out.deals_by_cost = true;
   return out;
 }
@@ -90,7 +91,7 @@ double layer_parameters(const Workload& w) {
   const double attention = w.hidden * (2 * query + 2 * keys) / w.tp;
   if (w.experts == 0) return attention + width_of(w) * w.hidden * w.ffn / w.tp;
   const double expert = 3 * w.hidden * w.expert_ffn;
-  const double experts = expert * (w.experts / w.ep + w.shared_experts / w.tp);
+  const double experts = expert * (w.experts / (w.ep * w.etp) + w.shared_experts / w.tp);
   const double share = (w.layers - w.dense_layers) / w.layers;
   return attention + share * experts + (1 - share) * 3 * w.hidden * w.ffn / w.tp;
 }

@@ -20,7 +20,7 @@ struct Workload {
   double experts = 0, experts_per_token = 0, expert_ffn = 0, shared_experts = 0, dense_layers = 0;
   double expert_load = 1;  // of the busiest rank, over an even share
   // Split.
-  double devices = 1, tp = 1, pp = 1, dp = 1, cp = 1, ep = 1, virtual_stages = 1;
+  double devices = 1, tp = 1, pp = 1, dp = 1, cp = 1, cp_heads = 1, ep = 1, etp = 1, virtual_stages = 1;
   spec::TensorKind tp_kind = spec::TensorKind::d1;
   double shard = 1;  // ranks that share the optimizer's state, of dp x cp
   double micro_batch = 1, global_batch = 1;
@@ -38,7 +38,7 @@ struct Workload {
   double state_bytes = 12;
   Fp8 fp8 = Fp8::none;
   AttentionKernel attention = AttentionKernel::flash2;
-  bool fused_norms = true, eager = false, overlaps_tp = false;
+  bool fused_norms = true, eager = false, overlaps_tp = false, overlaps_ep = false;
 
   double micro_batches() const;
   double tokens() const { return micro_batch * sequence / cp; }  // of a micro-batch on one rank

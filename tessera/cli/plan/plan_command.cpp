@@ -52,9 +52,9 @@ metrics::Record to_record(const planner::Answer& answer, double limit_bytes) {
           {"bubble", refined.bubble},
           {"exposed", refined.exposed},
           {"tokens_per_second", answer.tokens_per_second},
-          {"days", answer.days},
-          {"dollars", answer.dollars},
-          {"lost_to_failures", answer.lost_to_failures},
+          {"days", answer.length.days},
+          {"dollars", answer.length.dollars},
+          {"lost_to_failures", answer.length.lost_to_failures},
           {"why_it_loses", answer.why_it_loses},
           {"parts", metrics::Record{{"products", e.products},
                                     {"attention", e.attention},
@@ -75,6 +75,14 @@ metrics::Record to_record(const planner::Plan& plan) {
   for (const auto& [why, count] : plan.certificate.pruned) pruned.push_back({why, count});
   std::vector<metrics::Record> answers;
   for (const planner::Answer& answer : plan.answers) answers.push_back(to_record(answer, plan.limit_bytes));
+  std::vector<metrics::Record> sizes;
+  for (const planner::Scaled& one : plan.sizes)
+    sizes.push_back({{"devices", one.devices},
+                     {"step_seconds", one.step_seconds},
+                     {"days", one.length.days},
+                     {"dollars", one.length.dollars},
+                     {"device_hours", one.length.days * 24 * one.devices},
+                     {"layout", one.layout}});
   return {{"cluster", plan.cluster.name},
           {"devices", plan.cluster.devices()},
           {"tokens", plan.tokens},
@@ -88,7 +96,20 @@ metrics::Record to_record(const planner::Plan& plan) {
           {"fitted", plan.is_fitted},
           {"does_not_fit", plan.too_large},
           {"best", to_record(plan.answers.front(), plan.limit_bytes)},
-          {"answers", answers}};
+          {"answers", answers},
+          {"sizes", sizes}};
+}
+
+planner::Ask ask_of(const PlanOptions& options) {
+  planner::Ask out{.tokens = options.tokens, .answers = options.answers, .within_days = options.within_days};
+  if (options.objective == "cost") out.objective = planner::Objective::cost;
+  if (options.objective == "devices") out.objective = planner::Objective::devices;
+  const bool takes_all = out.objective == planner::Objective::time;
+  if (takes_all && out.within_days > 0)
+    throw UserError("--within-days is for --objective cost or devices: time takes all devices in any case.");
+  if (!takes_all && options.as_it_is)
+    throw UserError(cat("--objective ", options.objective, " chooses among layouts; --as-it-is has one."));
+  return out;
 }
 
 // "x2" is twice what there is.
@@ -150,7 +171,7 @@ int plan_command(const PlanOptions& options) {
   const spec::Run run = question_of(options);
   const planner::Cluster cluster = cluster_of(options);
   const planner::Fit fit = fit_of(options);
-  const planner::Ask ask{.tokens = options.tokens, .answers = options.answers};
+  const planner::Ask ask = ask_of(options);
   const planner::Plan plan =
       options.as_it_is ? planner::as_it_is(run, cluster, fit, ask) : planner::plan(run, cluster, fit, ask);
   if (!options.write.empty())
@@ -169,7 +190,7 @@ int what_if_command(const PlanOptions& options) {
   const spec::Run run = question_of(options);
   const planner::Cluster cluster = cluster_of(options);
   const planner::Fit fit = fit_of(options);
-  const planner::Ask ask{.tokens = options.tokens, .answers = options.answers};
+  const planner::Ask ask = ask_of(options);
   const planner::Plan before = planner::plan(run, cluster, fit, ask);
   std::vector<std::vector<std::string>> rows = {
       {"change", "step s", "tokens/s", "times", "MFU %", "days", "layout"}};
@@ -178,7 +199,7 @@ int what_if_command(const PlanOptions& options) {
     const planner::Answer &best = plan.answers.front(), &base = before.answers.front();
     const double times = best.tokens_per_second / base.tokens_per_second;
     rows.push_back({name, fixed(best.step.seconds, 3), count_text(best.tokens_per_second), fixed(times, 3),
-                    fixed(100 * best.mfu, 1), fixed(best.days, 2),
+                    fixed(100 * best.mfu, 1), fixed(best.length.days, 2),
                     planner::layout_text(best.refined.candidate.layout)});
     records.push_back({{"change", name}, {"times", times}, {"plan", to_record(plan)}});
   };

@@ -32,6 +32,16 @@ void add_question(CLI::App* command, PlanOptions& options) {
   command->add_option("--answers", options.answers, "layouts that are compiled, simulated and told")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  command
+      ->add_option(
+          "--objective", options.objective,
+          "time: the fastest layout of all devices; cost: as many of them as are cheapest; devices: as "
+          "few as do")
+      ->check(CLI::IsMember({"time", "cost", "devices"}))
+      ->capture_default_str();
+  command->add_option("--within-days", options.within_days, "cost, devices: how long the run may take")
+      ->check(CLI::PositiveNumber)
+      ->type_name("DAYS");
   add_json(command, options);
 }
 

@@ -22,6 +22,8 @@ struct PlanOptions : job::JobOptions {
   std::string cluster, stack;  // a file or NAME:DEVICES; a profile, or the stack to fit
   double tokens = 0;
   std::size_t answers = 8;
+  std::string objective = "time";
+  double within_days = 0;
   bool explain = false, as_it_is = false;
   std::string write, html;
   std::vector<std::string> with;  // what-if: what is changed

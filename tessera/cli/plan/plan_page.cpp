@@ -168,15 +168,13 @@ std::string curve(const std::vector<Point>& points, const char* across, const ch
 std::string scaling(const spec::Run& run, const planner::Plan& plan, const planner::Constants& constants) {
   std::vector<double> sizes;
   for (double devices = 8; devices <= 16384; devices *= 2) sizes.push_back(devices);
-  const auto scaled = planner::scaled(run, plan.cluster, constants, sizes);
+  const auto scaled = planner::scaled(run, plan.cluster, constants, sizes, plan.tokens);
   if (scaled.size() < 2) return "<p>Of these sizes at most one holds the model with this batch.</p>";
   std::vector<Point> speed, price;
-  const double tokens = plan.tokens, dollars = plan.cluster.dollars_per_hour();
+  const double dollars = plan.cluster.dollars_per_hour();
   for (const auto& one : scaled) {
     speed.push_back({one.devices, one.tokens_per_second, cat(one.devices, "\n", one.layout)});
-    const double hours = tokens / one.tokens_per_second / 3600;
-    price.push_back({hours / 24, dollars > 0 ? hours * one.devices * dollars : hours * one.devices,
-                     cat(one.devices, "\n", one.layout)});
+    price.push_back({one.length.days, one.cost(), cat(one.devices, "\n", one.layout)});
   }
   std::string out =
       cat("<h2>Scaling, 8 to 16,384 devices</h2><p>The best layout of each size by the closed form; the "
@@ -221,13 +219,14 @@ std::string answers_table(const planner::Plan& plan) {
       "limit</th><th>bubble %</th><th>tokens/s</th><th>days</th><th>dollars</th><th class='l'>why it "
       "loses</th></tr>";
   for (const Answer& a : plan.answers)
-    out += cat("<tr><td class='l'>", xml_escaped(planner::layout_text(a.refined.candidate.layout)),
-               "</td><td>", fixed(a.step.seconds, 3), "</td><td>", fixed(a.step.low, 2), " to ",
-               fixed(a.step.high, 2), "</td><td>", fixed(100 * a.mfu, 1), "</td><td>",
-               fixed(a.refined.most_bytes() / kGiB, 1), " / ", fixed(plan.limit_bytes / kGiB, 1), "</td><td>",
-               fixed(100 * a.refined.bubble, 1), "</td><td>", count_text(a.tokens_per_second), "</td><td>",
-               fixed(a.days, 2), "</td><td>", a.dollars > 0 ? count_text(a.dollars) : "-",
-               "</td><td class='l'>", xml_escaped(a.why_it_loses), "</td></tr>");
+    out +=
+        cat("<tr><td class='l'>", xml_escaped(planner::layout_text(a.refined.candidate.layout)), "</td><td>",
+            fixed(a.step.seconds, 3), "</td><td>", fixed(a.step.low, 2), " to ", fixed(a.step.high, 2),
+            "</td><td>", fixed(100 * a.mfu, 1), "</td><td>", fixed(a.refined.most_bytes() / kGiB, 1), " / ",
+            fixed(plan.limit_bytes / kGiB, 1), "</td><td>", fixed(100 * a.refined.bubble, 1), "</td><td>",
+            count_text(a.tokens_per_second), "</td><td>", fixed(a.length.days, 2), "</td><td>",
+            a.length.dollars > 0 ? count_text(a.length.dollars) : "-", "</td><td class='l'>",
+            xml_escaped(a.why_it_loses), "</td></tr>");
   return out + "</table>";
 }
 

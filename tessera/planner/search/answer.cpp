@@ -5,7 +5,6 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::planner {
 namespace {
@@ -55,12 +54,7 @@ void add_run_length(Answer& answer, const Cluster& cluster, const spec::Run& run
   for (const NodeKind& kind : cluster.nodes)
     peak += kind.count * kind.device.node_devices * kind.device.tflops * 1e12;
   answer.mfu = model_flops(work) / (peak * step);
-  const double failures_per_hour = cluster.devices() / cluster.failure_hours;
-  const double lost_hours = (cluster.restart_minutes + cluster.checkpoint_minutes / 2) / 60;
-  answer.lost_to_failures = 1 - 1 / (1 + failures_per_hour * lost_hours);
-  const double hours = tokens / answer.tokens_per_second / 3600 / (1 - answer.lost_to_failures);
-  answer.days = hours / 24;
-  answer.dollars = hours * cluster.devices() * cluster.dollars_per_hour();
+  answer.length = run_length(cluster, tokens, answer.tokens_per_second);
 }
 
 // What of the fastest layout is over the limit, and the cheapest change of it that fits.
@@ -108,62 +102,7 @@ Answer answer_of(Refined refined, const spec::Run& run, const Cluster& cluster, 
   return out;
 }
 
-spec::Run on_devices(spec::Run run, const Cluster& cluster) {
-  const bool is_gpu = cluster.slowest().device.multiprocessors > 1;
-  if (is_gpu) run.cluster.transport = spec::Transport::nccl;
-  return run;
-}
-
 }  // namespace
-
-std::vector<std::string> layout_keys(const spec::Layout& layout) {
-  const spec::Layout none;
-  std::vector<std::string> out;
-  const auto add = [&](const char* key, std::int64_t own, std::int64_t usual) {
-    if (own != usual) out.push_back(cat("layout.", key, "=", own));
-  };
-  add("pp", layout.pp, 1), add("dp_replicate", layout.dp_replicate, 1), add("dp_shard", layout.dp_shard, 1);
-  add("cp", layout.cp, 1), add("tp", layout.tp, 1), add("ep", layout.ep, 1), add("zero", layout.zero, 0);
-  if (layout.tp_kind != none.tp_kind) out.push_back(cat("layout.tp_kind=", spec::word(layout.tp_kind)));
-  if (layout.tp_overlap) out.push_back("layout.tp_overlap=true");
-  if (layout.pp > 1) out.push_back(cat("layout.schedule=", spec::word(layout.schedule)));
-  add("virtual_stages", layout.virtual_stages, 0);
-  add("micro_batch", layout.micro_batch, 1);
-  if (layout.recompute != none.recompute)
-    out.push_back(cat("layout.recompute=", spec::word(layout.recompute)));
-  if (!layout.offload.empty()) out.push_back(cat("layout.offload=", layout.offload));
-  if (!layout.stages.empty()) out.push_back(cat("layout.stages=", layout.stages));
-  if (!layout.micro_batches_by_rank.empty())
-    out.push_back(cat("layout.micro_batches_by_rank=", layout.micro_batches_by_rank));
-  return out;
-}
-
-std::string layout_text(const spec::Layout& layout) {
-  std::string out = cat("pp ", layout.pp, ", tp ", layout.tp);
-  if (layout.tp_kind != spec::TensorKind::d1) out += cat(" (", spec::word(layout.tp_kind), ")");
-  if (layout.cp > 1) out += cat(", cp ", layout.cp);
-  if (layout.ep > 1) out += cat(", ep ", layout.ep);
-  out += cat(", dp ", layout.dp());
-  if (layout.zero > 0)
-    out += layout.dp_replicate > 1 ? cat(", zero ", layout.zero, " over ", layout.dp_shard)
-                                   : cat(", zero ", layout.zero);
-  if (layout.pp > 1) {
-    out += cat(", ", spec::word(layout.schedule));
-    if (layout.virtual_stages > 1) out += cat(" x ", layout.virtual_stages);
-  }
-  out += cat(", micro-batch ", layout.micro_batch);
-  if (layout.recompute != spec::Recompute::none) out += cat(", recompute ", spec::word(layout.recompute));
-  if (layout.tp_overlap) out += ", tp overlapped";
-  if (!layout.offload.empty()) out += cat(", offload ", layout.offload);
-  constexpr std::size_t kShort = 24;  // of a list that is told
-  if (!layout.stages.empty())
-    out += layout.stages.size() < kShort ? cat(", stages ", layout.stages) : ", stages by speed";
-  if (!layout.micro_batches_by_rank.empty())
-    out += layout.micro_batches_by_rank.size() < kShort
-               ? cat(", micro-batches ", layout.micro_batches_by_rank)
-               : ", micro-batches by speed";
-  return out;
-}
 
 Plan as_it_is(const spec::Run& given, const Cluster& cluster, const Fit& fit, const Ask& ask) {
   const double start = now_seconds();
@@ -178,13 +117,18 @@ Plan as_it_is(const spec::Run& given, const Cluster& cluster, const Fit& fit, co
   return out;
 }
 
-Plan plan(const spec::Run& given, const Cluster& cluster, const Fit& fit, const Ask& ask) {
+Plan plan(const spec::Run& given, const Cluster& whole, const Fit& fit, const Ask& ask) {
   const double start = now_seconds();
-  const spec::Run run = on_devices(given, cluster);
+  const spec::Run run = on_devices(given, whole);
   Plan out;
-  out.cluster = cluster;
+  out.cluster = whole;
   out.is_fitted = !fit.runs().empty();
   out.tokens = tokens_of(run, ask);
+  if (ask.objective != Objective::time) {
+    out.sizes = scaled(run, whole, fit.constants(), sizes_within(whole), out.tokens);
+    out.cluster = sized(whole, best_size(out.sizes, ask.objective, ask.within_days, whole.devices()));
+  }
+  const Cluster& cluster = out.cluster;
   const double given_limit = static_cast<double>(run.layout.memory_limit_mib) * (1 << 20);
   double least = 1e300;
   for (const NodeKind& kind : cluster.nodes) least = std::min(least, usable_bytes(kind.device));
@@ -234,26 +178,6 @@ spec::Run run_of(const spec::Run& run, const Answer& answer) {
   return out;
 }
 
-std::vector<Scaled> scaled(const spec::Run& run, const Cluster& cluster, const Constants& constants,
-                           const std::vector<double>& devices) {
-  std::vector<Scaled> out;
-  for (const double count : devices) {
-    Cluster sized = cluster;
-    NodeKind& kind = sized.nodes.front();
-    sized.nodes.resize(1);
-    kind.device.node_devices = std::min(kind.device.node_devices, count);
-    kind.count = count / kind.device.node_devices;
-    const Limits limits{.memory_bytes = usable_bytes(kind.device), .keep = 1};
-    const Found found = search(on_devices(run, sized), sized, limits, constants);
-    if (found.fitting.empty()) continue;
-    const Candidate& best = found.fitting.front();
-    const double step = best.estimate.step;
-    out.push_back({count, step, static_cast<double>(run.training.global_batch * run.model.sequence) / step,
-                   step / 3600 * count * cluster.dollars_per_hour(), layout_text(best.layout)});
-  }
-  return out;
-}
-
 std::string certificate_text(const Certificate& c) {
   std::string out =
       cat(count_text(static_cast<double>(c.considered)),
@@ -274,7 +198,7 @@ std::string to_text(const Plan& plan, bool explain) {
                         plan.is_fitted ? "times by a fitted stack profile"
                                        : "times by data sheets alone (--stack profile.json makes them surer)",
                         "; intervals hold four of five\n\n");
-  const bool has_price = best.dollars > 0;
+  const bool has_price = best.length.dollars > 0;
   std::vector<std::vector<std::string>> rows = {
       {"layout", "step s", "from", "to", "MFU %", "GiB", "of", "bubble %", "exposed %", "tokens/s", "days"}};
   if (has_price) rows[0].push_back("dollars");
@@ -284,8 +208,8 @@ std::string to_text(const Plan& plan, bool explain) {
                     fixed(answer.step.low, 3), fixed(answer.step.high, 3), fixed(100 * answer.mfu, 1),
                     fixed(refined.most_bytes() / kGiB, 1), fixed(plan.limit_bytes / kGiB, 1),
                     fixed(100 * refined.bubble, 1), fixed(100 * refined.exposed, 1),
-                    count_text(answer.tokens_per_second), fixed(answer.days, 2)});
-    if (has_price) rows.back().push_back(count_text(answer.dollars));
+                    count_text(answer.tokens_per_second), fixed(answer.length.days, 2)});
+    if (has_price) rows.back().push_back(count_text(answer.length.dollars));
   }
   out += table(rows) + "\n";
   for (std::size_t i = 1; i < plan.answers.size(); ++i)
@@ -293,8 +217,10 @@ std::string to_text(const Plan& plan, bool explain) {
                "\n");
   if (!plan.too_large.empty()) out += cat("\n", plan.too_large, "\n");
   out += cat("\n", certificate_text(plan.certificate), "\n");
-  out += cat("failures cost ", fixed(100 * best.lost_to_failures, 1), " % of the time (one in ",
+  out += cat("failures cost ", fixed(100 * best.length.lost_to_failures, 1), " % of the time (one in ",
              fixed(plan.cluster.failure_hours / plan.cluster.devices(), 1), " hours on all devices)\n");
+  if (!plan.sizes.empty())
+    out += cat("\nchosen from, by the closed form:\n", to_text(plan.sizes, plan.cluster.devices()));
   if (explain) {
     out += "\nwhere the time of the best goes, by the closed form:\n";
     std::vector<std::vector<std::string>> shares = {{"part", "seconds", "%"}};

@@ -6,6 +6,7 @@
 
 #include "tessera/planner/fit/fit.hpp"
 #include "tessera/planner/search/refine.hpp"
+#include "tessera/planner/search/sizes.hpp"
 
 namespace tessera::planner {
 
@@ -15,10 +16,8 @@ struct Answer {
   Prediction step;  // seconds, with the interval of the fit
   double mfu = 0;   // share of the peak that the model's own FLOPs are
   double tokens_per_second = 0;
-  double days = 0;              // for all tokens, with what failures cost
-  double dollars = 0;           // 0: no price is known
-  double lost_to_failures = 0;  // share of the time
-  std::string why_it_loses;     // empty: the best
+  RunLength length;          // for all tokens
+  std::string why_it_loses;  // empty: the best
 };
 
 struct Plan {
@@ -29,15 +28,19 @@ struct Plan {
   std::string
       too_large;  // of the fastest layout that does not fit: what is over, and the cheapest fix; or empty
   Certificate certificate;
-  bool is_fitted = false;  // to measured runs; else by data sheets
+  bool is_fitted = false;     // to measured runs; else by data sheets
+  std::vector<Scaled> sizes;  // objectives besides time: what was chosen from
 };
 
 struct Ask {
   double tokens = 0;        // 0: what training.steps makes
   std::size_t answers = 8;  // compiled and simulated
+  Objective objective = Objective::time;
+  double within_days = 0;  // objectives besides time: how long the run may take; 0: as long as it likes
 };
 
-// Searches, refines and explains. Throws UserError, with what is missing, if nothing fits.
+// Searches, refines and explains: the fastest layout of the whole cluster or, by another objective, of as
+// many of its devices as are best. Throws UserError, with what is missing, if nothing fits.
 Plan plan(const spec::Run& run, const Cluster& cluster, const Fit& fit, const Ask& ask);
 
 // The same of the layout that the run has, without a search.
@@ -45,19 +48,6 @@ Plan as_it_is(const spec::Run& run, const Cluster& cluster, const Fit& fit, cons
 
 // The run with an answer's layout, as a file for train.
 spec::Run run_of(const spec::Run& run, const Answer& answer);
-
-// The best step on other numbers of devices, by the closed form alone.
-struct Scaled {
-  double devices = 0, step_seconds = 0, tokens_per_second = 0, dollars_per_step = 0;
-  std::string layout;
-};
-std::vector<Scaled> scaled(const spec::Run& run, const Cluster& cluster, const Constants& constants,
-                           const std::vector<double>& devices);
-
-// "pp 8, tp 8, dp 16, zero 1, 1f1b, micro-batch 1".
-std::string layout_text(const spec::Layout& layout);
-// The keys by which it differs from the defaults: "layout.pp=8".
-std::vector<std::string> layout_keys(const spec::Layout& layout);
 
 std::string certificate_text(const Certificate& certificate);
 std::string to_text(const Plan& plan, bool explain);

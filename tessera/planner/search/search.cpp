@@ -12,6 +12,9 @@ namespace {
 using spec::Recompute;
 using spec::TensorKind;
 
+// What collectives of blocks run under the computation of another micro-batch.
+enum class Overlapped : std::uint8_t { none, tensor, experts };
+
 struct ScheduleChoice {
   spec::Schedule schedule;
   std::int64_t virtual_stages;  // 0: as the schedule has it
@@ -64,17 +67,22 @@ class Searching {
   }
 
  private:
+  struct Shared {
+    std::int64_t ep = 1, etp = 1;
+    std::int64_t ranks() const { return ep * etp; }
+  };
   // What can vary once the mesh and the micro-batch are given.
   struct Choices {
     std::vector<ScheduleChoice> schedules;
     std::vector<Recompute> recomputes;
     std::vector<std::pair<std::int64_t, std::int64_t>> sharding;  // ZeRO, ranks of dp_shard
     std::vector<TensorKind> kinds;
-    std::vector<bool> overlaps;
+    std::vector<Overlapped> overlaps;
     std::vector<std::string> offloads;
+    std::vector<std::int64_t> cp_heads;
     std::int64_t size() const {
       return static_cast<std::int64_t>(schedules.size() * recomputes.size() * sharding.size() * kinds.size() *
-                                       overlaps.size() * offloads.size());
+                                       overlaps.size() * offloads.size() * cp_heads.size());
     }
   };
 
@@ -88,7 +96,7 @@ class Searching {
     return out;
   }
 
-  Choices choices(std::int64_t pp, std::int64_t tp, std::int64_t cp, std::int64_t dp,
+  Choices choices(std::int64_t pp, std::int64_t tp, std::int64_t cp, std::int64_t dp, Shared shared,
                   std::int64_t micro_batches) const {
     Choices out;
     out.schedules = schedules(pp, micro_batches);
@@ -108,8 +116,11 @@ class Searching {
       const auto half = static_cast<std::int64_t>(std::lround(std::sqrt(tp / 2)));
       if (half > 1 && 2 * half * half == tp) out.kinds.push_back(TensorKind::d25);
     }
-    out.overlaps = tp > 1 ? std::vector{false, true} : std::vector{false};
+    out.overlaps = {Overlapped::none};
+    if (tp > 1 && run_.model.experts == 0) out.overlaps.push_back(Overlapped::tensor);
+    if (shared.ranks() > 1) out.overlaps.push_back(Overlapped::experts);
     out.offloads = {"", "optimizer"};
+    out.cp_heads = by_heads(tp, cp);
     return out;
   }
 
@@ -124,9 +135,9 @@ class Searching {
     const std::int64_t dp = devices_ / pp / tp / cp, batch = run_.training.global_batch;
     const auto of_rank = batch % dp == 0 ? batch / dp : 0;
     const std::vector<std::int64_t> sizes = of_rank > 0 ? micro_sizes(of_rank) : std::vector<std::int64_t>{1};
-    for (const std::int64_t ep : expert_ranks(tp, cp, dp))
+    for (const Shared shared : shared_experts(tp, cp, dp))
       for (const std::int64_t micro : sizes) {
-        const Choices varied = choices(pp, tp, cp, dp, std::max<std::int64_t>(of_rank / micro, 1));
+        Choices varied = choices(pp, tp, cp, dp, shared, std::max<std::int64_t>(of_rank / micro, 1));
         found_.certificate.considered += varied.size();
         if (of_rank == 0) {
           leave("the batch is not shared evenly", varied.size());
@@ -139,7 +150,8 @@ class Searching {
                     .dp_shard = dp,
                     .cp = cp,
                     .tp = tp,
-                    .ep = ep,
+                    .ep = shared.ep,
+                    .etp = shared.etp,
                     .micro_batch = micro,
                     .precision = run_.layout.precision};
           branch(run, varied);
@@ -154,12 +166,24 @@ class Searching {
     return out;
   }
 
-  std::vector<std::int64_t> expert_ranks(std::int64_t tp, std::int64_t cp, std::int64_t dp) const {
-    if (run_.model.experts == 0) return {1};
-    std::vector<std::int64_t> out;
+  // Ranks that share the experts, and the matrices of one: these lie within a node.
+  std::vector<Shared> shared_experts(std::int64_t tp, std::int64_t cp, std::int64_t dp) const {
+    if (run_.model.experts == 0) return {{1, 1}};
+    std::vector<Shared> out;
     for (const std::int64_t ep : divisors(dp * cp * tp))
-      if (run_.model.experts % ep == 0) out.push_back(ep);
+      for (std::int64_t etp = 1; etp <= std::min<std::int64_t>(node_, 8); etp *= 2)
+        if (run_.model.experts % ep == 0 && dp * cp * tp % (ep * etp) == 0 &&
+            run_.model.expert_width() % etp == 0)
+          out.push_back({ep, etp});
     return out;
+  }
+
+  // Ranks of cp that exchange heads: none, or all of them.
+  std::vector<std::int64_t> by_heads(std::int64_t tp, std::int64_t cp) const {
+    const spec::Model& model = run_.model;
+    if (cp == 1 || model.kv_rank > 0 || model.heads % (tp * cp) != 0 || model.kv_heads % (tp * cp) != 0)
+      return {1};
+    return {1, cp};
   }
 
   void leave(const std::string& why, std::int64_t layouts) { found_.certificate.pruned[why] += layouts; }
@@ -182,26 +206,34 @@ class Searching {
       return leave("its computation alone takes longer", varied.size());
     for (const ScheduleChoice& schedule : varied.schedules)
       for (const Recompute recompute : varied.recomputes)
-        for (const auto& [zero, shard] : varied.sharding)
-          for (const TensorKind kind : varied.kinds)
-            for (const bool overlaps : varied.overlaps)
-              for (const std::string& offload : varied.offloads) {
-                spec::Layout& layout = run.layout;
-                const std::int64_t dp = layout.dp();
-                layout.schedule = schedule.schedule, layout.virtual_stages = schedule.virtual_stages;
-                layout.recompute = recompute, layout.zero = zero;
-                layout.dp_shard = zero == 0 ? 1 : shard, layout.dp_replicate = dp / layout.dp_shard;
-                layout.tp_kind = kind, layout.tp_overlap = overlaps && kind == TensorKind::d1;
-                layout.offload = offload;
-                const bool is_double = overlaps && kind != TensorKind::d1;
-                const bool is_no_fold =
-                    run_.model.experts > 0 && layout.dp_shard * layout.cp * layout.tp % layout.ep != 0;
-                const bool is_uncut = kind != TensorKind::d1 && layout.micro_batch % layout.tp_samples() != 0;
-                if (is_double || is_no_fold || is_uncut)
-                  leave("it is no layout of its own", 1);
-                else
-                  price(run);
-              }
+        for (const auto& [zero, shard] : varied.sharding) {
+          spec::Layout& layout = run.layout;
+          const std::int64_t dp = layout.dp();
+          layout.schedule = schedule.schedule, layout.virtual_stages = schedule.virtual_stages;
+          layout.recompute = recompute, layout.zero = zero;
+          layout.dp_shard = zero == 0 ? 1 : shard, layout.dp_replicate = dp / layout.dp_shard;
+          within_blocks(run, varied);
+        }
+  }
+
+  void within_blocks(spec::Run& run, const Choices& varied) {
+    spec::Layout& layout = run.layout;
+    const bool is_no_fold =
+        run_.model.experts > 0 && layout.dp_shard * layout.cp * layout.tp % (layout.ep * layout.etp) != 0;
+    for (const TensorKind kind : varied.kinds)
+      for (const Overlapped overlapped : varied.overlaps)
+        for (const std::int64_t heads : varied.cp_heads)
+          for (const std::string& offload : varied.offloads) {
+            layout.tp_kind = kind, layout.cp_heads = heads, layout.offload = offload;
+            layout.tp_overlap = overlapped == Overlapped::tensor;
+            layout.ep_overlap = overlapped == Overlapped::experts;
+            const bool is_other = kind != TensorKind::d1 && (layout.tp_overlap || heads > 1 ||
+                                                             layout.micro_batch % layout.tp_samples() != 0);
+            if (is_other || is_no_fold)
+              leave("it is no layout of its own", 1);
+            else
+              price(run);
+          }
   }
 
   void price(spec::Run& run) {

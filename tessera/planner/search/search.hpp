@@ -54,13 +54,13 @@ struct Found {
 
 // Note [The space that is searched]
 // pp, tp and cp are divisors of the number of devices, dp is the rest, wholly sharded or within a node; tp of
-// every kind; ep folds over the ranks of dp, cp and tp; the micro-batch divides a rank's share of the batch;
-// schedules with their numbers of virtual stages; recomputation none, attention or full; ZeRO 0 to 3; tp's
-// collectives overlapped or not; the optimizer's state in host memory or not. A branch is left when even its
-// best could not count: parameters, gradients and optimizer alone do not fit with ZeRO 3 and full
-// recomputation, or its products, attention and element-wise work alone take longer than the slowest layout
-// that is kept. So what is found is the best of the space by the closed form, and the certificate says how
-// much of it was looked at.
+// every kind; cp in a ring or by heads; ep and etp fold over the ranks of dp, cp and tp; the micro-batch
+// divides a rank's share of the batch; schedules with their numbers of virtual stages; recomputation none,
+// attention or full; ZeRO 0 to 3; the collectives of tp, or of ep, overlapped or not; the optimizer's state
+// in host memory or not. A branch is left when even its best could not count: parameters, gradients and
+// optimizer alone do not fit with ZeRO 3 and full recomputation, or its products, attention and element-wise
+// work alone take longer than the slowest layout that is kept. So what is found is the best of the space by
+// the closed form, and the certificate says how much of it was looked at.
 Found search(const spec::Run& run, const Cluster& cluster, const Limits& limits, const Constants& constants);
 
 }  // namespace tessera::planner

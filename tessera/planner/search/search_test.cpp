@@ -59,7 +59,8 @@ TEST(Plan, OfASmallClusterIsARunThatTrainTakes) {
   EXPECT_LE(best.refined.most_bytes(), made.limit_bytes);
   EXPECT_GT(best.mfu, 0.2);
   EXPECT_LT(best.mfu, 0.8);
-  EXPECT_NEAR(best.days * 86400 * best.tokens_per_second * (1 - best.lost_to_failures), 1e9, 1e3);
+  EXPECT_NEAR(best.length.days * 86400 * best.tokens_per_second * (1 - best.length.lost_to_failures), 1e9,
+              1e3);
   EXPECT_LT(best.step.low, best.step.seconds);
   EXPECT_THAT(to_text(made, true), HasSubstr("where the time of the best goes"));
   for (std::size_t i = 1; i < made.answers.size(); ++i)
@@ -81,9 +82,44 @@ TEST(Plan, ThatCantFitSaysWhatIsMissing) {
 }
 
 TEST(Plan, MoreDevicesAreFaster) {
-  const auto curve = scaled(seven_billion(), read_cluster("H100-80GB-SXM:8"), {}, {8, 16, 32, 64});
+  const auto curve = scaled(seven_billion(), read_cluster("H100-80GB-SXM:8"), {}, {8, 16, 32, 64}, 1e9);
   ASSERT_EQ(curve.size(), 4u);
   for (std::size_t i = 1; i < curve.size(); ++i) EXPECT_LT(curve[i].step_seconds, curve[i - 1].step_seconds);
+}
+
+// About three seconds.
+TEST(Plan, ForLessMoneyTakesFewerDevices) {
+  Cluster cluster = read_cluster("H100-80GB-SXM:64");
+  cluster.nodes.front().dollars_per_hour = 2;
+  const auto planned = [&](Objective objective, double days) {
+    return plan(seven_billion(), cluster, Fit(),
+                {.tokens = 1e12, .answers = 1, .objective = objective, .within_days = days});
+  };
+  const Plan fastest = planned(Objective::time, 0), cheapest = planned(Objective::cost, 0),
+             fewest = planned(Objective::devices, 0);
+  EXPECT_EQ(fastest.cluster.devices(), 64);
+  const auto of = [](const Plan& p) { return p.answers.front().length; };
+  EXPECT_LT(of(cheapest).dollars, of(fastest).dollars);
+  EXPECT_LE(fewest.cluster.devices(), cheapest.cluster.devices());
+  EXPECT_EQ(fewest.cluster.devices(), fewest.sizes.front().devices);
+  const double days = 1.2 * of(fastest).days;
+  const Plan in_time = planned(Objective::cost, days);
+  EXPECT_LE(of(in_time).days, 1.05 * days) << "the closed form says when, the simulation a little else";
+  EXPECT_GT(in_time.cluster.devices(), 32);
+  EXPECT_THAT(to_text(in_time, false), HasSubstr("on the front"));
+  EXPECT_THROW(planned(Objective::cost, 0.1 * of(fastest).days), UserError);
+}
+
+TEST(Cluster, APartOfItTakesNodesInOrder) {
+  const Cluster mixed = parse_cluster(
+      "[new]\ndevice = \"H100-80GB-SXM\"\ncount = 2\n[old]\ndevice = \"A100-80GB-SXM\"\ncount = 2\n",
+      "mixed");
+  EXPECT_EQ(sized(mixed, 4).devices(), 4);
+  EXPECT_EQ(sized(mixed, 4).nodes.size(), 1u);
+  EXPECT_EQ(sized(mixed, 16).slowest().device.name, "H100-80GB-SXM");
+  EXPECT_EQ(sized(mixed, 24).devices(), 24);
+  EXPECT_EQ(sized(mixed, 24).slowest().device.name, "A100-80GB-SXM");
+  EXPECT_EQ(sized(mixed, 64).devices(), 64);
 }
 
 }  // namespace

@@ -24,20 +24,19 @@ struct Crossing {
 class RankDraft {
  public:
   RankDraft(const Tables& tables, const Staging& staging, const GenerateOptions& options,
-            const std::vector<Task>& tasks, std::span<const Crossing> crossings)
+            const std::vector<Task>& tasks, const std::vector<bool>& with_next,
+            std::span<const Crossing> crossings)
       : tables_(tables),
         staging_(staging),
         options_(options),
         tasks_(tasks),
+        with_next_(with_next),
         crossings_(crossings),
         trains_(std::ranges::any_of(tasks, [](const Task& task) { return task.what != OpKind::forward; })) {}
 
   Draft run() {
     for (const Role role : {Role::tokens, Role::positions, Role::tokens_ahead}) sum(role);
-    if (options_.take_turns && crossings_.empty())
-      compute_in_turns();
-    else
-      compute_with_crossings();
+    compute_with_crossings();
     sum(Role::loss);
     if (!trains_) {
       end_values();
@@ -89,20 +88,12 @@ class RankDraft {
     for (std::uint32_t t = 0; t <= tasks_.size(); ++t) {
       for (; next < crossings_.size() && crossings_[next].slot == t; ++next) cross(crossings_[next]);
       if (t == tasks_.size()) break;
-      for (const Turn& turn : turns_of(tasks_[t])) take(turn);
-      last_op_of_.push_back(static_cast<std::uint32_t>(draft_.ops.size() - 1));
-    }
-  }
-
-  void compute_in_turns() {
-    for (std::size_t t = 0; t < tasks_.size(); ++t) {
       const auto mine = turns_of(tasks_[t]);
-      const bool has_partner =
-          tasks_[t].what != OpKind::forward && t + 1 < tasks_.size() && tasks_[t + 1].what == OpKind::forward;
-      const auto others = has_partner ? turns_of(tasks_[++t]) : std::vector<Turn>();
+      const auto others = with_next_[t] ? turns_of(tasks_[++t]) : std::vector<Turn>();
+      last_op_of_.resize(t + 1);
       for (std::size_t i = 0; i < std::max(mine.size(), others.size()); ++i) {
-        if (i < mine.size()) take(mine[i]);
-        if (i < others.size()) take(others[i]);
+        if (i < mine.size()) last_op_of_[others.empty() ? t : t - 1] = take(mine[i]);
+        if (i < others.size()) last_op_of_[t] = take(others[i]);
       }
     }
   }
@@ -110,8 +101,10 @@ class RankDraft {
   // The work of a segment, and the exchanges of what it has made.
   using Turn = std::vector<Op>;
 
-  void take(const Turn& turn) {
+  // The place of its last op.
+  std::uint32_t take(const Turn& turn) {
     for (const Op& op : turn) push(op);
+    return static_cast<std::uint32_t>(draft_.ops.size() - 1);
   }
 
   void exchange(CellKind kind, std::uint32_t value, std::int32_t micro, Turn& turn) const {
@@ -158,6 +151,7 @@ class RankDraft {
   const Staging& staging_;
   const GenerateOptions& options_;
   const std::vector<Task>& tasks_;
+  const std::vector<bool>& with_next_;  // tasks that take turns with the next one
   const std::span<const Crossing> crossings_;
   const bool trains_;
   std::vector<std::uint32_t> last_op_of_;  // per task
@@ -206,7 +200,8 @@ Program generate(const Tables& tables, const Order& order, const Staging& stagin
                 "stages must be dealt all segments");
   const bool is_trained = std::ranges::any_of(tables.buckets, &Bucket::trainable);
   TESSERA_CHECK(is_trained, "nothing to train: no bucket is trainable");
-  const Walk walked = walk(order, staging.costs, {.receives_ahead = options.receives_ahead});
+  const Walk walked =
+      walk(order, staging.costs, {.receives_ahead = options.receives_ahead, .in_pairs = options.take_turns});
   if (!walked.stuck.empty()) throw UserError(cat("this order of tasks gets stuck: ", walked.stuck));
   const auto crossings = crossings_of(tables, order, staging, walked.transfers);
   Program program{tables, {}};
@@ -219,8 +214,9 @@ Program generate(const Tables& tables, const Order& order, const Staging& stagin
       class_of_rank[rank] = static_cast<std::uint32_t>(stages.coordinate(static_cast<mesh::Rank>(rank)));
   }
   for (std::size_t position = 0; position < order.ranks.size(); ++position) {
-    Draft draft =
-        RankDraft(program.tables, staging, options, order.ranks[position], crossings[position]).run();
+    Draft draft = RankDraft(program.tables, staging, options, order.ranks[position],
+                            walked.with_next[position], crossings[position])
+                      .run();
     add_residency(draft, program.tables, options.residency);
     if (options.priority) prioritise(draft, program.tables, options.priority);
     add_updates(draft, program.tables);

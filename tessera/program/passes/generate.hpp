@@ -24,8 +24,8 @@ struct Staging {
 struct GenerateOptions {
   Residency residency;
   Offload offload;
-  // Without crossings: the backward of a micro-batch and the forward of the next take turns, segment by
-  // segment, so that the exchanges of the one run beside the computation of the other.
+  // A forward and a backward of two micro-batches that follow each other take turns, segment by segment, so
+  // that the exchanges of the one run beside the computation of the other.
   bool take_turns = false;
   // Of an op, foreseen: reductions come in the order in which the next step needs them. Empty: as they come.
   SecondsOf priority;

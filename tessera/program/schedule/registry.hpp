@@ -17,6 +17,7 @@ struct Traits {
   bool holds_all = false;         // activations of every micro-batch at once
   bool is_search = false;         // has no order of its own
   bool is_delayed = false;        // computes with weights one update behind
+  bool is_paired = false;         // a forward and the backward behind it are meant to take turns
 };
 
 struct ScheduleEntry {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <span>
 #include <tuple>
 
 #include "tessera/base/error.hpp"
@@ -40,19 +41,23 @@ class OrderWalk {
       }
     }
     out_.transfers.reserve(2 * size);
+    for (const auto& tasks : order.ranks)
+      out_.with_next.push_back(options.in_pairs ? pairs(tasks) : std::vector<bool>(tasks.size()));
   }
 
   Walk run() {
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) start(rank);
-    while (!events_.empty()) {
-      const Event event = events_.top();
-      events_.pop();
-      now_ = event.time;
-      if (event.is_transfer)
-        arrive(out_.transfers[event.item]);
-      else
-        finish(event.item);
-    }
+    do {
+      while (!events_.empty()) {
+        const Event event = events_.top();
+        events_.pop();
+        now_ = event.time;
+        if (event.is_transfer)
+          arrive(out_.transfers[event.item]);
+        else
+          finish(event.item);
+      }
+    } while (part_a_pair());
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) tell_if_stuck(rank);
     return std::move(out_);
   }
@@ -74,8 +79,8 @@ class OrderWalk {
     bool operator<(const Waiting& other) const { return needed_at > other.needed_at; }
   };
   struct Rank {
-    std::uint32_t next = 0;  // task
-    bool is_busy = false;
+    std::uint32_t next = 0;       // task
+    std::uint32_t running = 0;    // tasks before it that have started and not ended
     std::uint32_t num_ahead = 0;  // received for tasks that have not started
     std::uint32_t last_slot = 0;
     double sends_until[2] = {}, receives_until[2] = {};  // values, gradients
@@ -107,24 +112,67 @@ class OrderWalk {
     return (ran_[at] & kForward) && (task.stage + 1 == num_stages_ || has_gradient_[at]);
   }
 
+  // A forward is paired with the backward behind it or, if there is none that could be, with the one before.
+  static std::vector<bool> pairs(const std::vector<Task>& tasks) {
+    const auto fit = [&](std::size_t forward, std::size_t backward) {
+      return tasks[forward].what == OpKind::forward && tasks[backward].what == OpKind::backward &&
+             tasks[forward].micro != tasks[backward].micro;
+    };
+    std::vector<bool> out(tasks.size());
+    for (std::size_t i = 0; i + 1 < tasks.size(); ++i) {
+      out[i] = fit(i, i + 1) || (fit(i + 1, i) && !(i + 2 < tasks.size() && fit(i + 1, i + 2)));
+      if (out[i]) ++i;
+    }
+    return out;
+  }
+
+  // The next tasks of a rank: one or a pair.
+  std::span<const Task> head(std::uint32_t rank) const {
+    const std::uint32_t next = ranks_[rank].next;
+    if (next == order_.ranks[rank].size()) return {};
+    return std::span(order_.ranks[rank]).subspan(next, out_.with_next[rank][next] ? 2 : 1);
+  }
+
   void start(std::uint32_t rank) {
     Rank& r = ranks_[rank];
-    const auto& tasks = order_.ranks[rank];
-    if (r.is_busy || r.next == tasks.size() || !can_start(tasks[r.next])) return;
-    const double seconds = seconds_of(tasks[r.next], costs_);
-    out_.tasks[rank][r.next] = {now_, now_ + seconds};
-    r.is_busy = true;
+    const auto tasks = head(rank);
+    if (r.running > 0 || tasks.empty()) return;
+    double seconds = 0;
+    for (const Task& task : tasks) {
+      if (!can_start(task)) return;
+      seconds += seconds_of(task, costs_);
+    }
+    for (const Task& task : tasks) {
+      out_.tasks[rank][r.next++] = {now_, now_ + seconds};
+      if (is_fed(task)) --r.num_ahead;
+    }
+    r.running = static_cast<std::uint32_t>(tasks.size());
     push(now_ + seconds, false, rank);
-    if (is_fed(tasks[r.next])) --r.num_ahead;
-    ++r.next;
     admit(rank);
+  }
+
+  // When nothing is under way: a pair whose first task could start alone does so.
+  bool part_a_pair() {
+    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+      const auto tasks = head(rank);
+      if (tasks.size() < 2 || !can_start(tasks[0])) continue;
+      out_.with_next[rank][ranks_[rank].next] = false;
+      start(rank);
+      return true;
+    }
+    return false;
   }
 
   void finish(std::uint32_t rank) {
     Rank& r = ranks_[rank];
-    const Task& task = order_.ranks[rank][r.next - 1];
-    r.is_busy = false;
     out_.makespan = std::max(out_.makespan, now_);
+    const auto ended = std::span(order_.ranks[rank]).subspan(r.next - r.running, r.running);
+    r.running = 0;
+    for (const Task& task : ended) hand_over(task);
+    start(rank);
+  }
+
+  void hand_over(const Task& task) {
     if (task.what == OpKind::forward) {
       ran_[index(task)] |= kForward;
       if (task.stage + 1 < num_stages_) hand_over(task, task.stage + 1, has_value_, forward_at_);
@@ -132,7 +180,6 @@ class OrderWalk {
       ran_[index(task)] |= kInput;
       if (task.stage > 0) hand_over(task, task.stage - 1, has_gradient_, backward_at_);
     }
-    start(rank);
   }
 
   void hand_over(const Task& task, std::uint32_t to_stage, std::vector<bool>& is_there,
@@ -151,7 +198,8 @@ class OrderWalk {
     Rank& r = ranks_[rank];
     while (!r.waiting.empty()) {
       const Waiting first = r.waiting.top();
-      if (r.num_ahead >= ahead_ && first.needed_at > r.next) return;
+      if (r.num_ahead >= ahead_ && first.needed_at >= r.next + std::max<std::size_t>(head(rank).size(), 1))
+        return;
       r.waiting.pop();
       ++r.num_ahead;
       transfer(first.made_by, rank);
@@ -163,7 +211,7 @@ class OrderWalk {
     Transfer t{
         .is_gradient = made_by.what != OpKind::forward, .stage = made_by.stage, .micro = made_by.micro};
     // While a task runs, a receive can be posted beside it; but never before what was posted earlier.
-    t.posted_after = receiver.next - (receiver.is_busy ? 1 : 0);
+    t.posted_after = receiver.next - receiver.running;
     receiver.last_slot = t.receiver_slot = std::max(receiver.last_slot, t.posted_after);
     sender.last_slot = t.sender_slot = sender.next;
     double &out = sender.sends_until[t.is_gradient], &in = receiver.receives_until[t.is_gradient];

@@ -23,8 +23,9 @@ struct Transfer {
 };
 
 struct Walk {
-  std::vector<std::vector<Span>> tasks;  // by rank and task
-  std::vector<Transfer> transfers;       // in the order in which every rank must see its own
+  std::vector<std::vector<Span>> tasks;      // by rank and task
+  std::vector<Transfer> transfers;           // in the order in which every rank must see its own
+  std::vector<std::vector<bool>> with_next;  // by rank and task: it and the next one ran as a pair
   double makespan = 0;
   std::string stuck;  // not empty: which tasks wait for each other; the rest is what ran until then
 };
@@ -33,6 +34,9 @@ struct WalkOptions {
   // Values and gradients that a rank may have received, or be receiving, before the task that uses them
   // starts. The one that its next task needs always comes.
   std::uint32_t receives_ahead = std::numeric_limits<std::uint32_t>::max();
+  // A forward and a whole backward of two micro-batches that follow each other run as a pair: they start
+  // together and end together. A pair that could never start is parted.
+  bool in_pairs = false;
 };
 
 // Every task starts as soon as its rank is free and what it needs is there. Values share no link with

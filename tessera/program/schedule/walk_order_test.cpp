@@ -62,6 +62,25 @@ TEST(OrderWalk, NeighboursOnOneRankHandOverWithoutATransfer) {
   EXPECT_EQ(found.makespan, 4);
 }
 
+TEST(OrderWalk, AForwardAndABackwardRunAsAPair) {
+  const Order one{3, {0}, {{f(0, 0), b(0, 0), f(0, 1), b(0, 1), f(0, 2), b(0, 2)}}};
+  const Walk found = walk(one, even_costs(1, 1, {1, 1, 1}), {.in_pairs = true});
+  EXPECT_EQ(found.with_next[0], (std::vector<bool>{false, true, false, true, false, false}))
+      << "the backward behind a forward needs it: the pair is that with the backward before";
+  EXPECT_EQ(found.tasks[0][1], (Span{1, 4}));
+  EXPECT_EQ(found.tasks[0][2], (Span{1, 4}));
+  EXPECT_EQ(found.makespan, 9);
+}
+
+TEST(OrderWalk, APairThatCannotStartIsParted) {
+  // The gradient that 0B0 needs comes only after 1F1, which needs 0F1.
+  const Order order{2, {0, 1}, {{f(0, 0), f(0, 1), b(0, 0), b(0, 1)}, {f(1, 0), f(1, 1), b(1, 0), b(1, 1)}}};
+  const Walk found = walk(order, even_costs(2, 1, {1, 1, 1}), {.in_pairs = true});
+  EXPECT_THAT(found.stuck, IsEmpty());
+  EXPECT_EQ(found.with_next[0], std::vector<bool>(4));
+  EXPECT_EQ(found.with_next[1], (std::vector<bool>{false, true, false, false}));
+}
+
 TEST(PeakActivations, CountFromForwardToBackwardOrWeightHalf) {
   EXPECT_EQ(peak_activations(two_ranks()), (std::vector<std::int64_t>{2, 1}));
   const Order split{2,
