@@ -21,6 +21,7 @@ BucketStore::BucketStore(const Parts& parts, const SlotMemory& slots)
     : parts_(parts), slots_(slots), tables_(parts.tables) {
   place_.assign(tables_.buckets.size(), parts.buckets.size());
   for (std::size_t i = 0; i < parts.buckets.size(); ++i) place_.at(item_of(parts.buckets[i])) = i;
+  ahead_.resize(tables_.buckets.size());
   for (const auto& bucket : parts.buckets) norm_shares_.push_back(norm_share(bucket.table()));
 }
 
@@ -44,6 +45,15 @@ void BucketStore::make_full(shard::FlatBucket& bucket, const collective::Group& 
 void BucketStore::gather(const Op& op) {
   auto& gathered = bucket(op.item);
   const auto& table = gathered.table();
+  if (op.flags & program::kAhead) {
+    // Not where the version before lies: tapes may hold parts of that.
+    const tensor::CategoryScope as(Category::parameters);
+    Tensor whole = tensor::empty({table.elements}, shard::to_torch(table.compute), parts_.device);
+    gathered.slice_of(whole).copy_(read_here(gathered.shard()));
+    if (group(op.along).size() > 1) group(op.along).all_gather(whole, gathered.slice_of(whole));
+    ahead_[op.item] = std::move(whole);
+    return;
+  }
   make_full(gathered, group(op.along),
             slots_.memory(op, {CellKind::full, op.item}, {table.elements}, shard::to_torch(table.compute)));
 }
@@ -134,6 +144,19 @@ void BucketStore::end(const Cell& cell) {
 
 void BucketStore::read_weights(const program::Segment& segment) {
   for (const std::uint32_t item : segment.buckets) read_here(bucket(item).full());
+}
+
+void BucketStore::use_ahead(const program::Segment& segment) {
+  for (const std::uint32_t item : segment.buckets) bucket(item).point_at(read_here(ahead_[item]));
+}
+
+void BucketStore::use_full(const program::Segment& segment) {
+  for (const std::uint32_t item : segment.buckets) bucket(item).point_at(bucket(item).full());
+}
+
+void BucketStore::copy_ahead(std::uint32_t item) {
+  const tensor::CategoryScope as(Category::parameters);
+  if (!ahead_[item].defined()) ahead_[item] = bucket(item).full().clone();
 }
 
 void BucketStore::begin_gradients(const Op& op) {

@@ -37,6 +37,11 @@ class BucketStore {
   void end(const program::Cell& cell);
   // The calling lane reads the weights of a segment's buckets.
   void read_weights(const program::Segment& segment);
+  // Weights are those of Ahead from here on, and those of Full again.
+  void use_ahead(const program::Segment& segment);
+  void use_full(const program::Segment& segment);
+  // Before the first step: Ahead is what Full is.
+  void copy_ahead(std::uint32_t item);
   // The op, of the calling lane, adds to the gradients of its segment's buckets.
   void begin_gradients(const program::Op& op);
 
@@ -77,6 +82,7 @@ class BucketStore {
   const Parts& parts_;
   const SlotMemory& slots_;
   const program::Tables& tables_;
+  std::vector<tensor::Tensor> ahead_;         // by bucket of the tables
   std::vector<NormShare> norm_shares_;        // by bucket that is held
   std::vector<std::size_t> place_;            // by bucket of the tables: place among those held
   std::vector<shard::FlatBucket*> visiting_;  // by gather_all in memory, until free_all

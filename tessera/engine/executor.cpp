@@ -60,6 +60,9 @@ Executor::Executor(const Parts& parts)
       writers_[value] = {segment.unit, segment.first_piece + segment.num_pieces - 1};
   TESSERA_CHECK(values_.size() < (std::size_t{1} << 30), "more values than tags: ", values_.size());
   for (const Op& op : sequence_.ops) ends_.push_back(program::effects(op, tables_).ends);
+  runs_ahead_ = parts.device.is_cpu() && std::ranges::any_of(sequence_.ops, [](const Op& op) {
+                  return op.lane == program::kAheadLane;
+                });
   if (parts_.slots) end_late();
 }
 
@@ -74,24 +77,35 @@ void Executor::end_late() {
 
 Executor::~Executor() = default;
 
-void Executor::begin(StepInput input) {
+void Executor::begin(StepInput input, std::optional<StepInput> next) {
   if (num_begun_ == 0) gather_delayed();
-  start(std::move(input));
+  start(std::move(input), std::move(next));
 }
 
-void Executor::start(StepInput input) {
-  TESSERA_CHECK(input.micro_batches.size() == static_cast<std::size_t>(tables_.num_micro), "the step has ",
-                input.micro_batches.size(), " micro-batches, the program ", tables_.num_micro);
+void Executor::start(StepInput input, std::optional<StepInput> next) {
   TESSERA_CHECK(!is_full(), "a step before the last has ended");
+  TESSERA_CHECK(!next || runs_ahead_, "a step is told of that nothing can be made of");
   const at::NoGradGuard no_gradient;
   calls_.begin_step();
-  Step& step = of(++num_begun_);
-  step.input = std::move(input);
   account_.forget_peak();
+  const std::uint64_t number = ++num_begun_;
+  if (is_next_told_)
+    of(number).input.learning_rate = input.learning_rate, of(number).input.count = input.count;
+  else
+    prepare(number, std::move(input));
+  is_next_told_ = next.has_value();
+  if (next) prepare(number + 1, std::move(*next));
+  lanes_.begin(is_next_told_);
+}
+
+void Executor::prepare(std::uint64_t number, StepInput input) {
+  TESSERA_CHECK(input.micro_batches.size() == static_cast<std::size_t>(tables_.num_micro), "the step has ",
+                input.micro_batches.size(), " micro-batches, the program ", tables_.num_micro);
+  Step& step = of(number);
+  step.input = std::move(input);
   for (Tensor& sum : step.loss_sums) sum = tensor::number(0, parts_.device);
   step.summed.assign(tables_.numbers.size(), false);
   for (auto& sends : step.sends_along) sends.clear();
-  lanes_.begin();
 }
 
 // The first step under way, when it is through.
@@ -106,7 +120,7 @@ Executor::Step& Executor::settle() {
 }
 
 std::vector<LossSum> Executor::evaluate(StepInput input) {
-  start(std::move(input));
+  start(std::move(input), {});
   const std::vector<double> numbers = read_numbers(settle());
   std::vector<LossSum> out;
   for (const program::Loss& loss : losses_)
@@ -143,8 +157,11 @@ StepReport Executor::finish() {
 // What the step before would have gathered; a run that goes on has it already.
 void Executor::gather_delayed() {
   for (const Op& op : sequence_.ops)
-    if (op.what == OpKind::gather && tables_.buckets[op.item].delayed && !bucket_store_.has_full(op.item))
+    if (op.what == OpKind::gather && !(op.flags & program::kAhead) && tables_.buckets[op.item].delayed &&
+        !bucket_store_.has_full(op.item))
       bucket_store_.gather(op);
+  for (const Op& op : sequence_.ops)
+    if (op.what == OpKind::gather && (op.flags & program::kAhead)) bucket_store_.copy_ahead(op.item);
 }
 
 std::size_t Executor::at(std::uint32_t item, std::int32_t micro) const {
@@ -249,6 +266,7 @@ void Executor::end(const Cell& cell) {
     case CellKind::shard:
     case CellKind::state:
     case CellKind::number:
+    case CellKind::ahead:
       break;
   }
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -62,13 +63,16 @@ class Executor {
  public:
   explicit Executor(const Parts& parts);
   // Begins a step and computes it; its report comes later. Another may be begun while one is under way if the
-  // program's steps overlap.
-  void begin(StepInput input);
+  // program's steps overlap. `next`, of a program that runs forwards ahead, is the input of the step that is
+  // sure to be begun after it; that one is then begun with no micro-batches.
+  void begin(StepInput input, std::optional<StepInput> next = {});
   // Of the first step that is under way, once all of it is through.
   StepReport finish();
   std::size_t under_way() const { return num_begun_ - num_finished_; }
   // Whether one must end before another may be begun.
-  bool is_full() const { return under_way() == (tables_.steps_overlap ? steps_.size() : 1); }
+  bool is_full() const { return under_way() == (tables_.steps_overlap ? 2 : 1); }
+  // Whether steps make use of what is told of the next one.
+  bool runs_ahead() const { return runs_ahead_; }
   // Of a program without backwards.
   std::vector<LossSum> evaluate(StepInput input);
   // For what is done with buckets between steps.
@@ -81,7 +85,7 @@ class Executor {
     tensor::Graph graph;
   };
 
-  // What belongs to one step, of two that may be under way.
+  // What belongs to one step, of two that may be under way and one that is told of.
   struct Step {
     StepInput input;
     // fp64, on the device: the host reads them once, after the step. The sums of losses are those of this
@@ -98,7 +102,8 @@ class Executor {
   };
 
   Step& of(std::uint64_t step) { return steps_[step % steps_.size()]; }
-  void start(StepInput input);
+  void start(StepInput input, std::optional<StepInput> next);
+  void prepare(std::uint64_t step, StepInput input);
   Step& settle();
   void run(std::uint32_t index, Step& step);
   void gather_delayed();
@@ -141,9 +146,10 @@ class Executor {
     std::uint32_t unit = 0, piece = 0;
   };
   std::vector<Writer> writers_;      // by value
-  std::array<Step, 2> steps_;        // by the parity of a step's number
+  std::array<Step, 3> steps_;        // by a step's number
   tensor::Tensor never_, unscaled_;  // numbers on the device: 0 and 1
   std::uint64_t num_begun_ = 0, num_finished_ = 0;
+  bool runs_ahead_ = false, is_next_told_ = false;
   CallCount calls_;
   tensor::Account account_ = tensor::Account::current();
   Lanes lanes_;  // last: its threads use everything above

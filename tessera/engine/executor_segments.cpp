@@ -10,13 +10,18 @@ using tensor::Tensor;
 model::Outcome Executor::compute(const Op& op, Step& step, const std::vector<Tensor>& inputs,
                                  model::Tape& tape) {
   const auto& segment = tables_.segments[op.item];
-  bucket_store_.read_weights(segment);
+  const bool is_ahead = op.flags & program::kAhead;
+  if (is_ahead)
+    bucket_store_.use_ahead(segment);
+  else
+    bucket_store_.read_weights(segment);
   auto outcome =
       parts_.model[segment.unit]->forward(segment.first_piece, segment.num_pieces, inputs,
                                           step.input.micro_batches[static_cast<std::size_t>(op.micro)], tape);
   TESSERA_CHECK(
       outcome.values.size() == segment.writes.size() && outcome.losses.size() == segment.losses.size(),
       "unit ", tables_.units[segment.unit].name, " does not write what the plan says");
+  if (is_ahead) bucket_store_.use_full(segment);
   return outcome;
 }
 

@@ -1,5 +1,6 @@
 #include "tessera/engine/lanes.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 
@@ -7,6 +8,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/program/ir/calls.hpp"
 #include "tessera/program/ir/text.hpp"
+#include "tessera/program/ir/waits.hpp"
 #include "tessera/tensor/account.hpp"
 #include "tessera/tensor/named_range.hpp"
 #include "tessera/tensor/tensor.hpp"
@@ -44,6 +46,10 @@ Lanes::Lanes(const program::Sequence& sequence, const program::Tables& tables, R
   std::map<program::Lane, std::size_t> index = {{program::kCompute, 0}};
   ops_of_lane_.resize(1);
   for (std::uint32_t i = 0; i < sequence.ops.size(); ++i) {
+    if (sequence.ops[i].lane == program::kAheadLane) {
+      ahead_.push_back(i);
+      continue;
+    }
     const auto [lane, is_new] = index.try_emplace(sequence.ops[i].lane, ops_of_lane_.size());
     if (is_new) ops_of_lane_.emplace_back();
     if (is_new && log_) log_->name_lane(lane->second, lane->first.axes, lane->first.direction);
@@ -53,6 +59,8 @@ Lanes::Lanes(const program::Sequence& sequence, const program::Tables& tables, R
     step_begins_ = std::make_unique<tensor::Event>(device);
     make_events(device);
     queue_communication();
+  } else if (!ahead_.empty()) {
+    find_ahead();
   }
   for (std::size_t lane = 1; lane < ops_of_lane_.size(); ++lane)
     threads_.emplace_back([this, lane, device, account = tensor::Account::current()] {
@@ -109,17 +117,41 @@ Lanes::~Lanes() {
   for (auto& thread : threads_) thread.join();
 }
 
-void Lanes::begin() {
+void Lanes::find_ahead() {
+  const auto places = program::places_ahead(sequence_);
+  behind_.resize(sequence_.ops.size());
+  for (const std::uint32_t op : ahead_)
+    if (places[op] != program::kNoPlace) behind_[places[op]].push_back(op);
+}
+
+void Lanes::begin(bool is_followed) {
   TESSERA_CHECK(!stopped_, "a step after one that failed");
   if (step_begins_) step_begins_->record();
-  const std::uint64_t step = ++step_;
+  is_followed = is_followed && !behind_.empty();
+  const std::uint64_t step = ++begun_;
+  step_ = step + (is_followed ? 1 : 0);
   step_.notify_all();
-  guarded([&] { run_lane(0, step); });
+  guarded([&] { run_compute_lane(step, is_followed); });
+}
+
+void Lanes::run_compute_lane(std::uint64_t step, bool is_followed) {
+  const auto is_left = [&](std::uint32_t op) { return done_[op].load() < step; };
+  // They point weights at another version: a gather of the step before that is under way must not do so too.
+  if (step > 1 && std::ranges::any_of(ahead_, is_left))
+    for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i)
+      if (sequence_.ops[i].what == program::OpKind::gather) wait_for(i, step - 1);
+  for (const std::uint32_t op : ahead_)
+    if (is_left(op)) run_op(0, op, step);
+  for (const std::uint32_t op : ops_of_lane_[0]) {
+    run_op(0, op, step);
+    if (!is_followed) continue;
+    for (const std::uint32_t next : behind_[op]) run_op(0, next, step + 1);
+  }
 }
 
 void Lanes::finish(std::uint64_t step) {
   guarded([&] {
-    const bool is_last = step == step_;
+    const bool is_last = step == begun_;
     for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i) {
       if (!is_last || ends_step(sequence_.ops[i])) wait_for(i, step);
       if (!events_.empty() && is_looked_at(sequence_.ops[i])) events_[i]->wait();
@@ -141,29 +173,31 @@ void Lanes::guarded(Work work) {
 }
 
 void Lanes::run_lane(std::size_t lane, std::uint64_t step) {
-  for (const std::uint32_t i : ops_of_lane_[lane]) {
-    const tensor::NamedRange range([&] { return program::word(sequence_.ops[i], tables_); });
-    if (log_) {
-      const bool meets_others = sequence_.ops[i].along >= 0;
-      log_->issue(lane, meets_others ? Doing::communicating : Doing::computing, static_cast<std::int32_t>(i),
-                  static_cast<std::int64_t>(step), now_seconds());
-    }
-    for (const std::uint32_t wait : sequence_.waits_of(sequence_.ops[i])) {
-      const std::uint32_t other = wait_for(wait, step);
-      if (!events_.empty() && sequence_.ops[other].lane != sequence_.ops[i].lane) events_[other]->wait();
-    }
-    if (!queue_before_.empty() && queue_before_[i] != kNobody) wait_for(queue_before_[i], step);
-    if (stopped_) throw LaneStopped{};
-    if (log_) log_->start(lane, now_seconds());
-    run_(i, step);
-    if (log_) log_->end(lane, now_seconds());
-    if (!events_.empty() && events_[i]) events_[i]->record();
-    // Only upwards: stop() may have released the waiters of this op for good meanwhile.
-    std::uint64_t before = done_[i].load();
-    while (before < step && !done_[i].compare_exchange_weak(before, step, std::memory_order_release)) {
-    }
-    done_[i].notify_all();
+  for (const std::uint32_t op : ops_of_lane_[lane]) run_op(lane, op, step);
+}
+
+void Lanes::run_op(std::size_t lane, std::uint32_t i, std::uint64_t step) {
+  const tensor::NamedRange range([&] { return program::word(sequence_.ops[i], tables_); });
+  if (log_) {
+    const bool meets_others = sequence_.ops[i].along >= 0;
+    log_->issue(lane, meets_others ? Doing::communicating : Doing::computing, static_cast<std::int32_t>(i),
+                static_cast<std::int64_t>(step), now_seconds());
   }
+  for (const std::uint32_t wait : sequence_.waits_of(sequence_.ops[i])) {
+    const std::uint32_t other = wait_for(wait, step);
+    if (!events_.empty() && sequence_.ops[other].lane != sequence_.ops[i].lane) events_[other]->wait();
+  }
+  if (!queue_before_.empty() && queue_before_[i] != kNobody) wait_for(queue_before_[i], step);
+  if (stopped_) throw LaneStopped{};
+  if (log_) log_->start(lane, now_seconds());
+  run_(i, step);
+  if (log_) log_->end(lane, now_seconds());
+  if (!events_.empty() && events_[i]) events_[i]->record();
+  // Only upwards: stop() may have released the waiters of this op for good meanwhile.
+  std::uint64_t before = done_[i].load();
+  while (before < step && !done_[i].compare_exchange_weak(before, step, std::memory_order_release)) {
+  }
+  done_[i].notify_all();
 }
 
 // Returns the op that was waited for.

@@ -32,8 +32,9 @@ class Lanes {
   ~Lanes();
 
   // Begins the next step and runs its compute lane: returns when that is through, while other lanes may be at
-  // work. Rethrows the first error of any lane; after that the object is unusable.
-  void begin();
+  // work. Rethrows the first error of any lane; after that the object is unusable. `is_followed`: another
+  // step is sure to be begun after it, and what of that one can run meanwhile does.
+  void begin(bool is_followed = false);
   // Returns when all ops of the step of that number, counted from 1, are through; of the last one that was
   // begun, but for gathers and reductions that nothing waits for.
   void finish(std::uint64_t step);
@@ -41,7 +42,10 @@ class Lanes {
  private:
   void make_events(c10::Device device);
   void queue_communication();
+  void find_ahead();
+  void run_compute_lane(std::uint64_t step, bool is_followed);
   void run_lane(std::size_t lane, std::uint64_t step);
+  void run_op(std::size_t lane, std::uint32_t op, std::uint64_t step);
   std::uint32_t wait_for(std::uint32_t wait, std::uint64_t step);
   void stop(std::exception_ptr error);
   template <typename Work>
@@ -52,6 +56,8 @@ class Lanes {
   Run run_;
   ActivityLog* log_;
   std::vector<std::vector<std::uint32_t>> ops_of_lane_;  // the compute lane first
+  std::vector<std::uint32_t> ahead_;                     // forwards ahead: see Note [Forwards ahead]
+  std::vector<std::vector<std::uint32_t>> behind_;       // by op: those that run behind it; empty: none do
   // Where an accelerator has got past all that was done between the steps; null on a CPU.
   std::unique_ptr<tensor::Event> step_begins_;
   // Per op: where an accelerator has got past it, if another lane or the end of the step waits for that;
@@ -61,7 +67,8 @@ class Lanes {
   // device].
   std::vector<std::uint32_t> queue_before_;
   std::unique_ptr<std::atomic<std::uint64_t>[]> done_;  // per op: the last step it finished
-  std::atomic<std::uint64_t> step_ = 0;
+  std::atomic<std::uint64_t> step_ = 0;                 // that lanes may be at
+  std::uint64_t begun_ = 0;                             // that the compute lane is at
   std::atomic<bool> stopped_ = false;
   std::mutex error_mutex_;
   std::exception_ptr error_;

@@ -145,14 +145,14 @@ Weight& FlatBucket::weight(std::span<const std::string> names) {
     has_weight_[static_cast<std::size_t>(first - parameters.begin()) + i] = true;
   }
   runs_.push_back(std::move(run));
-  point_values();
+  point_at(full_);
   point_gradients();
   return runs_.back().weight;
 }
 
-void FlatBucket::point_values() {
+void FlatBucket::point_at(const Tensor& whole) {
   for (Run& run : runs_)
-    run.weight.set_value(full_.defined() ? full_.narrow(0, run.offset, run.elements).view(run.shape)
+    run.weight.set_value(whole.defined() ? whole.narrow(0, run.offset, run.elements).view(run.shape)
                                          : Tensor());
 }
 
@@ -167,7 +167,7 @@ void FlatBucket::set_shard(Tensor shard) {
   shard_ = std::move(shard);
   if (!table_->full_resident) return;
   full_ = shard_;
-  point_values();
+  point_at(full_);
 }
 
 void FlatBucket::begin_full(Tensor memory) {
@@ -178,19 +178,19 @@ void FlatBucket::begin_full(Tensor memory) {
   full_ = memory.defined() ? std::move(memory)
                            : tensor::empty({table_->elements}, to_torch(table_->compute), device_);
   slice_of(full_).copy_(shard_);
-  point_values();
+  point_at(full_);
 }
 
 void FlatBucket::set_full(Tensor full) {
   TESSERA_CHECK(!table_->full_resident, "Full of bucket ", table_->name, " is its shard");
   full_ = std::move(full);
-  point_values();
+  point_at(full_);
 }
 
 void FlatBucket::end_full() {
   if (table_->full_resident) return;
   full_ = Tensor();
-  point_values();
+  point_at(full_);
 }
 
 Tensor FlatBucket::slice_of(const Tensor& whole) const {

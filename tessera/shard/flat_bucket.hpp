@@ -62,6 +62,8 @@ class FlatBucket {
   // Takes over a whole that was set aside.
   void set_full(tensor::Tensor full);
   void end_full();
+  // Weights are those of another whole from here on, which is kept by the caller.
+  void point_at(const tensor::Tensor& whole);
   // This rank's slice of a whole flat.
   tensor::Tensor slice_of(const tensor::Tensor& whole) const;
 
@@ -85,7 +87,6 @@ class FlatBucket {
     Weight weight;
   };
   void draw(std::uint64_t seed);
-  void point_values();
   void point_gradients();
 
   const program::Bucket* table_;

@@ -53,12 +53,12 @@ OpCosts costs_by(const program::Program& program, const CostOf& cost_of) {
   return out;
 }
 
-OpCosts repeated(const OpCosts& costs, std::uint32_t steps) {
+OpCosts repeated(const OpCosts& costs, const program::Steps& steps) {
   OpCosts out{costs.costs, {}};
-  for (const auto& of_class : costs.of_op) {
-    auto& all = out.of_op.emplace_back();
-    for (std::uint32_t step = 0; step < steps; ++step)
-      all.insert(all.end(), of_class.begin(), of_class.end());
+  for (std::size_t c = 0; c < costs.of_op.size(); ++c) {
+    const auto& of_class = costs.of_op[c];
+    auto& all = out.of_op.emplace_back(steps.place[c].size());
+    for (std::size_t i = 0; i < all.size(); ++i) all[steps.place[c][i]] = of_class[i % of_class.size()];
   }
   return out;
 }

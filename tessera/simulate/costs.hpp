@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "tessera/program/check/unroll.hpp"
 #include "tessera/program/ir/types.hpp"
 
 namespace tessera::simulate {
@@ -24,8 +25,8 @@ using CostOf = std::function<program::Cost(std::uint32_t rank_class, const progr
 // Of a function, which is asked once for all micro-batches of an op: it must not look at `micro`.
 OpCosts costs_by(const program::Program& program, const CostOf& cost_of);
 
-// Of as many steps as `unrolled` puts one after the other.
-OpCosts repeated(const OpCosts& costs, std::uint32_t steps);
+// Of several steps as one program.
+OpCosts repeated(const OpCosts& costs, const program::Steps& steps);
 
 // Seconds of all phases.
 double total_seconds(const program::Cost& cost);

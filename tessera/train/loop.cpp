@@ -1,5 +1,7 @@
 #include "tessera/train/loop.hpp"
 
+#include <deque>
+
 #include "tessera/base/clock.hpp"
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
@@ -269,6 +271,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     work();
     last_end += now_seconds() - start;
   };
+  bool is_followed = false;  // the last step that was begun: one more is begun in any case
   // The first of the steps under way ends.
   const auto finish_step = [&] {
     const std::int64_t step = session.progress().step - static_cast<std::int64_t>(session.under_way()) + 1;
@@ -280,6 +283,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     tally.add(report, seconds);
     skipped.add(step, report);
     if (skipped.has_spoilt_weights()) {
+      if (is_followed) session.begin_step();
       while (session.under_way() > 0) session.finish_step();
       throw skipped.spoilt_error(saver.saved_step());
     }
@@ -307,20 +311,28 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                    .save = saver.wants_to_save(step - 1),
                    .end = !trouble.empty()});
   };
-  // Where steps overlap, an answer is asked for a step ahead: nobody waits for it.
+  // Where steps overlap, an answer is asked for a step ahead: nobody waits for it. Where a step's first
+  // forwards run in the one before, two steps ahead: that one must know whether it is followed.
   const bool overlaps = tables.steps_overlap;
-  if (overlaps && first <= run.training.steps) consult(first);
+  const std::size_t must_know = session.runs_ahead() ? 2 : 1;
+  std::deque<Wishes> known;        // of the next steps
+  std::int64_t asked = first - 1;  // of which step last
   for (std::int64_t step = first; step <= run.training.steps; ++step) {
-    if (!overlaps) {
-      last_end = now_seconds();
-      consult(step);
-    }
-    Wishes wishes;
-    const auto take_answer = [&] { wishes = agreement.answer(); };
+    if (!overlaps) last_end = now_seconds();
+    if (asked < step) consult(++asked);
+    const auto learn = [&] {
+      for (std::int64_t of = step + std::ssize(known); known.size() < must_know && of <= run.training.steps;
+           ++of) {
+        if (asked < of) consult(++asked);
+        known.push_back(agreement.answer());
+      }
+    };
     if (overlaps)
-      take_answer();
+      learn();
     else
-      between_steps(take_answer);
+      between_steps(learn);
+    const Wishes wishes = known.front();
+    known.pop_front();
     must_end = wishes.end;
     if (must_end) break;
     if (wishes.save || wishes.stop_signal != 0) finish_all();
@@ -329,11 +341,14 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
       if (options.stop) options.stop->take_over(wishes.stop_signal, now_seconds());
       break;
     }
-    if (overlaps && step < run.training.steps) consult(step + 1);
-    session.begin_step();
-    if (session.is_full()) finish_step();
+    if (overlaps && asked < run.training.steps) consult(++asked);
     const bool measures = step == first && run.cluster.peak_tflops == 0;
-    if (evaluates_after(step) || saves_after(step) || measures) finish_all();
+    const bool is_looked_at = evaluates_after(step) || saves_after(step) || measures;
+    is_followed = must_know > 1 && !known.empty() && known.front() == Wishes() && !is_looked_at &&
+                  !skipped.are_too_many();
+    session.begin_step(is_followed);
+    if (session.is_full()) finish_step();
+    if (is_looked_at) finish_all();
     between_steps([&] {
       // On all ranks at once, as they compute at once; after the first step, so that it comes no later.
       if (measures) {
@@ -344,7 +359,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
       }
       saver.after_step(step);
     });
-    if (skipped.are_too_many()) break;
+    if (skipped.are_too_many() && !is_followed) break;
   }
   finish_all();
   saver.finish(session.progress().step);

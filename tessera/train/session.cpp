@@ -9,6 +9,7 @@
 #include "tessera/model/make/make.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/ir/ranks.hpp"
+#include "tessera/program/ir/waits.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/tensor/device.hpp"
 #include "tessera/train/weights.hpp"
@@ -351,19 +352,32 @@ tensor::Tensor Session::whole_of(const shard::FlatBucket& bucket, const tensor::
 }
 
 void Session::read_ahead(std::size_t steps) {
-  while (inputs_.size() < steps) inputs_.push_back(input_of_step(inputs_.size()));
+  const std::size_t told = is_next_told_ ? 1 : 0;
+  while (inputs_.size() + told < steps) inputs_.push_back(input_of_step(inputs_.size() + told));
 }
 
-void Session::begin_step() {
+bool Session::runs_ahead() const { return device_.is_cpu() && program::has_ahead(program_); }
+
+engine::StepInput Session::next_input() {
   read_ahead(1);
-  engine::StepInput input = std::move(inputs_.front());
+  engine::StepInput out = std::move(inputs_.front());
   inputs_.pop_front();
+  return out;
+}
+
+void Session::begin_step(bool is_followed) {
+  engine::StepInput input;
+  if (!is_next_told_) input = next_input();
+  is_next_told_ = false;
   begun_.push_back({.step = ++steps_, .first = cursor_});
   cursor_ += static_cast<std::uint64_t>(run_.training.global_batch);
   learning_rate_ = optim::learning_rate(run_.training, updates_);
   input.learning_rate = learning_rate_;
   input.count = ++updates_ - reset_after_;
-  executor_->begin(std::move(input));
+  std::optional<engine::StepInput> next;
+  if (is_followed && executor_->runs_ahead()) next = next_input();
+  is_next_told_ = next.has_value();
+  executor_->begin(std::move(input), std::move(next));
 }
 
 engine::StepReport Session::finish_step() {

@@ -65,12 +65,15 @@ class Session {
   engine::StepReport step();
   // The same in two halves. While one step is under way the next may be begun if the run's steps overlap; it
   // then counts on an update that may turn out not to have been taken. Nothing but sums is asked of a session
-  // while a step is under way.
-  void begin_step();
+  // while a step is under way. `is_followed`: another one is sure to be begun after it, on all ranks; where
+  // forwards run ahead, that one's first do so meanwhile.
+  void begin_step(bool is_followed = false);
   engine::StepReport finish_step();  // of the first one that is under way
   std::size_t under_way() const { return begun_.size(); }
   // Whether one must end before another may be begun.
   bool is_full() const { return executor_->is_full(); }
+  // Whether steps of any rank make use of being followed.
+  bool runs_ahead() const;
   // The losses of samples [first, first + count) of the source, with the weights as they are and without
   // dropout; all ranks call it. Steps before and after it are as they would be without.
   using Progress = std::function<void(std::uint64_t done, std::uint64_t all)>;
@@ -153,14 +156,17 @@ class Session {
     std::int64_t step = 0;
     std::uint64_t first = 0;  // sample
   };
-  // Which experts its tokens went to, of one step of two that may be under way.
+  // Which experts its tokens went to, of one step of those that may be under way.
   struct StepChoices {
     std::vector<model::ByLayer> made;  // by micro-batch, while they are recorded
     model::ByLayer loads;              // of this rank
   };
-  StepChoices& choices_of(std::int64_t step) const { return choices_[static_cast<std::size_t>(step) % 2]; }
+  StepChoices& choices_of(std::int64_t step) const {
+    return choices_[static_cast<std::size_t>(step) % choices_.size()];
+  }
   engine::StepInput input_of(const Reading& reading) const;
   engine::StepInput input_of_step(std::size_t ahead);
+  engine::StepInput next_input();
   engine::Parts parts_of(const program::Sequence& sequence, ActivityLog* log = nullptr,
                          const program::Slots* slots = nullptr, bool keep_gradients = false);
   tensor::Tensor mine(std::span<const std::int64_t> whole) const;
@@ -196,9 +202,10 @@ class Session {
   std::deque<engine::StepInput> inputs_;  // that were read ahead
   std::deque<Begun> begun_;
   bool is_gathered_ = false;
+  bool is_next_told_ = false;  // the executor has the input of the next step
   std::int64_t data_rank_ = 0;
   bool meets_other_samples_ = false;
-  mutable std::array<StepChoices, 2> choices_;
+  mutable std::array<StepChoices, 4> choices_;  // by a step's number; as many as are read at a time
   std::optional<ChoiceReader> replayed_choices_;
   std::optional<ChoiceWriter> recorded_choices_;
   std::vector<metrics::ExpertLoad> expert_loads_;

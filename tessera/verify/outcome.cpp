@@ -86,7 +86,7 @@ Snapshot run_steps(Session& session, double clip_norm, Outcome& out) {
   // The first alone, as its gradients are looked at; then as training does.
   take(0, session.step());
   for (int i = 1; i < kVerifySteps; ++i) {
-    session.begin_step();
+    session.begin_step(i + 1 < kVerifySteps);
     if (tables.steps_overlap && i + 1 < kVerifySteps) session.read_ahead(1);
     if (session.is_full()) take(i + 1 - static_cast<int>(session.under_way()), session.finish_step());
   }

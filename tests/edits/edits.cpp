@@ -59,8 +59,9 @@ std::vector<double> numbers_of(const spec::Run& run, const program::Program& pro
           const auto report = session.finish_step();
           if (communicator.rank() == 0) out.insert(out.end(), {report.loss, report.gradient_norm});
         };
-        for (int step = 0; step < (program.tables.steps_overlap ? 4 : 2); ++step) {
-          session.begin_step();
+        const int steps = program.tables.steps_overlap ? 4 : 2;
+        for (int step = 0; step < steps; ++step) {
+          session.begin_step(step + 1 < steps);
           if (session.is_full()) finish();
         }
         while (session.under_way() > 0) finish();
@@ -149,6 +150,7 @@ std::vector<Subject> overlapping_subjects() {
   add(run_of("1f1b"_schedule, 1, 2, 2, true));
   add(run_of("1f1b"_schedule, 2, 2, 3, true));
   add(run_of("zb-v"_schedule, 2, 1, 3, false));
+  add(run_of("pipedream-2bw"_schedule, 3, 1, 4, false));
   spec::Run sharded = run_of("1f1b"_schedule, 1, 1, 2, false);
   sharded.layout.dp_shard = 2, sharded.training.global_batch = 4;
   for (const std::int64_t zero : {1, 2, 3}) {

@@ -136,6 +136,19 @@ const Case kCases[] = {
     {.shape = k44, .zero = 1, .dp_shard = 2, .steps_overlap = true},
     {.shape = k44, .zero = 1, .dp_shard = 2, .steps_overlap = true, .by_priority = true},
     {.shape = k44, .precision = kBf16, .zero = 3, .dp_shard = 2, .steps_overlap = true},
+    {.shape = k44,
+     .pp = 2,
+     .schedule = "pipedream-2bw"_schedule,
+     .sequence = 256,
+     .num_micro = 4,
+     .steps_overlap = true},
+    {.shape = k44,
+     .pp = 3,
+     .schedule = "pipedream-2bw"_schedule,
+     .recompute = Recompute::full,
+     .sequence = 256,
+     .num_micro = 4,
+     .steps_overlap = true},
 };
 
 constexpr char kDocumentEnd[] = "\n";
@@ -235,8 +248,9 @@ int run_case(const Case& c) {
   collective::run_ranks(static_cast<int>(num_ranks), [&](const collective::Communicator& communicator) {
     train::Session session(run, communicator, source_of(run));
     auto& most = counted[static_cast<std::size_t>(communicator.rank())];
-    for (int step = 0; step < (c.steps_overlap ? 4 : 2); ++step) {
-      session.begin_step();
+    const int steps = c.steps_overlap ? 4 : 2;
+    for (int step = 0; step < steps; ++step) {
+      session.begin_step(step + 1 < steps);
       if (session.is_full()) most = std::max(most, session.finish_step().at_peak.total());
     }
     while (session.under_way() > 0) most = std::max(most, session.finish_step().at_peak.total());

@@ -13,9 +13,9 @@
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/plan/identity.hpp"
+#include "tessera/program/check/unroll.hpp"
 #include "tessera/program/ir/text.hpp"
 #include "tessera/simulate/simulate.hpp"
-#include "tessera/simulate/unroll.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -50,9 +50,9 @@ void expect_trace_of(const program::Program& program, const std::string& found, 
 Panel predicted_panel(const Simulated& simulated, draw::Held held) {
   if (!simulated.program.tables.steps_overlap)
     return draw::predicted(simulated.program, simulate::simulate(simulated.program, simulated.costs), held);
-  const program::Program steps = simulate::unrolled(simulated.program, kStepsInPicture);
-  return draw::predicted(
-      steps, simulate::simulate(steps, simulate::repeated(simulated.costs, kStepsInPicture)), held);
+  const program::Steps steps = program::unrolled(simulated.program, kStepsInPicture);
+  return draw::predicted(steps.program,
+                         simulate::simulate(steps.program, simulate::repeated(simulated.costs, steps)), held);
 }
 
 Picture predicted_picture(const Simulated& simulated, draw::Held held) {

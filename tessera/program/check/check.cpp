@@ -20,9 +20,9 @@ void check_budget(const Program& program, std::uint32_t rank_class, std::int64_t
                  cat(named(sequence, memory.peak_op, program.tables), " holds ",
                      bytes_text(static_cast<double>(memory.peak_bytes)), ", more than the budget of ",
                      bytes_text(static_cast<double>(budget_bytes)), ": parameters ",
-                     bytes_text(kind(CellKind::shard) + kind(CellKind::full)), ", gradients ",
-                     bytes_text(kind(CellKind::weight_grad) + kind(CellKind::shard_grad)), ", optimizer ",
-                     bytes_text(kind(CellKind::state)), ", tapes ",
+                     bytes_text(kind(CellKind::shard) + kind(CellKind::full) + kind(CellKind::ahead)),
+                     ", gradients ", bytes_text(kind(CellKind::weight_grad) + kind(CellKind::shard_grad)),
+                     ", optimizer ", bytes_text(kind(CellKind::state)), ", tapes ",
                      bytes_text(kind(CellKind::tape) + kind(CellKind::weight_work)), ", values ",
                      bytes_text(kind(CellKind::value) + kind(CellKind::gradient)), ", scratch ",
                      bytes_text(static_cast<double>(memory.scratch_at_peak)))});

@@ -33,6 +33,8 @@ class CellCheck {
         shared_(tables_.buckets.size(), kNoOp),
         unsummed_(tables_.numbers.size(), kNoOp),
         has_step_(tables_.buckets.size(), false),
+        made_ahead_(tables_.buckets.size(), false),
+        reads_ahead_(tables_.buckets.size(), kNoOp),
         is_summed_(tables_.numbers.size(), false),
         forwards_(tables_.segments.size() * static_cast<std::size_t>(tables_.num_micro), false),
         backwards_(forwards_.size(), false),
@@ -49,6 +51,7 @@ class CellCheck {
       if (op.what == OpKind::backward || op.what == OpKind::backward_input) backwards_[place_of(op)] = true;
       if (op.what == OpKind::reduce) take_gradient(op);
       if (op.what == OpKind::gather) expect_old_version(op);
+      if (op.what == OpKind::forward && (op.flags & kAhead)) expect_its_version(op);
       if (op.what == OpKind::sum) take_number(op);
       for (const Touch& touch : touches_.of(at_)) apply(op, touch);
     }
@@ -209,6 +212,11 @@ class CellCheck {
 
   void expect_old_version(const Op& op) {
     const auto& bucket = tables_.buckets[op.item];
+    if (op.flags & kAhead) {
+      if (!bucket.delayed) say(cat("gathers bucket ", bucket.name, " ahead, which is no version behind"));
+      if (made_ahead_[op.item]) say(cat("gathers bucket ", bucket.name, " ahead a second time"));
+      made_ahead_[op.item] = true;
+    }
     if (!bucket.delayed) return;
     const auto* step = std::find_if(sequence_.ops.data(), sequence_.ops.data() + at_, [&](const Op& earlier) {
       return earlier.what == OpKind::step && earlier.item == op.item;
@@ -217,6 +225,16 @@ class CellCheck {
       say(cat("gathers bucket ", bucket.name, " after ",
               op_text(static_cast<std::uint32_t>(step - sequence_.ops.data())),
               ", but the next step computes with the version before it"));
+  }
+
+  // What is gathered ahead is the next step's.
+  void expect_its_version(const Op& op) {
+    for (const std::uint32_t bucket : tables_.segments[op.item].buckets) {
+      reads_ahead_[bucket] = at_;
+      if (made_ahead_[bucket])
+        say(cat("computes with bucket ", tables_.buckets[bucket].name,
+                " ahead, which was gathered for the next step already"));
+    }
   }
 
   void take_number(const Op& op) {
@@ -229,6 +247,10 @@ class CellCheck {
       if (unreduced_[bucket] != kNoOp)
         say_at_end(unreduced_[bucket], cat("makes a gradient of bucket ", tables_.buckets[bucket].name,
                                            " that is in no reduction"));
+    for (std::uint32_t bucket = 0; bucket < reads_ahead_.size(); ++bucket)
+      if (reads_ahead_[bucket] != kNoOp && !made_ahead_[bucket])
+        say_at_end(reads_ahead_[bucket], cat("computes with bucket ", tables_.buckets[bucket].name,
+                                             " ahead, which is not gathered for the next step"));
     for (std::uint32_t number = 0; number < unsummed_.size(); ++number)
       if (unsummed_[number] != kNoOp)
         say_at_end(unsummed_[number], cat("adds to Number(", tables_.numbers[number].name,
@@ -275,6 +297,8 @@ class CellCheck {
   std::vector<std::uint32_t> shared_;       // per bucket: its reduce with kOfShard
   std::vector<std::uint32_t> unsummed_;     // per number: the same for its sum
   std::vector<bool> has_step_;              // per bucket
+  std::vector<bool> made_ahead_;            // per bucket: gathered ahead in this step
+  std::vector<std::uint32_t> reads_ahead_;  // per bucket: the last forward ahead that computes with it
   std::vector<bool> is_summed_;             // per number: summed over some axes
   std::vector<bool> forwards_, backwards_;  // per segment and micro-batch
   std::vector<std::int32_t> num_forwards_;  // per segment

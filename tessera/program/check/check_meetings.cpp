@@ -4,8 +4,10 @@
 #include "tessera/base/text.hpp"
 #include "tessera/program/check/advance.hpp"
 #include "tessera/program/check/check_parts.hpp"
+#include "tessera/program/check/unroll.hpp"
 #include "tessera/program/ir/calls.hpp"
 #include "tessera/program/ir/hazards.hpp"
+#include "tessera/program/ir/waits.hpp"
 
 namespace tessera::program {
 namespace {
@@ -95,18 +97,37 @@ class Cycle {
 
 }  // namespace
 
+namespace {
+
+bool gets_through(Advance& walk, Advance::Mode mode) {
+  walk.restart(mode);
+  for (std::uint32_t op = walk.next(); op != Advance::kNone; op = walk.next()) walk.end(op);
+  return walk.num_left() == 0;
+}
+
+// With forwards in the step before theirs: three steps, of which the second has a step on either side.
+void check_ahead(const Program& program, std::vector<Problem>& out) {
+  if (!has_ahead(program)) return;
+  const Program steps = unrolled(program, 3).program;
+  const std::size_t before = out.size();
+  const Partners partners = find_partners(steps, out);
+  if (out.size() > before) return;
+  Advance walk(steps, partners);
+  constexpr Advance::Mode kMode{.rendezvous = true, .one_queue = false};
+  if (!gets_through(walk, kMode))
+    out.push_back(Cycle(steps, partners, walk, kMode).told("forwards in the step before theirs"));
+}
+
+}  // namespace
+
 void check_meetings(const Program& program, std::vector<Problem>& out) {
   const std::size_t before = out.size();
   check_symmetry(program, out);
   if (out.size() > before) return;  // partners would be sought in the wrong classes
   const Partners partners = find_partners(program, out);
   if (out.size() > before) return;  // whoever has no partner is stuck: one word about it is enough
+  check_ahead(program, out);
   Advance walk(program, partners);
-  const auto gets_through = [&](Advance::Mode mode) {
-    walk.restart(mode);
-    for (std::uint32_t op = walk.next(); op != Advance::kNone; op = walk.next()) walk.end(op);
-    return walk.num_left() == 0;
-  };
   struct {
     Advance::Mode mode;
     const char* text;
@@ -117,9 +138,9 @@ void check_meetings(const Program& program, std::vector<Problem>& out) {
   };
   // Each holds its ops back by all that the one before does, and more: who gets through the last gets through
   // all.
-  if (gets_through(modes[2].mode)) return;
+  if (gets_through(walk, modes[2].mode)) return;
   for (const auto& [mode, text] : modes)
-    if (!gets_through(mode)) out.push_back(Cycle(program, partners, walk, mode).told(text));
+    if (!gets_through(walk, mode)) out.push_back(Cycle(program, partners, walk, mode).told(text));
 }
 
 }  // namespace tessera::program

@@ -80,7 +80,12 @@ class RangeCheck {
 
   // Units keep what they compute with, and what lies outside is found, by one thread at a time.
   void lane(const Op& op) {
-    if (is_compute(op.what) && op.lane != kCompute) say("computes on another lane than compute");
+    const bool is_ahead = op.what == OpKind::forward && (op.flags & kAhead);
+    if (is_compute(op.what) && op.lane != (is_ahead ? kAheadLane : kCompute))
+      say("computes on another lane than its own");
+    if (!is_ahead && op.lane == kAheadLane) say("is no forward of weights ahead, but on their lane");
+    if ((op.flags & kAhead) && !is_ahead && op.what != OpKind::gather)
+      say("is marked as ahead, which forwards and gathers can be");
     if ((op.what == OpKind::offload || op.what == OpKind::fetch) && op.lane != kCopy)
       say("moves a cell on another lane than copy");
   }

@@ -90,6 +90,8 @@ std::string described(const Cell& cell, const Tables& tables) {
       return of_micro("weight work of ", segment());
     case CellKind::full:
       return cat("gathered weights of ", tables.buckets[cell.item].name);
+    case CellKind::ahead:
+      return cat("weights for the next step of ", tables.buckets[cell.item].name);
     case CellKind::weight_grad:
       return cat("weight gradient of ", tables.buckets[cell.item].name);
     case CellKind::shard:

@@ -6,14 +6,16 @@
 namespace tessera::program {
 namespace {
 
-Cell full_cell(std::uint32_t bucket, const Tables& tables) {
+// What an op computes with.
+Cell weights_of(const Op& op, std::uint32_t bucket, const Tables& tables) {
+  if (op.flags & kAhead) return {CellKind::ahead, bucket, kOfStep};
   return {tables.buckets[bucket].full_resident ? CellKind::shard : CellKind::full, bucket, kOfStep};
 }
 
 void read_inputs(const Op& op, const Tables& tables, Effects& out) {
   const Segment& segment = tables.segments[op.item];
   for (const std::uint32_t value : segment.reads) out.reads.push_back({CellKind::value, value, op.micro});
-  for (const std::uint32_t bucket : segment.buckets) out.reads.push_back(full_cell(bucket, tables));
+  for (const std::uint32_t bucket : segment.buckets) out.reads.push_back(weights_of(op, bucket, tables));
 }
 
 void add_weight_gradients(const Segment& segment, const Tables& tables, Effects& out) {
@@ -39,7 +41,7 @@ void input_gradient(const Op& op, const Tables& tables, Effects& out) {
     out.reads.push_back({CellKind::gradient, value, op.micro});
     out.ends.push_back({CellKind::gradient, value, op.micro});
   }
-  for (const std::uint32_t bucket : segment.buckets) out.reads.push_back(full_cell(bucket, tables));
+  for (const std::uint32_t bucket : segment.buckets) out.reads.push_back(weights_of(op, bucket, tables));
   for (const Loss& loss : segment.losses) out.reads.push_back({CellKind::number, loss.tokens, kOfStep});
   for (const std::uint32_t value : segment.reads) out.adds.push_back({CellKind::gradient, value, op.micro});
   for (const std::uint32_t value : segment.ends) out.ends.push_back({CellKind::value, value, op.micro});
@@ -112,7 +114,10 @@ void effects(const Op& op, const Tables& tables, Effects& out) {
       return add_weight_gradients(tables.segments[op.item], tables, out);
     case OpKind::gather:
       out.reads.push_back({CellKind::shard, op.item, kOfStep});
-      out.makes.push_back({CellKind::full, op.item, kOfStep});
+      if (op.flags & kAhead)
+        out.adds.push_back({CellKind::ahead, op.item, kOfStep});
+      else
+        out.makes.push_back({CellKind::full, op.item, kOfStep});
       return;
     case OpKind::reduce:
       if (op.flags & kOfShard) {
@@ -172,6 +177,7 @@ std::int64_t bytes_of(const Cell& cell, const Tables& tables) {
     case CellKind::weight_work:
       return footprint(tables.segments[cell.item], tables).work_bytes;
     case CellKind::full:
+    case CellKind::ahead:
       return tables.buckets[cell.item].elements * bytes_of(tables.buckets[cell.item].compute);
     case CellKind::weight_grad:
       return tables.buckets[cell.item].elements * bytes_of(tables.buckets[cell.item].gradient);
@@ -208,6 +214,8 @@ std::string to_text(const Cell& cell, const Tables& tables) {
       return of_segment("WeightWork");
     case CellKind::full:
       return of_bucket("Full");
+    case CellKind::ahead:
+      return of_bucket("Ahead");
     case CellKind::weight_grad:
       return of_bucket("WeightGrad");
     case CellKind::shard:

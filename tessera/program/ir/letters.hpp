@@ -8,8 +8,8 @@
 
 namespace tessera::program {
 
-inline constexpr char kNoTapeLetter = 'N';                      // a forward that keeps no tape
-inline constexpr std::string_view kCellLetters = "VGTKUWSZAN";  // in the order of CellKind
+inline constexpr char kNoTapeLetter = 'N';                       // a forward that keeps no tape
+inline constexpr std::string_view kCellLetters = "VGTKUWSZANH";  // in the order of CellKind
 
 // Of the ops that compute, or of the others.
 inline std::string letters(bool of_compute) {

@@ -107,6 +107,7 @@ class LineParser {
     if (take("!")) op.flags |= kEndsSource;
     if (take("~")) op.flags |= kOfShard;
     if (take("=")) op.flags |= kUnchanged;
+    if (take("+")) op.flags |= kAhead;
     if (take("/")) op.part = integer<std::uint16_t>("a part");
     return op;
   }
@@ -136,9 +137,10 @@ class LineParser {
   }
 
   Lane lane() {
-    if (!take("@")) fail("expected the lane: @compute, @copy, @update or @ and an axis set");
+    if (!take("@")) fail("expected the lane: @compute, @ahead, @copy, @update or @ and an axis set");
     std::string_view wanted = name();
     if (wanted == "compute") return kCompute;
+    if (wanted == "ahead") return kAheadLane;
     if (wanted == "copy") return kCopy;
     if (wanted == "update") return kUpdate;
     const bool down = wanted.ends_with('-');

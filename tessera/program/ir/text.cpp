@@ -22,7 +22,7 @@ std::string cell_word(const Op& op) {
 std::string lane_text(const Lane& lane, const Tables& tables) {
   switch (lane.kind) {
     case LaneKind::compute:
-      return "@compute";
+      return lane == kAheadLane ? "@ahead" : "@compute";
     case LaneKind::copy:
       return "@copy";
     case LaneKind::update:
@@ -70,6 +70,7 @@ std::string word(const Op& op, const Tables& tables) {
   if (op.flags & kEndsSource) out += '!';
   if (op.flags & kOfShard) out += '~';
   if (op.flags & kUnchanged) out += '=';
+  if (op.flags & kAhead) out += '+';
   if (op.part != 0) out += cat('/', op.part);
   return out;
 }

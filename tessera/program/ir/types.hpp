@@ -23,8 +23,9 @@ enum class CellKind : std::uint8_t {
   shard_grad,
   state,
   number,
+  ahead,
 };
-inline constexpr int kNumCellKinds = 10;
+inline constexpr int kNumCellKinds = 11;
 
 inline constexpr std::int32_t kOfStep = -1;  // as a micro-batch: of the whole step
 
@@ -41,7 +42,8 @@ constexpr bool is_of_micro(CellKind kind) { return kind <= CellKind::weight_work
 constexpr bool is_durable(CellKind kind) { return kind == CellKind::shard || kind == CellKind::state; }
 // Whether it is there from step to step.
 inline bool outlives_step(const Cell& cell, const Tables& tables) {
-  return is_durable(cell.kind) || (cell.kind == CellKind::full && tables.buckets[cell.item].delayed);
+  return is_durable(cell.kind) || cell.kind == CellKind::ahead ||
+         (cell.kind == CellKind::full && tables.buckets[cell.item].delayed);
 }
 
 enum class LaneKind : std::uint8_t { compute, copy, update, communication };
@@ -54,6 +56,8 @@ struct Lane {
   auto operator<=>(const Lane&) const = default;
 };
 inline constexpr Lane kCompute{};
+// Of forwards that the compute lane runs in the step before theirs: see Note [Forwards ahead].
+inline constexpr Lane kAheadLane{LaneKind::compute, 1, -1};
 inline constexpr Lane kCopy{LaneKind::copy, 0, -1};
 inline constexpr Lane kUpdate{LaneKind::update, 0, -1};  // of optimizer steps, where steps overlap
 constexpr Lane communication(std::int16_t axes, std::uint8_t direction = 0) {
@@ -67,6 +71,17 @@ inline constexpr std::uint16_t kNoTape = 0x0020;      // forward: recomputed lat
 inline constexpr std::uint16_t kOfShard = 0x0040;     // reduce: sums ShardGrad over Bucket::shared_over
 inline constexpr std::uint16_t kUnchanged =
     0x0080;  // offload: the copy outside is still right, nothing is written
+inline constexpr std::uint16_t kAhead = 0x0100;  // forward: computes with Ahead; gather: makes it, not Full
+
+// Note [Forwards ahead]
+// Where weights are one version behind and steps overlap, a pipeline need not run dry at the end of a step:
+// the first forwards of the next one compute with weights that are there since the step before. They stand
+// first in their own step, on a lane of their own, and wait for an op of the compute lane of the step before;
+// behind that one the compute lane runs them, so that it knows but one order. They compute with Ahead, the
+// version that Full becomes when the step before is through: step k computes with version k - 1, and while
+// its backwards need that in Full, Ahead has version k for the first forwards of step k + 1. Where one queue
+// holds all communication of a rank, or the step before was not told that another follows, they run at the
+// start of their own step.
 
 struct Op {
   OpKind what = OpKind::forward;

@@ -45,4 +45,39 @@ void build_waits(Sequence& sequence, const Tables& tables, std::span<const Extra
   }
 }
 
+std::vector<std::uint32_t> places_ahead(const Sequence& sequence) {
+  std::vector<std::uint32_t> out(sequence.ops.size(), kNoPlace);
+  std::uint32_t place = kNoPlace;  // lanes are in order: one goes no earlier than the one before it
+  for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
+    const Op& op = sequence.ops[at];
+    if (op.lane != kAheadLane) continue;
+    for (const std::uint32_t wait : sequence.waits_of(op)) {
+      const std::uint32_t other = wait & ~kPreviousStep;
+      if ((wait & kPreviousStep) && sequence.ops[other].lane == kCompute)
+        place = place == kNoPlace ? other : std::max(place, other);
+    }
+    out[at] = place;
+  }
+  return out;
+}
+
+std::vector<Follower> steady_order(const Sequence& sequence) {
+  const std::vector<std::uint32_t> places = places_ahead(sequence);
+  std::vector<std::vector<std::uint32_t>> behind(sequence.ops.size());
+  for (std::uint32_t at = 0; at < places.size(); ++at)
+    if (places[at] != kNoPlace) behind[places[at]].push_back(at);
+  std::vector<Follower> out;
+  for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
+    if (places[at] == kNoPlace) out.push_back({at, false});
+    for (const std::uint32_t ahead : behind[at]) out.push_back({ahead, true});
+  }
+  return out;
+}
+
+bool has_ahead(const Program& program) {
+  return std::ranges::any_of(program.classes, [](const Sequence& sequence) {
+    return std::ranges::any_of(sequence.ops, [](const Op& op) { return op.lane == kAheadLane; });
+  });
+}
+
 }  // namespace tessera::program

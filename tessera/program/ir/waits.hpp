@@ -16,4 +16,20 @@ struct ExtraWait {
 // Includes waits on the step before.
 void build_waits(Sequence& sequence, const Tables& tables, std::span<const ExtraWait> extra = {});
 
+// Per op: of those on the lane of forwards ahead, the op of the compute lane behind which they run in the
+// step before; kNoPlace for all others, and for those that run at the start of their own step.
+inline constexpr std::uint32_t kNoPlace = 0xffff'ffffu;
+std::vector<std::uint32_t> places_ahead(const Sequence& sequence);
+
+// The ops of a step as they come when it follows another and is followed by one: those that run in the step
+// before are the next step's.
+struct Follower {
+  std::uint32_t op = 0;
+  bool is_of_next_step = false;
+};
+std::vector<Follower> steady_order(const Sequence& sequence);
+
+// Whether any forward may run in the step before its own.
+bool has_ahead(const Program& program);
+
 }  // namespace tessera::program

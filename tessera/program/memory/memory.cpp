@@ -9,16 +9,18 @@
 #include "tessera/program/ir/footprint.hpp"
 #include "tessera/program/ir/hazards.hpp"
 #include "tessera/program/ir/touches.hpp"
+#include "tessera/program/ir/waits.hpp"
 
 namespace tessera::program {
 namespace {
 
 // Tokens and targets of all micro-batches, of eight bytes each, are there throughout.
-std::int64_t batch_bytes(const Tables& tables) {
+std::int64_t batch_bytes(const Tables& tables, bool has_ahead) {
   constexpr std::int64_t kTokenBytes = 2 * 8;
   if (tables.values.empty() || tables.values.front().channels == 0) return 0;
   const Value& value = tables.values.front();
-  const std::int64_t steps = tables.steps_overlap ? 3 : 1;  // two that are under way, and one read ahead
+  // Two that are under way, and one read ahead; with forwards ahead of the next step, that one's besides.
+  const std::int64_t steps = has_ahead ? 4 : tables.steps_overlap ? 3 : 1;
   return steps * tables.num_micro *
          (value.token_parts * value.bytes / (value.channels * bytes_of(value.dtype))) * kTokenBytes;
 }
@@ -35,7 +37,9 @@ class Replay {
         clocks_(lanes_, static_cast<std::uint32_t>(sequence.ops.size())),
         state_(touches_.num_cells()),
         footprints_(tables.segments.size()),
-        throughout_bytes_(batch_bytes(tables) + throughout.workspace_bytes) {
+        order_(steady_order(sequence)) {
+    const bool has_ahead = std::ranges::any_of(order_, &Follower::is_of_next_step);
+    throughout_bytes_ = batch_bytes(tables, has_ahead) + throughout.workspace_bytes;
     if (throughout.slots) {
       throughout_bytes_ += throughout.slots->bytes;
       for (const Slot& slot : throughout.slots->placed) in_slots_.insert(slot.cell);
@@ -44,13 +48,18 @@ class Replay {
     if (tables.steps_overlap) go_through_step_before();
   }
 
+  // The ops in the order in which they come.
+  const std::vector<Follower>& order() const { return order_; }
+
   // Before the op ends anything.
   void begin(std::uint32_t at) {
     const Op& op = sequence_.ops[at];
-    clocks_.start(first_ + at);
-    for (const std::uint32_t wait : sequence_.waits_of(op)) {
-      if (!(wait & kPreviousStep)) clocks_.wait(first_ + wait);
-      if ((wait & kPreviousStep) && first_ > 0) clocks_.wait(wait & ~kPreviousStep);
+    if (op.lane != kAheadLane) {
+      clocks_.start(first_ + at);
+      for (const std::uint32_t wait : sequence_.waits_of(op)) {
+        if (!(wait & kPreviousStep)) clocks_.wait(first_ + wait);
+        if ((wait & kPreviousStep) && first_ > 0) clocks_.wait(wait & ~kPreviousStep);
+      }
     }
     if (op.lane.kind == LaneKind::compute) settle();
     scratch_ = 0;
@@ -105,7 +114,9 @@ class Replay {
  private:
   // The step before this one, of which the last ops may still be under way.
   void go_through_step_before() {
-    for (std::uint32_t at = 0; at < sequence_.ops.size(); ++at) begin(at), end(at);
+    for (std::uint32_t at = 0; at < sequence_.ops.size(); ++at)
+      if (sequence_.ops[at].lane == kAheadLane) begin(at), end(at);
+    for (const auto& [at, is_of_next_step] : order_) begin(at), end(at);
     first_ = static_cast<std::uint32_t>(sequence_.ops.size());
   }
 
@@ -272,11 +283,12 @@ class Replay {
   Clocks clocks_;
   std::vector<State> state_;  // by cell
   std::vector<std::optional<Footprint>> footprints_;
+  const std::vector<Follower> order_;
   std::vector<Ending> ending_;
   Memory::ByKind by_kind_ = {};
   std::int64_t live_ = 0, host_ = 0;
   std::int64_t scratch_ = 0, beside_ = 0;  // of the op, and of those of other lanes that may still run
-  std::int64_t throughout_bytes_;
+  std::int64_t throughout_bytes_ = 0;
   std::set<Cell> in_slots_;
   std::uint32_t first_ = 0;  // ops of the step before
 };
@@ -292,6 +304,7 @@ Category category_of(CellKind kind) {
     case CellKind::weight_work:
       return Category::tapes;
     case CellKind::full:
+    case CellKind::ahead:
     case CellKind::shard:
       return Category::parameters;
     case CellKind::weight_grad:
@@ -308,13 +321,13 @@ Category category_of(CellKind kind) {
 Memory replay_memory(const Sequence& sequence, const Tables& tables, const Throughout& throughout) {
   Replay replay(sequence, tables, throughout);
   Memory memory;
-  memory.during.reserve(sequence.ops.size());
-  for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
+  memory.during.resize(sequence.ops.size());
+  for (const auto& [at, is_of_next_step] : replay.order()) {
     replay.begin(at);
-    memory.during.push_back(replay.bytes());
+    memory.during[at] = replay.bytes();
     memory.host_bytes = std::max(memory.host_bytes, replay.host());
-    if (memory.during.back() > memory.peak_bytes) {
-      memory.peak_bytes = memory.during.back();
+    if (memory.during[at] > memory.peak_bytes) {
+      memory.peak_bytes = memory.during[at];
       memory.peak_op = at;
       memory.scratch_at_peak = replay.scratch();
       memory.at_peak = replay.by_kind();
@@ -338,11 +351,10 @@ BytesHeld by_category(const Memory::ByKind& cells, std::int64_t scratch, std::in
 
 std::vector<BytesHeld> categories_during(const Sequence& sequence, const Tables& tables) {
   Replay replay(sequence, tables);
-  std::vector<BytesHeld> out;
-  out.reserve(sequence.ops.size());
-  for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
+  std::vector<BytesHeld> out(sequence.ops.size());
+  for (const auto& [at, is_of_next_step] : replay.order()) {
     replay.begin(at);
-    out.push_back(by_category(replay.by_kind(), replay.scratch(), replay.host()));
+    out[at] = by_category(replay.by_kind(), replay.scratch(), replay.host());
     replay.end(at);
   }
   return out;
@@ -351,7 +363,8 @@ std::vector<BytesHeld> categories_during(const Sequence& sequence, const Tables&
 std::vector<HeldCell> cells_during(const Sequence& sequence, const Tables& tables, std::uint32_t op,
                                    const Throughout& throughout) {
   Replay replay(sequence, tables, throughout);
-  for (std::uint32_t at = 0; at < op; ++at) {
+  for (const auto& [at, is_of_next_step] : replay.order()) {
+    if (at == op) break;
     replay.begin(at);
     replay.end(at);
   }

@@ -13,6 +13,14 @@ Sequence Draft::finish(const Tables& tables) {
   return sequence;
 }
 
+namespace {
+
+ExtraWait moved(const ExtraWait& wait, std::span<const std::uint32_t> new_place) {
+  return {new_place[wait.op], new_place[wait.earlier & ~kPreviousStep] | (wait.earlier & kPreviousStep)};
+}
+
+}  // namespace
+
 void Draft::put_in_order(std::span<const std::uint32_t> order) {
   std::vector<Op> sorted;
   std::vector<std::uint32_t> new_place(ops.size());
@@ -21,8 +29,10 @@ void Draft::put_in_order(std::span<const std::uint32_t> order) {
     sorted.push_back(ops[at]);
   }
   ops = std::move(sorted);
-  for (ExtraWait& wait : waits) wait = {new_place[wait.op], new_place[wait.earlier]};
-  std::erase_if(waits, [](const ExtraWait& wait) { return wait.earlier >= wait.op; });
+  for (ExtraWait& wait : waits) wait = moved(wait, new_place);
+  std::erase_if(waits, [](const ExtraWait& wait) {
+    return !(wait.earlier & kPreviousStep) && wait.earlier >= wait.op;
+  });
 }
 
 std::vector<std::uint32_t> first_uses(const Draft& draft, const Tables& tables) {
@@ -58,8 +68,8 @@ void Insertion::apply() {
     new_place[place] = static_cast<std::uint32_t>(merged.size());
     merged.push_back(draft_.ops[place]);
   }
-  for (ExtraWait& wait : draft_.waits) wait = {new_place[wait.op], new_place[wait.earlier]};
-  for (const ExtraWait& wait : waits_) draft_.waits.push_back({new_place[wait.op], new_place[wait.earlier]});
+  for (ExtraWait& wait : draft_.waits) wait = moved(wait, new_place);
+  for (const ExtraWait& wait : waits_) draft_.waits.push_back(moved(wait, new_place));
   for (const std::uint32_t op : after_compute_) {
     std::uint32_t at = new_place[op];
     while (at > 0 && merged[at - 1].lane != kCompute) --at;

@@ -32,11 +32,13 @@ class RankDraft {
         tasks_(tasks),
         with_next_(with_next),
         crossings_(crossings),
-        trains_(std::ranges::any_of(tasks, [](const Task& task) { return task.what != OpKind::forward; })) {}
+        trains_(std::ranges::any_of(tasks, [](const Task& task) { return task.what != OpKind::forward; })),
+        num_ahead_(trains_ && !crossings.empty() ? num_ahead() : 0) {}
 
   Draft run() {
     for (const Role role : {Role::tokens, Role::positions, Role::tokens_ahead}) sum(role);
     compute_with_crossings();
+    wait_in_step_before();
     sum(Role::loss);
     if (!trains_) {
       end_values();
@@ -48,6 +50,34 @@ class RankDraft {
 
  private:
   void push(const Op& op) { draft_.ops.push_back(op); }
+
+  // Tasks that the step before can run: the forwards ahead of the first backward, but for the last of them.
+  // Not where blocks are opened: their collectives keep to the order of the steps.
+  std::size_t num_ahead() const {
+    const bool is_delayed = tables_.steps_overlap && std::ranges::all_of(tables_.buckets, &Bucket::delayed);
+    const bool is_opened = std::ranges::any_of(tables_.values, [](const Value& value) {
+      return !value.exchange.forward.empty() || !value.exchange.backward.empty();
+    });
+    if (!is_delayed || is_opened) return 0;
+    std::size_t forwards = 0;
+    while (tasks_[forwards].what == OpKind::forward) ++forwards;
+    return forwards - std::min<std::size_t>(forwards, 1);
+  }
+
+  // A forward ahead comes when as many backwards are left as there are forwards ahead from it on: a rank then
+  // holds no more activations than within a step.
+  void wait_in_step_before() {
+    if (num_ahead_ == 0) return;
+    std::vector<std::size_t> backwards;
+    for (std::size_t t = 0; t < tasks_.size(); ++t)
+      if (tasks_[t].what != OpKind::forward) backwards.push_back(t);
+    std::size_t first = 0;  // op of the task
+    for (std::size_t t = 0; t < num_ahead_; first = last_op_of_[t++] + 1) {
+      while (draft_.ops[first].lane != kAheadLane) ++first;
+      const std::size_t behind = backwards[backwards.size() - 1 - num_ahead_ + t];
+      draft_.waits.push_back({static_cast<std::uint32_t>(first), last_op_of_[behind] | kPreviousStep});
+    }
+  }
 
   // All group ops of a set share a lane: ranks would otherwise meet in different orders.
   void sum(Role role) {
@@ -88,7 +118,7 @@ class RankDraft {
     for (std::uint32_t t = 0; t <= tasks_.size(); ++t) {
       for (; next < crossings_.size() && crossings_[next].slot == t; ++next) cross(crossings_[next]);
       if (t == tasks_.size()) break;
-      const auto mine = turns_of(tasks_[t]);
+      const auto mine = turns_of(tasks_[t], t < num_ahead_);
       const auto others = with_next_[t] ? turns_of(tasks_[++t]) : std::vector<Turn>();
       last_op_of_.resize(t + 1);
       for (std::size_t i = 0; i < std::max(mine.size(), others.size()); ++i) {
@@ -118,7 +148,7 @@ class RankDraft {
                       .flags = static_cast<std::uint16_t>(kind)});
   }
 
-  std::vector<Turn> turns_of(const Task& task) const {
+  std::vector<Turn> turns_of(const Task& task, bool is_ahead = false) const {
     const std::uint32_t first = staging_.first_segment[task.stage],
                         end = staging_.first_segment[task.stage + 1];
     std::vector<Turn> out;
@@ -126,10 +156,12 @@ class RankDraft {
       for (std::uint32_t segment = first; segment < end; ++segment) {
         const bool keeps_tape = trains_ && !tables_.segments[segment].recomputed;
         Turn& turn = out.emplace_back();
-        turn.push_back({.what = task.what,
-                        .item = segment,
-                        .micro = task.micro,
-                        .flags = keeps_tape ? std::uint16_t{0} : kNoTape});
+        turn.push_back(
+            {.what = task.what,
+             .lane = is_ahead ? kAheadLane : kCompute,
+             .item = segment,
+             .micro = task.micro,
+             .flags = static_cast<std::uint16_t>((keeps_tape ? 0 : kNoTape) | (is_ahead ? kAhead : 0))});
         for (const std::uint32_t value : tables_.segments[segment].writes)
           exchange(CellKind::value, value, task.micro, turn);
       }
@@ -154,6 +186,7 @@ class RankDraft {
   const std::vector<bool>& with_next_;  // tasks that take turns with the next one
   const std::span<const Crossing> crossings_;
   const bool trains_;
+  const std::size_t num_ahead_;            // tasks
   std::vector<std::uint32_t> last_op_of_;  // per task
   Draft draft_;
 };

@@ -13,7 +13,10 @@ constexpr std::uint32_t kNever = 0xffff'ffffu;
 // worth.
 constexpr std::int64_t kSmallPart = 64;
 
-bool computes_with_weights(const Op& op) { return is_compute(op.what) && op.what != OpKind::backward_weight; }
+// With Full.
+bool computes_with_weights(const Op& op) {
+  return is_compute(op.what) && op.what != OpKind::backward_weight && !(op.flags & kAhead);
+}
 bool adds_gradients(const Op& op) {
   return op.what == OpKind::backward || op.what == OpKind::backward_weight;
 }
@@ -47,7 +50,7 @@ class ResidencyPass {
   void run() {
     for (std::uint32_t at = 0; at < draft_.ops.size(); ++at) {
       const Op& op = draft_.ops[at];
-      if (!is_compute(op.what)) continue;
+      if (!is_compute(op.what) || (op.flags & kAhead)) continue;
       if (computes_with_weights(op)) need(op, at);
       if (adds_gradients(op)) hold_back(op, at);
       for (const std::uint32_t bucket : buckets_of(op)) {
@@ -59,6 +62,7 @@ class ResidencyPass {
     for (const std::uint32_t bucket : late_) reduce(bucket, end_, 0);
     for (const std::uint32_t bucket : late_shared_) reduce(bucket, end_, kOfShard);
     put_gathers();
+    gather_ahead();
     insertion_.apply();
   }
 
@@ -175,10 +179,22 @@ class ResidencyPass {
     }
   }
 
-  void gather(std::uint32_t bucket, std::uint32_t place) {
+  // For the next step, in time for the first of its forwards that comes in this one.
+  void gather_ahead() {
+    std::set<std::uint32_t> buckets;
+    for (const Op& op : draft_.ops)
+      if (op.flags & kAhead) buckets.insert(buckets_of(op).begin(), buckets_of(op).end());
+    std::uint32_t place = kNever;
+    for (const ExtraWait& wait : draft_.waits)
+      if (wait.earlier & kPreviousStep) place = std::min(place, wait.earlier & ~kPreviousStep);
+    for (const std::uint32_t bucket : buckets) gather(bucket, place, kAhead);
+  }
+
+  void gather(std::uint32_t bucket, std::uint32_t place, std::uint16_t flags = 0) {
     const std::int16_t along = tables_.buckets[bucket].sharded_over;
     const std::uint32_t put = insertion_.before(
-        place, {.what = OpKind::gather, .lane = lane_over(along), .item = bucket, .along = along});
+        place,
+        {.what = OpKind::gather, .lane = lane_over(along), .item = bucket, .along = along, .flags = flags});
     if (!residency_.keeps_full && lane_over(along) != kCompute) insertion_.wait_for_compute(put);
   }
 

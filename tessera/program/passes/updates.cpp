@@ -10,9 +10,15 @@ std::vector<std::uint32_t> last_reductions(const Draft& draft, const Tables& tab
   std::vector<std::uint32_t> out(tables.buckets.size(), kUnused);
   for (std::uint32_t at = 0; at < draft.ops.size(); ++at)
     if (const Op& op = draft.ops[at];
-        op.what == OpKind::reduce || (op.what == OpKind::gather && tables.buckets[op.item].delayed))
+        op.what == OpKind::reduce ||
+        (op.what == OpKind::gather && tables.buckets[op.item].delayed && !(op.flags & kAhead)))
       out[op.item] = at;
   return out;
+}
+
+// Known when a step begins: its sum must not come behind that of the norm of the step before.
+bool is_count(Role role) {
+  return role == Role::tokens || role == Role::positions || role == Role::tokens_ahead;
 }
 
 }  // namespace
@@ -23,7 +29,7 @@ void overlap_steps(Tables& tables, bool updates_wait) {
   for (Number& number : tables.numbers)
     for (const std::int16_t set : sum_sets(number, tables)) {
       AxisSet twin = tables.axis_sets[static_cast<std::size_t>(set)];
-      twin.name += ".sums";
+      twin.name += is_count(number.role) ? ".counts" : ".sums";
       number.summed_along.push_back(set_of(std::move(twin), tables));
     }
 }
