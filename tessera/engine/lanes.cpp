@@ -1,14 +1,11 @@
 #include "tessera/engine/lanes.hpp"
 
-#include <algorithm>
 #include <limits>
 #include <map>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/program/ir/calls.hpp"
 #include "tessera/program/ir/text.hpp"
-#include "tessera/program/ir/waits.hpp"
 #include "tessera/tensor/account.hpp"
 #include "tessera/tensor/named_range.hpp"
 #include "tessera/tensor/tensor.hpp"
@@ -18,7 +15,6 @@ namespace tessera::engine {
 
 namespace {
 constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
 
 // Whether a step is not over without it, on whichever lane: it uses what the step was given, or moves or
 // changes what others look at between steps. Gathers and reductions are waited for by whoever uses what they
@@ -97,31 +93,9 @@ void Lanes::make_events(c10::Device device) {
     }
 }
 
-// Note [One queue on a device]
-// NCCL wants all ranks to issue what they have in common in orders that fit each other, and one caller of a
-// communicator at a time. The checker proves a program for the order in which it stands, all communication of
-// a rank in one queue, that of ops that compute and call others meanwhile, too; lanes as free as on a CPU
-// would issue it in another. So an op that communicates waits until the one before it, on whichever lane, has
-// been issued. That is cheap: issuing does not wait for the kernels.
-void Lanes::queue_communication() {
-  std::vector<std::uint32_t> queued;
-  for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i)
-    if (program::is_queued(sequence_.ops[i], tables_)) queued.push_back(i);
-  queue_before_.assign(sequence_.ops.size(), kNobody);
-  for (std::size_t i = 0; i < queued.size(); ++i)
-    queue_before_[queued[i]] = i > 0 ? queued[i - 1] : queued.back() | program::kPreviousStep;
-}
-
 Lanes::~Lanes() {
   stop(nullptr);
   for (auto& thread : threads_) thread.join();
-}
-
-void Lanes::find_ahead() {
-  const auto places = program::places_ahead(sequence_);
-  behind_.resize(sequence_.ops.size());
-  for (const std::uint32_t op : ahead_)
-    if (places[op] != program::kNoPlace) behind_[places[op]].push_back(op);
 }
 
 void Lanes::begin(bool is_followed) {
@@ -132,21 +106,6 @@ void Lanes::begin(bool is_followed) {
   step_ = step + (is_followed ? 1 : 0);
   step_.notify_all();
   guarded([&] { run_compute_lane(step, is_followed); });
-}
-
-void Lanes::run_compute_lane(std::uint64_t step, bool is_followed) {
-  const auto is_left = [&](std::uint32_t op) { return done_[op].load() < step; };
-  // They point weights at another version: a gather of the step before that is under way must not do so too.
-  if (step > 1 && std::ranges::any_of(ahead_, is_left))
-    for (std::uint32_t i = 0; i < sequence_.ops.size(); ++i)
-      if (sequence_.ops[i].what == program::OpKind::gather) wait_for(i, step - 1);
-  for (const std::uint32_t op : ahead_)
-    if (is_left(op)) run_op(0, op, step);
-  for (const std::uint32_t op : ops_of_lane_[0]) {
-    run_op(0, op, step);
-    if (!is_followed) continue;
-    for (const std::uint32_t next : behind_[op]) run_op(0, next, step + 1);
-  }
 }
 
 void Lanes::finish(std::uint64_t step) {

@@ -51,6 +51,8 @@ class Lanes {
   template <typename Work>
   void guarded(Work work);
 
+  static constexpr std::uint32_t kNobody = 0xffff'ffffu;  // in queue_before_: the op does not queue
+
   const program::Sequence& sequence_;
   const program::Tables& tables_;
   Run run_;

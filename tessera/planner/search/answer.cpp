@@ -11,26 +11,6 @@ namespace {
 
 constexpr double kGiB = 1 << 30;
 
-struct Part {
-  const char* name;
-  double seconds;
-};
-
-std::vector<Part> parts(const Estimate& e) {
-  return {{"products", e.products},
-          {"attention", e.attention},
-          {"element-wise work", e.elementwise},
-          {"head and loss", e.head},
-          {"recomputation", e.recompute},
-          {"tensor parallelism's collectives", e.tensor},
-          {"context parallelism's exchanges", e.context},
-          {"exchanges of experts", e.experts},
-          {"pipeline bubble", e.bubble},
-          {"sends between stages", e.sends},
-          {"reductions and gathers of data parallelism", e.data},
-          {"optimizer", e.optimizer}};
-}
-
 // The parts in which it is slower than the best, the largest first.
 std::string why(const Answer& answer, const Answer& best) {
   const auto own = parts(answer.refined.candidate.estimate), other = parts(best.refined.candidate.estimate);
@@ -176,61 +156,6 @@ spec::Run run_of(const spec::Run& run, const Answer& answer) {
   spec::Run out = run;
   out.layout = answer.refined.run.layout;
   return out;
-}
-
-std::string certificate_text(const Certificate& c) {
-  std::string out =
-      cat(count_text(static_cast<double>(c.considered)),
-          " layouts considered: ", count_text(static_cast<double>(c.priced)), " priced by the closed form, ",
-          count_text(static_cast<double>(c.num_pruned())), " left without");
-  std::vector<std::string> reasons;
-  for (const auto& [why, count] : c.pruned)
-    reasons.push_back(cat(why, " ", count_text(static_cast<double>(count))));
-  if (!reasons.empty()) out += cat(" (", join(reasons, ", "), ")");
-  return out + cat(", ", count_text(static_cast<double>(c.too_large)), " did not fit, ", c.simulated,
-                   " compiled and simulated, in ", fixed(c.seconds, 1), " s");
-}
-
-std::string to_text(const Plan& plan, bool explain) {
-  const Answer& best = plan.answers.front();
-  std::string out = cat("best of ", plan.cluster.name, ", ", plan.cluster.devices(),
-                        " devices: ", layout_text(best.refined.candidate.layout), "\n",
-                        plan.is_fitted ? "times by a fitted stack profile"
-                                       : "times by data sheets alone (--stack profile.json makes them surer)",
-                        "; intervals hold four of five\n\n");
-  const bool has_price = best.length.dollars > 0;
-  std::vector<std::vector<std::string>> rows = {
-      {"layout", "step s", "from", "to", "MFU %", "GiB", "of", "bubble %", "exposed %", "tokens/s", "days"}};
-  if (has_price) rows[0].push_back("dollars");
-  for (const Answer& answer : plan.answers) {
-    const Refined& refined = answer.refined;
-    rows.push_back({layout_text(refined.candidate.layout), fixed(answer.step.seconds, 3),
-                    fixed(answer.step.low, 3), fixed(answer.step.high, 3), fixed(100 * answer.mfu, 1),
-                    fixed(refined.most_bytes() / kGiB, 1), fixed(plan.limit_bytes / kGiB, 1),
-                    fixed(100 * refined.bubble, 1), fixed(100 * refined.exposed, 1),
-                    count_text(answer.tokens_per_second), fixed(answer.length.days, 2)});
-    if (has_price) rows.back().push_back(count_text(answer.length.dollars));
-  }
-  out += table(rows) + "\n";
-  for (std::size_t i = 1; i < plan.answers.size(); ++i)
-    out += cat(layout_text(plan.answers[i].refined.candidate.layout), " loses ", plan.answers[i].why_it_loses,
-               "\n");
-  if (!plan.too_large.empty()) out += cat("\n", plan.too_large, "\n");
-  out += cat("\n", certificate_text(plan.certificate), "\n");
-  out += cat("failures cost ", fixed(100 * best.length.lost_to_failures, 1), " % of the time (one in ",
-             fixed(plan.cluster.failure_hours / plan.cluster.devices(), 1), " hours on all devices)\n");
-  if (!plan.sizes.empty())
-    out += cat("\nchosen from, by the closed form:\n", to_text(plan.sizes, plan.cluster.devices()));
-  if (explain) {
-    out += "\nwhere the time of the best goes, by the closed form:\n";
-    std::vector<std::vector<std::string>> shares = {{"part", "seconds", "%"}};
-    const Estimate& e = best.refined.candidate.estimate;
-    for (const Part& part : parts(e))
-      if (part.seconds > 0)
-        shares.push_back({part.name, fixed(part.seconds, 3), fixed(100 * part.seconds / e.step, 1)});
-    out += table(shares);
-  }
-  return out + cat("\nrun it with: ", join(layout_keys(best.refined.candidate.layout), " "), "\n");
 }
 
 }  // namespace tessera::planner

@@ -49,6 +49,13 @@ Plan as_it_is(const spec::Run& run, const Cluster& cluster, const Fit& fit, cons
 // The run with an answer's layout, as a file for train.
 spec::Run run_of(const spec::Run& run, const Answer& answer);
 
+// Where the time of a step goes, in words and seconds.
+struct Part {
+  const char* name;
+  double seconds;
+};
+std::vector<Part> parts(const Estimate& estimate);
+
 std::string certificate_text(const Certificate& certificate);
 std::string to_text(const Plan& plan, bool explain);
 

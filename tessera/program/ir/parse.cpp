@@ -138,14 +138,13 @@ class LineParser {
 
   Lane lane() {
     if (!take("@")) fail("expected the lane: @compute, @ahead, @copy, @update or @ and an axis set");
-    std::string_view wanted = name();
-    if (wanted == "compute") return kCompute;
-    if (wanted == "ahead") return kAheadLane;
-    if (wanted == "copy") return kCopy;
-    if (wanted == "update") return kUpdate;
-    const bool down = wanted.ends_with('-');
-    if (down) wanted.remove_suffix(1);
-    return communication(axis_set(wanted), down ? 1 : 0);
+    const std::string_view wanted = name();
+    constexpr std::pair<std::string_view, Lane> kNamed[] = {
+        {"compute", kCompute}, {"ahead", kAheadLane}, {"copy", kCopy}, {"update", kUpdate}};
+    for (const auto& [lane_name, lane] : kNamed)
+      if (wanted == lane_name) return lane;
+    if (!wanted.ends_with('-')) return communication(axis_set(wanted));
+    return communication(axis_set(wanted.substr(0, wanted.size() - 1)), 1);
   }
 
   void clause(Op& op, Sequence& sequence) {
