@@ -114,6 +114,8 @@ std::vector<spec::Layout> layouts(const spec::Run& run) {
       Layout{.cp = 4, .cp_heads = 2, .tp = 2, .zero = 1},
       Layout{.dp_replicate = 2, .tp = 4, .zero = 0},  // more ranks than heads of keys
       Layout{.dp_shard = 2, .tp = 2, .tp_overlap = true, .zero = 1},
+      Layout{.dp_shard = 2, .tp = 2, .zero = 1, .overlap_steps = true},
+      Layout{.pp = 2, .dp_shard = 2, .zero = 1, .schedule = "pipedream-2bw"_schedule, .overlap_steps = true},
   };
 }
 
