@@ -14,6 +14,8 @@ import statistics
 import subprocess
 import tempfile
 
+from uneven import step_seconds
+
 # layers, hidden, heads, sequence, vocabulary, samples of a batch
 MODELS = [(2, 64, 2, 64, 256, 32), (4, 128, 4, 128, 256, 16), (8, 128, 4, 128, 256, 16), (2, 256, 4, 128, 256, 16), (4, 256, 4, 256, 256, 8),
           (2, 128, 4, 512, 256, 8), (4, 64, 2, 256, 256, 16), (2, 128, 4, 128, 4096, 16), (6, 192, 6, 128, 256, 16), (2, 384, 6, 64, 256, 16)]
@@ -29,9 +31,6 @@ def main():
     args = parser.parse_args()
     regrets = []
     with tempfile.TemporaryDirectory() as folder:
-        def told(*words):
-            return subprocess.run([args.binary, *words], check=True, capture_output=True, text=True).stdout
-
         for layers, hidden, heads, sequence, vocab, batch in MODELS:
             run = pathlib.Path(folder) / "run.toml"
             run.write_text(f"[model]\nlayers = {layers}\nhidden = {hidden}\nheads = {heads}\nkv_heads = {heads}\nffn = {hidden * 8 // 3 // 8 * 8}\n"
@@ -39,11 +38,10 @@ def main():
                            f"[training]\nglobal_batch = {batch}\n[layout]\nprecision = \"fp32\"\n")
 
             def seconds(keys):
-                out = told("train", run, *keys.split(), f"training.steps={args.steps}", "training.warmup_steps=0", "checkpoint.every_minutes=0", "--procs", "2", "--json",
-                           "--out", f"{folder}/out", "--from", "none")
-                return json.loads(out.strip().splitlines()[-1])["step_seconds"]
+                return step_seconds(args.binary, run, 2, [*keys.split(), f"training.steps={args.steps}", "training.warmup_steps=0", "checkpoint.every_minutes=0"], folder)[0]
 
-            chosen = " ".join(json.loads(told("plan", run, "--machine", "2", "--json"))["best"]["keys"])
+            told = subprocess.run([args.binary, "plan", run, "--machine", "2", "--json"], check=True, capture_output=True, text=True).stdout
+            chosen = " ".join(json.loads(told)["best"]["keys"])
             taken = {keys: seconds(keys) for keys in [chosen, *LAYOUTS]}
             best = min(LAYOUTS, key=taken.get)
             ratios = [seconds(chosen) / seconds(best) for _ in range(3)]

@@ -13,6 +13,8 @@ import statistics
 import subprocess
 import tempfile
 
+from uneven import step_seconds
+
 LAYOUTS = [
     (1, "layout.micro_batch=2"), (1, "layout.micro_batch=8"), (1, "layout.micro_batch=16"),
     (1, "layout.micro_batch=1 layout.recompute=full"), (1, "layout.micro_batch=8 layout.recompute=full"),
@@ -26,10 +28,6 @@ LAYOUTS = [
     (2, "layout.pp=2 layout.micro_batch=1 layout.schedule=zb-h1"), (2, "layout.pp=2 layout.micro_batch=2 layout.recompute=full"),
     (2, "layout.pp=2 layout.micro_batch=4 layout.schedule=gpipe"), (2, "layout.cp=2 layout.micro_batch=2"), (2, "layout.cp=2 layout.micro_batch=8"),
 ]
-
-
-def last_object(text):
-    return json.loads(text[text.rindex("\n{", 0, len(text) - 1) + 1:] if "\n{" in text[:-1] else text)
 
 
 def ranks_of(values):
@@ -60,9 +58,7 @@ def main():
         measured = [[] for _ in LAYOUTS]
         for _ in range(args.rounds):
             for times, (ranks, keys) in zip(measured, LAYOUTS):
-                told = subprocess.run([args.binary, "train", args.run, *keys.split(), "training.steps=8", "checkpoint.every_minutes=0", "--procs", str(ranks),
-                                       "--json", "--out", f"{folder}/out", "--from", "none"], check=True, capture_output=True, text=True).stdout
-                times.append(last_object(told)["step_seconds"])
+                times.append(step_seconds(args.binary, args.run, ranks, [*keys.split(), "training.steps=8", "checkpoint.every_minutes=0"], folder)[0])
     taken = [statistics.median(times) for times in measured]
     errors = []
     for (ranks, keys), guess, real, times in zip(LAYOUTS, predicted, taken, measured):

@@ -3,9 +3,9 @@
 
 usage: .venv/bin/python bench/two_versions.py [--binary build/release/tessera] [--rounds 3] [--steps 14]
 
-Two stages on two processes of one core each, four micro-batches a step, the model of bench/step-10m.toml; both schedules in turns.
+Two stages on two processes of one core each, four micro-batches a step, the model of bench/step-10m.toml; 1f1b and both ways of pipedream-2bw in turns.
 The bubble is the share of the time in which compute lanes idle, from where step 5 begins to where the last but one does, over both
-ranks; from traces. Beside it what the simulator says of the program at even costs of blocks. About two minutes on two idle cores.
+ranks; from traces. Beside it what the simulator says at its default rates. About three minutes on two cores.
 """
 import argparse
 import json

@@ -49,10 +49,8 @@ void programs(std::int64_t layers) {
       planner::candidate_of(run, cluster.slowest().device, cluster.network, {}, {});
   const auto simulated = [&](const program::Program& program) {
     const simulate::Rates rates = planner::rates_for(candidate, cluster, {}, program.tables);
-    const auto costs = simulate::costs_by(program, [&](std::uint32_t, const program::Op& op) {
-      return simulate::cost(op, program.tables, rates);
-    });
-    return simulate::report(program, simulate::simulate(program, costs)).step_seconds;
+    return simulate::report(program, simulate::simulate(program, simulate::costs_at(rates, program)))
+        .step_seconds;
   };
   const program::Program program = plan::compile_unchecked(run);
   std::size_t ops = 0;

@@ -37,9 +37,12 @@ std::uint32_t BucketStore::item_of(const shard::FlatBucket& bucket) const {
 void BucketStore::make_full(shard::FlatBucket& bucket, const collective::Group& members, Tensor memory) {
   read_here(bucket.shard());
   bucket.begin_full(std::move(memory));
-  if (members.size() == 1) return;
-  Tensor full = bucket.full();
-  members.all_gather(full, bucket.slice_of(full));
+  gather_rest(bucket, members, bucket.full());
+}
+
+void BucketStore::gather_rest(const shard::FlatBucket& bucket, const collective::Group& members,
+                              Tensor whole) {
+  if (members.size() > 1) members.all_gather(whole, bucket.slice_of(whole));
 }
 
 void BucketStore::gather(const Op& op) {
@@ -47,12 +50,9 @@ void BucketStore::gather(const Op& op) {
   const auto& table = gathered.table();
   if (op.flags & program::kAhead) {
     // Not where the version before lies: tapes may hold parts of that.
-    const tensor::CategoryScope as(Category::parameters);
-    Tensor whole = tensor::empty({table.elements}, shard::to_torch(table.compute), parts_.device);
-    gathered.slice_of(whole).copy_(read_here(gathered.shard()));
-    if (group(op.along).size() > 1) group(op.along).all_gather(whole, gathered.slice_of(whole));
-    ahead_[op.item] = std::move(whole);
-    return;
+    read_here(gathered.shard());
+    ahead_[op.item] = gathered.begun_whole();
+    return gather_rest(gathered, group(op.along), ahead_[op.item]);
   }
   make_full(gathered, group(op.along),
             slots_.memory(op, {CellKind::full, op.item}, {table.elements}, shard::to_torch(table.compute)));

@@ -72,6 +72,8 @@ class BucketStore {
   std::uint32_t item_of(const shard::FlatBucket& bucket) const;
   const collective::Group& group(std::int16_t axis_set) const;
   void make_full(shard::FlatBucket& bucket, const collective::Group& members, tensor::Tensor memory = {});
+  static void gather_rest(const shard::FlatBucket& bucket, const collective::Group& members,
+                          tensor::Tensor whole);
   // See Note [Who brings an element to the norm].
   struct NormShare {
     bool brings = false;

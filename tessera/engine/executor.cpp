@@ -60,9 +60,7 @@ Executor::Executor(const Parts& parts)
       writers_[value] = {segment.unit, segment.first_piece + segment.num_pieces - 1};
   TESSERA_CHECK(values_.size() < (std::size_t{1} << 30), "more values than tags: ", values_.size());
   for (const Op& op : sequence_.ops) ends_.push_back(program::effects(op, tables_).ends);
-  runs_ahead_ = parts.device.is_cpu() && std::ranges::any_of(sequence_.ops, [](const Op& op) {
-                  return op.lane == program::kAheadLane;
-                });
+  runs_ahead_ = parts.device.is_cpu() && program::has_ahead(sequence_);
   if (parts_.slots) end_late();
 }
 

@@ -39,13 +39,11 @@ Lanes::Lanes(const program::Sequence& sequence, const program::Tables& tables, R
       run_(std::move(run)),
       log_(log),
       done_(std::make_unique<std::atomic<std::uint64_t>[]>(sequence.ops.size())) {
-  std::map<program::Lane, std::size_t> index = {{program::kCompute, 0}};
+  order_compute();
+  std::map<program::Lane, std::size_t> index;
   ops_of_lane_.resize(1);
   for (std::uint32_t i = 0; i < sequence.ops.size(); ++i) {
-    if (sequence.ops[i].lane == program::kAheadLane) {
-      ahead_.push_back(i);
-      continue;
-    }
+    if (sequence.ops[i].lane.kind == program::LaneKind::compute) continue;
     const auto [lane, is_new] = index.try_emplace(sequence.ops[i].lane, ops_of_lane_.size());
     if (is_new) ops_of_lane_.emplace_back();
     if (is_new && log_) log_->name_lane(lane->second, lane->first.axes, lane->first.direction);
@@ -55,8 +53,6 @@ Lanes::Lanes(const program::Sequence& sequence, const program::Tables& tables, R
     step_begins_ = std::make_unique<tensor::Event>(device);
     make_events(device);
     queue_communication();
-  } else if (!ahead_.empty()) {
-    find_ahead();
   }
   for (std::size_t lane = 1; lane < ops_of_lane_.size(); ++lane)
     threads_.emplace_back([this, lane, device, account = tensor::Account::current()] {
@@ -101,7 +97,6 @@ Lanes::~Lanes() {
 void Lanes::begin(bool is_followed) {
   TESSERA_CHECK(!stopped_, "a step after one that failed");
   if (step_begins_) step_begins_->record();
-  is_followed = is_followed && !behind_.empty();
   const std::uint64_t step = ++begun_;
   step_ = step + (is_followed ? 1 : 0);
   step_.notify_all();

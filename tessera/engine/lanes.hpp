@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tessera/base/process/activity.hpp"
-#include "tessera/program/ir/types.hpp"
+#include "tessera/program/ir/waits.hpp"
 #include "tessera/tensor/device.hpp"
 
 namespace tessera::engine {
@@ -42,7 +42,7 @@ class Lanes {
  private:
   void make_events(c10::Device device);
   void queue_communication();
-  void find_ahead();
+  void order_compute();
   void run_compute_lane(std::uint64_t step, bool is_followed);
   void run_lane(std::size_t lane, std::uint64_t step);
   void run_op(std::size_t lane, std::uint32_t op, std::uint64_t step);
@@ -57,9 +57,9 @@ class Lanes {
   const program::Tables& tables_;
   Run run_;
   ActivityLog* log_;
-  std::vector<std::vector<std::uint32_t>> ops_of_lane_;  // the compute lane first
-  std::vector<std::uint32_t> ahead_;                     // forwards ahead: see Note [Forwards ahead]
-  std::vector<std::vector<std::uint32_t>> behind_;       // by op: those that run behind it; empty: none do
+  std::vector<program::Follower> compute_order_;         // of the compute lane, with forwards ahead
+  std::vector<std::uint32_t> ahead_;                     // these alone: see Note [Forwards ahead]
+  std::vector<std::vector<std::uint32_t>> ops_of_lane_;  // of the others; the first is empty
   // Where an accelerator has got past all that was done between the steps; null on a CPU.
   std::unique_ptr<tensor::Event> step_begins_;
   // Per op: where an accelerator has got past it, if another lane or the end of the step waits for that;

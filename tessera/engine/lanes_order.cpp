@@ -23,11 +23,12 @@ void Lanes::queue_communication() {
     queue_before_[queued[i]] = i > 0 ? queued[i - 1] : queued.back() | program::kPreviousStep;
 }
 
-void Lanes::find_ahead() {
-  const auto places = program::places_ahead(sequence_);
-  behind_.resize(sequence_.ops.size());
-  for (const std::uint32_t op : ahead_)
-    if (places[op] != program::kNoPlace) behind_[places[op]].push_back(op);
+void Lanes::order_compute() {
+  for (const program::Follower& follower : program::steady_order(sequence_)) {
+    const program::Lane lane = sequence_.ops[follower.op].lane;
+    if (lane == program::kCompute || follower.is_of_next_step) compute_order_.push_back(follower);
+    if (lane == program::kAheadLane) ahead_.push_back(follower.op);
+  }
 }
 
 void Lanes::run_compute_lane(std::uint64_t step, bool is_followed) {
@@ -38,11 +39,8 @@ void Lanes::run_compute_lane(std::uint64_t step, bool is_followed) {
       if (sequence_.ops[i].what == program::OpKind::gather) wait_for(i, step - 1);
   for (const std::uint32_t op : ahead_)
     if (is_left(op)) run_op(0, op, step);
-  for (const std::uint32_t op : ops_of_lane_[0]) {
-    run_op(0, op, step);
-    if (!is_followed) continue;
-    for (const std::uint32_t next : behind_[op]) run_op(0, next, step + 1);
-  }
+  for (const auto& [op, is_of_next_step] : compute_order_)
+    if (!is_of_next_step || is_followed) run_op(0, op, step + (is_of_next_step ? 1 : 0));
 }
 
 }  // namespace tessera::engine

@@ -13,11 +13,8 @@ simulate::Rates rates_of(const spec::Run& run) {
 }
 
 double step_seconds(const spec::Run& run, const program::Program& program) {
-  const simulate::Rates rates = rates_of(run);
-  const auto costs = simulate::costs_by(program, [&](std::uint32_t, const program::Op& op) {
-    return simulate::cost(op, program.tables, rates);
-  });
-  return simulate::report(program, simulate::simulate(program, costs)).step_seconds;
+  const auto timeline = simulate::simulate(program, simulate::costs_at(rates_of(run), program));
+  return simulate::report(program, timeline).step_seconds;
 }
 
 }  // namespace tessera::plan

@@ -173,12 +173,17 @@ void FlatBucket::set_shard(Tensor shard) {
 void FlatBucket::begin_full(Tensor memory) {
   TESSERA_CHECK(!table_->full_resident && !full_.defined(), "Full of bucket ", table_->name,
                 " is made twice");
+  full_ = begun_whole(std::move(memory));
+  point_at(full_);
+}
+
+Tensor FlatBucket::begun_whole(Tensor memory) const {
   TESSERA_CHECK(shard_.defined(), "bucket ", table_->name, " is gathered while its shard lies outside");
   const tensor::CategoryScope as(Category::parameters);
-  full_ = memory.defined() ? std::move(memory)
-                           : tensor::empty({table_->elements}, to_torch(table_->compute), device_);
-  slice_of(full_).copy_(shard_);
-  point_at(full_);
+  Tensor whole = memory.defined() ? std::move(memory)
+                                  : tensor::empty({table_->elements}, to_torch(table_->compute), device_);
+  slice_of(whole).copy_(shard_);
+  return whole;
 }
 
 void FlatBucket::set_full(Tensor full) {

@@ -59,6 +59,8 @@ class FlatBucket {
   // Makes Full, with this rank's slice in its place; the rest is the caller's to gather. It lies in `memory`,
   // a flat of its size and dtype, if that is defined.
   void begin_full(tensor::Tensor memory = {});
+  // The same, for the caller to keep.
+  tensor::Tensor begun_whole(tensor::Tensor memory = {}) const;
   // Takes over a whole that was set aside.
   void set_full(tensor::Tensor full);
   void end_full();

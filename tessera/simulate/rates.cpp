@@ -163,6 +163,10 @@ StageCost cost(const program::Unit& unit, const Rates& rates) {
   return out;
 }
 
+OpCosts costs_at(const Rates& rates, const program::Program& program) {
+  return costs_by(program, [&](std::uint32_t, const Op& op) { return cost(op, program.tables, rates); });
+}
+
 double transfer_seconds(double bytes, const Rates& rates) {
   return bytes / rates.link_bytes + rates.link_seconds;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/program/schedule/order.hpp"
+#include "tessera/simulate/costs.hpp"
 
 namespace tessera::simulate {
 
@@ -37,6 +38,9 @@ struct Rates {
 //   reduce-scatter or an all-to-all (n-1)/n; each of its rounds takes link_seconds.
 // - A step reads gradient, parameters and state, and writes the last two. Numbers cost link_seconds a round.
 program::Cost cost(const program::Op& op, const program::Tables& tables, const Rates& rates);
+
+// Of all ops of a program.
+OpCosts costs_at(const Rates& rates, const program::Program& program);
 
 // Of one micro-batch, collectives inside not counted.
 program::StageCost cost(const program::Unit& unit, const Rates& rates);

@@ -81,7 +81,7 @@ metrics::Record to_record(const planner::Plan& plan) {
                      {"step_seconds", one.step_seconds},
                      {"days", one.length.days},
                      {"dollars", one.length.dollars},
-                     {"device_hours", one.length.days * 24 * one.devices},
+                     {"device_hours", one.device_hours()},
                      {"layout", one.layout}});
   return {{"cluster", plan.cluster.name},
           {"devices", plan.cluster.devices()},

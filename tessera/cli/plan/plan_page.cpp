@@ -202,10 +202,7 @@ std::string timeline(const planner::Plan& plan, const planner::Constants& consta
   if (ops > kMostOps)
     return cat("<p>A step of ", drawn, " micro-batches has ", ops, " ops, too many for one picture.</p>");
   const auto rates = planner::rates_for(best.candidate, plan.cluster, constants, program.tables);
-  const auto costs = simulate::costs_by(program, [&](std::uint32_t, const program::Op& op) {
-    return simulate::cost(op, program.tables, rates);
-  });
-  const auto walked = simulate::simulate(program, costs);
+  const auto walked = simulate::simulate(program, simulate::costs_at(rates, program));
   return draw::to_svg(
       {.title = cat(planner::layout_text(best.candidate.layout), ": ", drawn, " of ", all, " micro-batches"),
        .unit = draw::Unit::seconds,

@@ -17,9 +17,7 @@ using spec::Schedule;
 
 double simulated(const spec::Run& run, std::string* note = nullptr) {
   const program::Program program = compile(run, note);
-  const auto costs = simulate::costs_by(
-      program, [&](std::uint32_t, const program::Op& op) { return simulate::cost(op, program.tables, {}); });
-  return simulate::simulate(program, costs).makespan;
+  return simulate::simulate(program, simulate::costs_at({}, program)).makespan;
 }
 
 // Micro-batches of a whole rank that are held at most, over all ranks.

@@ -110,9 +110,8 @@ Plan plan(const spec::Run& given, const Cluster& whole, const Fit& fit, const As
   }
   const Cluster& cluster = out.cluster;
   const double given_limit = static_cast<double>(run.layout.memory_limit_mib) * (1 << 20);
-  double least = 1e300;
-  for (const NodeKind& kind : cluster.nodes) least = std::min(least, usable_bytes(kind.device));
-  out.limit_bytes = given_limit > 0 ? std::min(given_limit, least) : least;
+  out.limit_bytes = usable_bytes(cluster);
+  if (given_limit > 0) out.limit_bytes = std::min(out.limit_bytes, given_limit);
   const Limits limits{.memory_bytes = out.limit_bytes, .keep = std::max<std::size_t>(64, 4 * ask.answers)};
   Found found = search(run, cluster, limits, fit.constants());
   out.certificate = found.certificate;

@@ -56,10 +56,8 @@ spec::Run of_micro_batches(spec::Run run, std::int64_t count) {
 double simulate_step(const spec::Run& run, const Cluster& cluster, const Constants& constants, Refined& out) {
   const program::Program program = plan::compile_unchecked(run);
   const simulate::Rates rates = rates_for(out.candidate, cluster, constants, program.tables);
-  const auto costs = simulate::costs_by(program, [&](std::uint32_t, const program::Op& op) {
-    return simulate::cost(op, program.tables, rates);
-  });
-  const simulate::Report report = simulate::report(program, simulate::simulate(program, costs));
+  const simulate::Report report =
+      simulate::report(program, simulate::simulate(program, simulate::costs_at(rates, program)));
   double busy = 0, ranks = 0;
   for (const auto& of_class : report.classes) {
     busy += of_class.busy * static_cast<double>(of_class.num_ranks);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/planner/search/deal.hpp"
@@ -290,6 +291,12 @@ Candidate candidate_of(const spec::Run& run, const Device& device, const Network
 double usable_bytes(const Device& device) {
   constexpr double kLibraries = 2.5 * (1 << 30), kShare = 0.95;
   return device.memory_gb * 1e9 * kShare - kLibraries;
+}
+
+double usable_bytes(const Cluster& cluster) {
+  double out = std::numeric_limits<double>::max();
+  for (const NodeKind& kind : cluster.nodes) out = std::min(out, usable_bytes(kind.device));
+  return out;
 }
 
 std::int64_t Certificate::num_pruned() const {

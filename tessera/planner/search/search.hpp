@@ -20,6 +20,8 @@ struct Limits {
 
 // What of a device's memory tensors may take: libraries hold some, and allocators leave some unused.
 double usable_bytes(const Device& device);
+// Of the smallest device.
+double usable_bytes(const Cluster& cluster);
 
 struct Candidate {
   spec::Layout layout;

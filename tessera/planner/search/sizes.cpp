@@ -27,9 +27,8 @@ std::vector<Scaled> scaled(const spec::Run& run, const Cluster& cluster, const C
   const auto per_step = static_cast<double>(run.training.global_batch * run.model.sequence);
   for (const double count : devices) {
     const Cluster part = sized(cluster, count);
-    double least = 1e300;
-    for (const NodeKind& kind : part.nodes) least = std::min(least, usable_bytes(kind.device));
-    const Found found = search(on_devices(run, part), part, {.memory_bytes = least, .keep = 1}, constants);
+    const Limits limits{.memory_bytes = usable_bytes(part), .keep = 1};
+    const Found found = search(on_devices(run, part), part, limits, constants);
     if (found.fitting.empty()) continue;
     const Candidate& best = found.fitting.front();
     const double speed = per_step / best.estimate.step;

@@ -20,8 +20,9 @@ struct Scaled {
   double devices = 0, step_seconds = 0, tokens_per_second = 0;
   RunLength length;
   std::string layout;
+  double device_hours() const { return length.days * 24 * devices; }
   // Dollars or, if no price is known, hours of one device.
-  double cost() const { return length.dollars > 0 ? length.dollars : length.days * 24 * devices; }
+  double cost() const { return length.dollars > 0 ? length.dollars : device_hours(); }
 };
 
 // The run as it would be on the cluster's devices.

@@ -13,12 +13,13 @@ struct Numbered {
 
 std::vector<Numbered> in_order(const Sequence& body, std::uint32_t steps, bool ahead) {
   std::vector<Numbered> out;
+  const std::vector<Follower> steady = steady_order(body);
   for (std::uint32_t step = 0; step < steps; ++step) {
     if (!ahead || step == 0)
       for (std::uint32_t at = 0; at < body.ops.size(); ++at)
         if (!ahead || body.ops[at].lane == kAheadLane) out.push_back({step, at});
     if (!ahead) continue;
-    for (const Follower& follower : steady_order(body)) {
+    for (const Follower& follower : steady) {
       const bool is_first =
           step == 0 && body.ops[follower.op].lane == kAheadLane && !follower.is_of_next_step;
       if (!is_first && step + (follower.is_of_next_step ? 1 : 0) < steps)

@@ -63,21 +63,25 @@ std::vector<std::uint32_t> places_ahead(const Sequence& sequence) {
 
 std::vector<Follower> steady_order(const Sequence& sequence) {
   const std::vector<std::uint32_t> places = places_ahead(sequence);
-  std::vector<std::vector<std::uint32_t>> behind(sequence.ops.size());
+  std::vector<std::uint32_t> ahead;  // those with a place, which never falls
   for (std::uint32_t at = 0; at < places.size(); ++at)
-    if (places[at] != kNoPlace) behind[places[at]].push_back(at);
+    if (places[at] != kNoPlace) ahead.push_back(at);
   std::vector<Follower> out;
-  for (std::uint32_t at = 0; at < sequence.ops.size(); ++at) {
+  out.reserve(places.size());
+  auto next = ahead.begin();
+  for (std::uint32_t at = 0; at < places.size(); ++at) {
     if (places[at] == kNoPlace) out.push_back({at, false});
-    for (const std::uint32_t ahead : behind[at]) out.push_back({ahead, true});
+    for (; next != ahead.end() && places[*next] == at; ++next) out.push_back({*next, true});
   }
   return out;
 }
 
+bool has_ahead(const Sequence& sequence) {
+  return std::ranges::any_of(sequence.ops, [](const Op& op) { return op.lane == kAheadLane; });
+}
+
 bool has_ahead(const Program& program) {
-  return std::ranges::any_of(program.classes, [](const Sequence& sequence) {
-    return std::ranges::any_of(sequence.ops, [](const Op& op) { return op.lane == kAheadLane; });
-  });
+  return std::ranges::any_of(program.classes, [](const Sequence& sequence) { return has_ahead(sequence); });
 }
 
 }  // namespace tessera::program

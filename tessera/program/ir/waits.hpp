@@ -30,6 +30,7 @@ struct Follower {
 std::vector<Follower> steady_order(const Sequence& sequence);
 
 // Whether any forward may run in the step before its own.
+bool has_ahead(const Sequence& sequence);
 bool has_ahead(const Program& program);
 
 }  // namespace tessera::program
