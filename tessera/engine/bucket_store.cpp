@@ -34,7 +34,20 @@ std::uint32_t BucketStore::item_of(const shard::FlatBucket& bucket) const {
   return static_cast<std::uint32_t>(&bucket.table() - tables_.buckets.data());
 }
 
+ServerExchange BucketStore::exchange(const shard::FlatBucket& bucket,
+                                     const collective::Group& members) const {
+  return {members, tables_.num_slices(bucket.table())};
+}
+
+void BucketStore::give(const shard::FlatBucket& bucket, const collective::Group& members) const {
+  exchange(bucket, members).give(read_here(bucket.shard()).to(shard::to_torch(bucket.table().compute)));
+}
+
 void BucketStore::make_full(shard::FlatBucket& bucket, const collective::Group& members, Tensor memory) {
+  if (!bucket.has_shard()) {
+    bucket.begin_full(std::move(memory));
+    return exchange(bucket, members).pull(bucket.full());
+  }
   read_here(bucket.shard());
   bucket.begin_full(std::move(memory));
   gather_rest(bucket, members, bucket.full());
@@ -48,6 +61,7 @@ void BucketStore::gather_rest(const shard::FlatBucket& bucket, const collective:
 void BucketStore::gather(const Op& op) {
   auto& gathered = bucket(op.item);
   const auto& table = gathered.table();
+  if (op.flags & program::kOfServer) return give(gathered, group(op.along));
   if (op.flags & program::kAhead) {
     // Not where the version before lies: tapes may hold parts of that.
     read_here(gathered.shard());
@@ -66,9 +80,18 @@ void BucketStore::reduce(const Op& op) {
     members.all_reduce_sum(part);
     return;
   }
+  if (op.flags & program::kOfServer) {
+    const tensor::CategoryScope as(Category::gradients);
+    reduced.add_to_shard_gradient(
+        exchange(reduced, members)
+            .take(reduced.shard_elements(), shard::to_torch(reduced.table().gradient), reduced.device()));
+    return;
+  }
   reduced.close_weight_gradient();
   Tensor whole = read_here(reduced.weight_gradient());
-  if (reduced.slice().count > 1) {
+  if (op.flags & program::kOfWorker) {
+    exchange(reduced, members).push(whole);
+  } else if (reduced.slice().count > 1) {
     const tensor::CategoryScope as(Category::gradients);
     Tensor part = tensor::empty({reduced.shard_elements()}, whole.scalar_type(), whole.device());
     members.reduce_scatter_sum(part, whole);
@@ -176,6 +199,8 @@ BucketStore::NormShare BucketStore::norm_share(const program::Bucket& bucket) co
   const auto coordinates = program::mesh_of(tables_).coordinates(parts_.rank);
   std::vector<std::int16_t> axes;
   NormShare out;
+  const auto served = program::slice_held(bucket, tables_, parts_.rank);
+  if (!served) return out;
   for (const auto& [index, placement] : bucket.placement) {
     const auto axis = static_cast<std::size_t>(index);
     const bool slices = bucket.sharded_over >= 0
@@ -186,6 +211,7 @@ BucketStore::NormShare BucketStore::norm_share(const program::Bucket& bucket) co
     out.slice = {out.slice.position * tables_.axes[axis].size + coordinates[axis],
                  out.slice.count * tables_.axes[axis].size};
   }
+  if (tables_.is_served(bucket)) out.slice = *served;
   out.brings = program::counts_in_norm(bucket) &&
                program::replica_of(bucket, tables_, parts_.rank, axes).position == 0;
   return out;
@@ -237,7 +263,11 @@ void BucketStore::put_between_steps(const shard::FlatBucket& bucket, const Tenso
 
 void BucketStore::gather_all() {
   for (auto& bucket : parts_.buckets) {
-    const bool was_outside = !bucket.shard().defined();
+    if (tables_.is_served(bucket.table()) && bucket.has_shard()) {
+      give(bucket, group(bucket.table().sharded_over));
+      continue;
+    }
+    const bool was_outside = bucket.has_shard() && !bucket.shard().defined();
     if (was_outside) bucket.set_shard(shard_between_steps(bucket));
     if (!bucket.table().full_resident) {
       make_full(bucket, group(bucket.table().sharded_over));

@@ -9,6 +9,7 @@
 
 #include "tessera/base/bytes_moved.hpp"
 #include "tessera/engine/parts.hpp"
+#include "tessera/engine/server_exchange.hpp"
 #include "tessera/engine/slot_memory.hpp"
 
 namespace tessera::engine {
@@ -71,6 +72,8 @@ class BucketStore {
   shard::FlatBucket& bucket(std::uint32_t item) { return parts_.buckets[place_.at(item)]; }
   std::uint32_t item_of(const shard::FlatBucket& bucket) const;
   const collective::Group& group(std::int16_t axis_set) const;
+  ServerExchange exchange(const shard::FlatBucket& bucket, const collective::Group& members) const;
+  void give(const shard::FlatBucket& bucket, const collective::Group& members) const;
   void make_full(shard::FlatBucket& bucket, const collective::Group& members, tensor::Tensor memory = {});
   static void gather_rest(const shard::FlatBucket& bucket, const collective::Group& members,
                           tensor::Tensor whole);

@@ -89,8 +89,13 @@ std::vector<MovedAlong> CallCount::sum_of(const std::vector<OpCalls>& calls) con
 }
 
 MovedAlong CallCount::moved(std::size_t set, collective::CallKind kind, const Volume& volume) const {
+  // Workers and servers keep nothing of what they exchange.
+  const bool is_served = kind == collective::CallKind::all_to_all &&
+                         std::ranges::any_of(tables_.axis_sets[set].axes, [&](std::int16_t axis) {
+                           return tables_.axes[static_cast<std::size_t>(axis)].servers > 0;
+                         });
   return {tables_.axis_sets[set].name, collective::word(kind), volume.calls, volume.bytes,
-          collective::sent_bytes(kind, volume.bytes, groups_[set].size())};
+          is_served ? volume.bytes : collective::sent_bytes(kind, volume.bytes, groups_[set].size())};
 }
 
 }  // namespace tessera::engine

@@ -18,8 +18,9 @@ constexpr std::uint64_t kForever = std::numeric_limits<std::uint64_t>::max();
 
 // Whether a step is not over without it, on whichever lane: it uses what the step was given, or moves or
 // changes what others look at between steps. Gathers and reductions are waited for by whoever uses what they
-// make.
+// make; but workers use what servers give.
 bool ends_step(const program::Op& op) {
+  if (op.flags & program::kOfServer) return true;
   return op.what != program::OpKind::gather && op.what != program::OpKind::reduce;
 }
 

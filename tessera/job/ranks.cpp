@@ -164,11 +164,11 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
 
 // What would make the layout one of so many ranks.
 std::string advice_for(const spec::Layout& layout, int given) {
-  const std::int64_t others = layout.pp * layout.cp * layout.tp;
-  if (given % others != 0)
+  const std::int64_t others = layout.pp * layout.cp * layout.tp, dp = given / others - layout.servers;
+  if (given % others != 0 || dp < 1)
     return cat("Start ", layout.ranks(), ". Other numbers must be multiples of pp * cp * tp = ", others,
-               ", with the factor as layout.dp.");
-  return cat("Start ", layout.ranks(), ", or change the layout: layout.dp=", given / others,
+               ", with the factor as layout.dp", layout.servers > 0 ? " and layout.servers together." : ".");
+  return cat("Start ", layout.ranks(), ", or change the layout: layout.dp=", dp,
              layout.dp() > 1 ? " in the place of dp_replicate and dp_shard." : ".");
 }
 
@@ -190,8 +190,8 @@ spec::Run load_run(const JobOptions& options, const spec::Build& build) {
     throw UserError(cat(joined ? joined->started_by + " started " : "--procs ", given,
                         joined ? " ranks, which" : "", " does not fit the layout of ", options.file,
                         ", which has ", ranks, " ranks (pp ", run.layout.pp, ", dp ", run.layout.dp(),
-                        ", cp ", run.layout.cp, ", tp ", run.layout.tp, "). ",
-                        advice_for(run.layout, given)));
+                        run.layout.servers > 0 ? cat(", servers ", run.layout.servers) : "", ", cp ",
+                        run.layout.cp, ", tp ", run.layout.tp, "). ", advice_for(run.layout, given)));
   spec::validate(run, build);
   return run;
 }

@@ -44,7 +44,11 @@ std::vector<program::Axis> unfolded_axes(const spec::Run& run) {
   const spec::Layout& layout = run.layout;
   std::vector<program::Axis> out = {{"pp", layout.pp, stages},
                                     {"dp_replicate", layout.dp_replicate, samples},
-                                    {"dp_shard", layout.dp_shard, samples, /*shards=*/true},
+                                    {.name = "dp_shard",
+                                     .size = layout.dp_shard + layout.servers,
+                                     .role = samples,
+                                     .shards = true,
+                                     .servers = layout.servers},
                                     {"cp_ring", layout.cp_ring(), positions, /*shards=*/true},
                                     {"cp_heads", layout.cp_heads, positions, /*shards=*/true}};
   if (!layout.in_blocks()) {

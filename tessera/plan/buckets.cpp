@@ -141,8 +141,8 @@ void place_experts(Bucket& bucket, const spec::Layout& layout, Tables& tables) {
   if (ranks_along(replicas, tables) > 1) bucket.shared_over = set_of({"experts.replicas", replicas}, tables);
 }
 
-// Where a bucket is summed, and cut. With zero 1 and up the ranks along the axes that shard hold a part each;
-// replicas of a part are summed last. `stages`: the two that share it, if any do.
+// Where a bucket is summed, and cut. With zero 1 and up the ranks along the axes that shard hold a part each,
+// or the servers of these; replicas of a part are summed last. `stages`: the two that share it, if any do.
 void place(Bucket& bucket, const OnTp& on, const std::vector<std::int64_t>& stages,
            const spec::Layout& layout, Tables& tables) {
   if (on.of_experts) return place_experts(bucket, layout, tables);
@@ -163,7 +163,7 @@ void place(Bucket& bucket, const OnTp& on, const std::vector<std::int64_t>& stag
     const std::string base = stages.empty() ? name : "tied";
     return set_of({base + (partial.axes.empty() ? "" : "+" + partial.name), axes, stages}, tables);
   };
-  if (layout.zero == 0) {
+  if (layout.zero == 0 && layout.servers == 0) {
     bucket.reduced_over = channel("dp", data_axes(tables));
     return;
   }
@@ -296,6 +296,15 @@ class Buckets {
     return parameter;
   }
 
+  std::int64_t slices_along(const Axes& axes) const {
+    std::int64_t slices = 1;
+    for (const std::int16_t index : axes) {
+      const program::Axis& axis = tables_.axes[static_cast<std::size_t>(index)];
+      slices *= axis.servers > 0 ? axis.servers : axis.size;
+    }
+    return slices;
+  }
+
   // Those that hold the embedding's table too, if several do.
   std::vector<std::int64_t> tied_stages() const {
     if (rank_of_unit_.empty() || rank_of_unit_.front() == rank_of_unit_.back()) return {};
@@ -320,9 +329,8 @@ class Buckets {
                            !spec::offloads(layout, spec::Offload::parameters);
     bucket.state_bytes =
         kind.rule == program::UpdateRule::sign ? 0 : state_bytes(run_.training, bytes_of(bucket.storage));
-    lay_out(bucket, ranks_along(kind.on.of_experts ? expert_axes(tables_, program::ExpertRole::data)
-                                                   : shard_axes(tables_),
-                                tables_));
+    lay_out(bucket, slices_along(kind.on.of_experts ? expert_axes(tables_, program::ExpertRole::data)
+                                                    : shard_axes(tables_)));
     tables_.buckets.push_back(std::move(bucket));
   }
 

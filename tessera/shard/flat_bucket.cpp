@@ -80,10 +80,12 @@ void draw_normal(T* out, const Parameter& parameter, const Overlap& where, const
 
 }  // namespace
 
-FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, Slice slice, at::Device device, Slice part)
+FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, Slice slice, at::Device device, Slice part,
+                       bool has_shard)
     : table_(&table),
       slice_(slice),
       part_(part),
+      has_shard_(has_shard),
       device_(device),
       has_weight_(table.parameters.size(), false) {
   TESSERA_CHECK(table.elements % slice.count == 0, "bucket ", table.name, " of ", table.elements,
@@ -91,7 +93,7 @@ FlatBucket::FlatBucket(const Bucket& table, std::uint64_t seed, Slice slice, at:
   TESSERA_CHECK(table.storage == Dtype::fp32 || table.storage == Dtype::fp64, "bucket ", table.name,
                 " is stored in 16 bits");
   TESSERA_CHECK(!table.full_resident || slice.count == 1, "bucket ", table.name, " is whole and cut at once");
-  draw(seed);
+  if (has_shard) draw(seed);
 }
 
 // On the CPU whatever the device: the values are part of the contract.
@@ -178,11 +180,12 @@ void FlatBucket::begin_full(Tensor memory) {
 }
 
 Tensor FlatBucket::begun_whole(Tensor memory) const {
-  TESSERA_CHECK(shard_.defined(), "bucket ", table_->name, " is gathered while its shard lies outside");
+  TESSERA_CHECK(shard_.defined() || !has_shard_, "bucket ", table_->name,
+                " is gathered while its shard lies outside");
   const tensor::CategoryScope as(Category::parameters);
   Tensor whole = memory.defined() ? std::move(memory)
                                   : tensor::empty({table_->elements}, to_torch(table_->compute), device_);
-  slice_of(whole).copy_(shard_);
+  if (has_shard_) slice_of(whole).copy_(shard_);
   return whole;
 }
 

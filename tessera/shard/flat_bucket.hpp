@@ -28,13 +28,14 @@ tensor::Tensor in_box(tensor::Tensor t, const Box& box, std::size_t first_dim = 
 class FlatBucket {
  public:
   // Draws this rank's slice of its part of the initial values: a function of (seed, parameter name, global
-  // index), the same on every device and for every cut.
+  // index), the same on every device and for every cut. has_shard = false: others hold such slices of it.
   FlatBucket(const program::Bucket& table, std::uint64_t seed, Slice slice = {}, at::Device device = at::kCPU,
-             Slice part = {});
+             Slice part = {}, bool has_shard = true);
   FlatBucket(FlatBucket&&) = default;
 
   const program::Bucket& table() const { return *table_; }
-  const Slice& slice() const { return slice_; }  // of the flat
+  bool has_shard() const { return has_shard_; }
+  const Slice& slice() const { return slice_; }  // of the flat; without a shard, of those that have one
   const Slice& part() const { return part_; }    // of every parameter, where the bucket is cut
   at::Device device() const { return device_; }
   std::int64_t shard_elements() const { return table_->elements / slice_.count; }
@@ -93,6 +94,7 @@ class FlatBucket {
 
   const program::Bucket* table_;
   Slice slice_, part_;
+  bool has_shard_;
   at::Device device_;
   tensor::Tensor shard_, full_, weight_gradient_, shard_gradient_, kept_gradient_;
   std::vector<bool> has_weight_;  // by parameter

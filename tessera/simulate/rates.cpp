@@ -79,6 +79,7 @@ class Pricing {
   // A bucket that is whole already is only cast.
   Cost gather(const Op& op) const {
     const double full = bytes(CellKind::full, op.item);
+    if (op.flags & program::kSides) return served(op, full);
     if (tables_.size_of(op.along) > 1) return ring(op.along, full, CollectiveKind::all_gather);
     return in_memory(bytes(CellKind::shard, op.item) + full);
   }
@@ -86,9 +87,21 @@ class Pricing {
   Cost reduce(const Op& op) const {
     if (op.flags & program::kOfShard)
       return ring(op.along, bytes(CellKind::shard_grad, op.item), CollectiveKind::all_reduce);
-    const bool is_scattered = tables_.size_of(tables_.buckets[op.item].sharded_over) > 1;
+    if (op.flags & program::kSides) return served(op, bytes(CellKind::weight_grad, op.item));
+    const bool is_scattered = tables_.num_slices(tables_.buckets[op.item]) > 1;
     return ring(op.along, bytes(CellKind::weight_grad, op.item),
                 is_scattered ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce);
+  }
+
+  // All that goes between workers and servers goes through the links of the fewer.
+  Cost served(const Op& op, double whole) const {
+    const program::Bucket& bucket = tables_.buckets[op.item];
+    const auto workers = static_cast<double>(tables_.num_workers(bucket)),
+               servers = static_cast<double>(tables_.num_slices(bucket));
+    const Rates::Link link = rates_.link(op.along);
+    const double seconds =
+        std::max(1.0, workers / servers) * whole / link.bytes + std::max(workers, servers) * link.seconds;
+    return {.phases = {{op.along, seconds}}, .bytes = static_cast<std::int64_t>(whole)};
   }
 
   Cost exchange(const Op& op) const {

@@ -108,6 +108,7 @@ std::string shares_text(const Layout& layout) {
   const bool is_hybrid = layout.dp_replicate > 1 && layout.dp_shard > 1;
   std::string out =
       is_hybrid ? cat("dp ", layout.dp_replicate, " x ", layout.dp_shard) : cat("dp ", layout.dp());
+  if (layout.servers > 0) out += cat(", servers ", layout.servers);
   if (layout.cp > 1) out += cat(", cp ", layout.cp);
   if (layout.tp > 1) out += cat(", tp ", tp_text(layout));
   if (layout.ep > 1) out += cat(", ep ", layout.ep);

@@ -95,8 +95,8 @@ std::vector<std::string> contradictions(const std::vector<Entry>& entries, const
 // layout.dp, which stands for one of two keys. Empty when they do not contradict it.
 std::string spread_over_dp(Layout& layout) {
   if (layout.dp_ranks == 0) return "";
-  // Replicas are whole: only ranks that share something can share experts.
-  const bool shards = layout.zero > 0 || layout.ep * layout.etp > 1;
+  // Replicas are whole: only ranks that share something can share experts, or have servers.
+  const bool shards = layout.zero > 0 || layout.servers > 0 || layout.ep * layout.etp > 1;
   if (layout.dp() != 1)
     return cat("layout.dp = ", layout.dp_ranks, " stands for layout.", shards ? "dp_shard" : "dp_replicate",
                ", and layout.dp_replicate = ", layout.dp_replicate,

@@ -167,7 +167,8 @@ void check_training(const Training& training, Findings& findings) {
 void check_ranks(const Run& run, Findings& findings) {
   const auto& layout = run.layout;
   std::int64_t ranks = 1;  // multiplied with care: the product may exceed 64 bits
-  for (const std::int64_t size : {layout.pp, layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp}) {
+  for (const std::int64_t size :
+       {layout.pp, layout.dp_replicate, layout.dp_shard + layout.servers, layout.cp, layout.tp}) {
     ranks = size > kMaxRanks / ranks ? kMaxRanks + 1 : ranks * size;
     if (ranks > kMaxRanks) break;
   }
@@ -176,6 +177,27 @@ void check_ranks(const Run& run, Findings& findings) {
   findings.need(
       run.cluster.devices == 0 || ranks > kMaxRanks || ranks <= run.cluster.devices, "cluster.devices",
       cat("is fewer than the ", ranks, " ranks of the layout (pp * dp_replicate * dp_shard * cp * tp)"));
+}
+
+// Ranks that hold what others compute with.
+void check_servers(const Run& run, Findings& findings) {
+  const Layout& layout = run.layout;
+  if (layout.servers == 0) return;
+  findings.need(layout.dp_replicate == 1, "layout.dp_replicate",
+                cat("is above 1, but workers of layout.servers are ranks of dp_shard: write layout.dp = ",
+                    layout.dp(), " instead"));
+  findings.need(
+      layout.zero == 0, "layout.zero",
+      "shards weights over the ranks that use them, but layout.servers hold them: leave one of the two "
+      "out");
+  findings.need(layout.cp == 1, "layout.cp", "does not work with layout.servers: leave one of the two out");
+  findings.need(run.model.experts == 0, "layout.servers",
+                "hold no experts yet: leave it out, or write model.experts = 0");
+  findings.need(!offloads(layout, Offload::optimizer) && !offloads(layout, Offload::parameters),
+                "layout.offload",
+                "names what servers hold, and they hold nothing else: take more of layout.servers instead");
+  findings.need(!entry(layout.schedule).traits.is_delayed, "layout.schedule",
+                "keeps two versions of the weights, which layout.servers do not: write 1f1b or another");
 }
 
 // What ZeRO shards, it shards over dp_shard and cp.
@@ -406,6 +428,7 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   check_ranks(run, findings);
   check_stages(run, findings);
   check_zero(run.layout, findings);
+  check_servers(run, findings);
   check_uneven(run, findings);
   findings.need(!run.layout.automatic, "layout.automatic",
                 "is for tessera train, which plans the layout at its start; tessera plan shows it before");

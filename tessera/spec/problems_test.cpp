@@ -67,6 +67,21 @@ TEST(Problems, SizesMustDivide) {
       ElementsAre("model.hidden = 20 makes heads of 5 channels; rotary positions need an even number"));
 }
 
+TEST(Problems, ServersHoldWhatNobodyElseDoes) {
+  Run run;
+  run.layout.servers = 2;
+  run.layout.dp_shard = 3;
+  EXPECT_TRUE(problems(run).empty());
+  EXPECT_EQ(run.layout.ranks(), 5);
+  for (const auto change : {+[](Run& r) { r.layout.zero = 1; }, +[](Run& r) { r.layout.dp_replicate = 2; },
+                            +[](Run& r) { r.layout.cp = 2; }, +[](Run& r) { r.layout.offload = "optimizer"; },
+                            +[](Run& r) { r.layout.schedule = "pipedream-2bw"_schedule; }}) {
+    Run other = run;
+    change(other);
+    EXPECT_EQ(problems(other).size(), 1u);
+  }
+}
+
 TEST(Problems, WhatGpt2HasNotIsRefused) {
   EXPECT_THAT(
       texts([](spec::Run& run) {

@@ -253,11 +253,15 @@ void declare_layout(std::vector<Key>& keys) {
   SectionKeys section(keys, "layout", &Run::layout);
   section.add("pp", &Layout::pp, from_to(1, kMaxAxis), "pipeline stages");
   section.add("dp", &Layout::dp_ranks, from_to(0, kMaxAxis),
-              "data-parallel ranks: dp_shard if zero, ep or etp shares something over them, else "
+              "data-parallel ranks: dp_shard if zero, servers, ep or etp shares something over them, else "
               "dp_replicate; 0: as these two say");
   section.add("dp_replicate", &Layout::dp_replicate, from_to(1, kMaxAxis), "data-parallel replicas");
   section.add("dp_shard", &Layout::dp_shard, from_to(1, kMaxAxis),
               "data-parallel ranks that share one sharded state");
+  section.add(
+      "servers", &Layout::servers, from_to(0, kMaxAxis),
+      "parameter servers: ranks beside those of dp, for each of pp and tp, that hold and update a slice "
+      "of the weights each and compute nothing");
   section.add("cp", &Layout::cp, from_to(1, kMaxAxis), "ranks that share a sequence");
   section.add(
       "cp_heads", &Layout::cp_heads, from_to(1, kMaxAxis),

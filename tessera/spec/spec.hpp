@@ -187,6 +187,7 @@ struct Layout {
       0;  // key `dp`, which a run file's reader turns into one of the next two; 0: as they say
   std::int64_t dp_replicate = 1;
   std::int64_t dp_shard = 1;
+  std::int64_t servers = 0;  // ranks beside those of dp that hold and update weights and compute nothing
   std::int64_t cp = 1;
   std::int64_t cp_heads =
       1;  // ranks of cp that exchange heads for positions; the others pass keys round a ring
@@ -240,7 +241,7 @@ struct Layout {
   bool cuts_stream() const { return sequence_parallel && tp > 1 && !in_blocks(); }
   // With tp_overlap the gathered input is a value of the program, which keeps it.
   bool regathers() const { return tp_regather && cuts_stream() && !tp_overlap; }
-  std::int64_t ranks() const { return pp * dp() * cp * tp; }
+  std::int64_t ranks() const { return pp * (dp() + servers) * cp * tp; }
   bool operator==(const Layout&) const = default;
 };
 

@@ -106,6 +106,7 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
                                        .loss_chunk = run.cluster.loss_chunk_tokens(),
                                        .expert_slices = run.layout.etp,
                                        .device = device_})),
+      is_server_(program::is_server(program_.tables, communicator.rank())),
       data_rank_(data_rank(communicator.rank(), program_.tables)),
       meets_other_samples_(meets_other_samples(program_.tables) || run.model.balance == spec::Balance::batch),
       loss_scale_(run) {
@@ -157,11 +158,13 @@ void Session::make_buckets(const program::Sequence& sequence, const program::Hol
   for (std::uint32_t item = 0; item < tables.size(); ++item) {
     if (!held.buckets[item]) continue;
     std::optional<During> preparing(std::in_place, log_, Doing::preparing);
+    const auto held_slice = program::slice_held(tables[item], program_.tables, rank_);
     auto& bucket =
-        buckets_.emplace_back(tables[item], run_.training.seed, slice_along(tables[item].sharded_over),
-                              device_, slice_along(tables[item].cut_over));
+        buckets_.emplace_back(tables[item], run_.training.seed,
+                              held_slice.value_or(Slice{0, program_.tables.num_slices(tables[item])}),
+                              device_, slice_along(tables[item].cut_over), held_slice.has_value());
     preparing.reset();
-    if (weights) weights->fill(bucket, log_);
+    if (weights && bucket.has_shard()) weights->fill(bucket, log_);
     preparing.emplace(log_, Doing::preparing);
     auto& optimizer = optimizers_.emplace_back(run_.training, bucket);
     const program::Cell shard{program::CellKind::shard, item}, state{program::CellKind::state, item};
@@ -169,6 +172,7 @@ void Session::make_buckets(const program::Sequence& sequence, const program::Hol
       offload_store_.put({shard}, bucket.shard());
       bucket.set_shard(tensor::Tensor());
     }
+    if (!bucket.has_shard()) continue;
     if (!outside.contains(state))
       optimizer.make_state();
     else
@@ -300,6 +304,7 @@ std::vector<std::string> state_prefixes(const spec::Training& training) {
 }
 
 std::vector<Kept> Session::kept(const shard::FlatBucket& bucket) {
+  if (!bucket.has_shard()) return {};
   const auto& table = bucket.table();
   const auto held = [&](const char* prefix, const tensor::Tensor& flat, bool is_slice) {
     const auto& sets = program_.tables.axis_sets;
@@ -319,6 +324,7 @@ std::vector<Kept> Session::kept(const shard::FlatBucket& bucket) {
 }
 
 void Session::put_back(const shard::FlatBucket& bucket, std::span<const Kept> kept) {
+  if (kept.empty()) return;
   std::vector<tensor::Tensor> state;
   for (const Kept& part : kept.subspan(1))
     if (part.prefix != kPreviousPrefix) state.push_back(part.flat);
@@ -345,9 +351,16 @@ void Session::go_on_from(const checkpoint::Progress& progress) {
 }
 
 tensor::Tensor Session::whole_of(const shard::FlatBucket& bucket, const tensor::Tensor& slice) const {
+  const program::Bucket& table = bucket.table();
+  if (program_.tables.is_served(table)) {
+    const engine::ServerExchange exchange(group(table.sharded_over), bucket.slice().count);
+    if (bucket.has_shard()) return exchange.give(slice), tensor::Tensor();
+    tensor::Tensor whole = tensor::empty({table.elements}, shard::to_torch(table.storage), device_);
+    return exchange.pull(whole), whole;
+  }
   if (bucket.slice().count == 1) return slice;
-  tensor::Tensor whole = tensor::empty({bucket.table().elements}, slice.scalar_type(), slice.device());
-  group(bucket.table().sharded_over).all_gather(whole, slice);
+  tensor::Tensor whole = tensor::empty({table.elements}, slice.scalar_type(), slice.device());
+  group(table.sharded_over).all_gather(whole, slice);
   return whole;
 }
 

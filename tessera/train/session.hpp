@@ -107,7 +107,8 @@ class Session {
   // Where the run stands, and going on from there. Weights and optimizer state are put back apart.
   checkpoint::Progress progress() const;
   void go_on_from(const checkpoint::Progress& progress);
-  // The whole flat of which the ranks hold such slices; all of them call it.
+  // The whole flat of which the ranks hold such slices; all of them call it. Servers get nothing, workers
+  // bring none.
   tensor::Tensor whole_of(const shard::FlatBucket& bucket, const tensor::Tensor& slice) const;
   // Logits of a micro-batch, or of these rows of it, with the current weights; all ranks call it, and have
   // all of them. Not where ranks share stages or tokens.
@@ -203,6 +204,7 @@ class Session {
   std::deque<Begun> begun_;
   bool is_gathered_ = false;
   bool is_next_told_ = false;  // the executor has the input of the next step
+  bool is_server_ = false;
   std::int64_t data_rank_ = 0;
   bool meets_other_samples_ = false;
   mutable std::array<StepChoices, 4> choices_;  // by a step's number; as many as are read at a time

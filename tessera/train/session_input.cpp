@@ -148,6 +148,10 @@ model::Batch Session::padding() const {
 engine::StepInput Session::input_of(const Reading& reading) const {
   engine::StepInput input;
   input.loss_scale = loss_scale_.value();
+  if (is_server_) {
+    input.micro_batches.resize(static_cast<std::size_t>(program_.tables.num_micro));
+    return input;
+  }
   const std::int64_t sequence = run_.model.sequence;
   const auto on_device = [&](const Tensor& t) { return tensor::on_device(t, device_); };
   const std::vector<std::int64_t> by_rank = run_.micro_batches_by_rank();

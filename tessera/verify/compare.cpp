@@ -154,8 +154,10 @@ std::string placement_text(const std::string& parameter, const program::Tables& 
                                                                          : own->cut_text();
     words.push_back(cat(on.name, " ", on.size, " ", how));
   }
-  if (tables.size_of(bucket->sharded_over) > 1)
-    words.push_back(cat("its bucket in ", tables.size_of(bucket->sharded_over), " slices"));
+  if (tables.is_served(*bucket))
+    words.push_back(cat("its bucket on ", tables.num_slices(*bucket), " servers"));
+  else if (tables.num_slices(*bucket) > 1)
+    words.push_back(cat("its bucket in ", tables.num_slices(*bucket), " slices"));
   return words.empty() ? "whole" : join(words, ", ");
 }
 

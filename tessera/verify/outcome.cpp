@@ -24,9 +24,10 @@ std::uint32_t index_of(const shard::FlatBucket& bucket, const program::Tables& t
   return static_cast<std::uint32_t>(&bucket.table() - tables.buckets.data());
 }
 
-// Of this rank's slice, the flats of all parts.
+// Of this rank's slice, the flats of all parts; nothing on a server.
 Tensor all_parts(const Session& session, const shard::FlatBucket& bucket, const Tensor& slice) {
   const Tensor mine = session.whole_of(bucket, slice);
+  if (!mine.defined()) return mine;
   if (bucket.part().count == 1) return mine.cpu().clone();
   Tensor all = tensor::empty({bucket.part().count * mine.numel()}, mine.scalar_type(), mine.device());
   session.group(bucket.table().cut_over).all_gather(all, mine);
@@ -80,8 +81,8 @@ Snapshot run_steps(Session& session, double clip_norm, Outcome& out) {
     if (i > 0) return;
     const double clipped = optim::clip_scale(tensor::number(report.gradient_norm), clip_norm).item<double>();
     for (auto& bucket : session.buckets())
-      snapshot.gradients[index_of(bucket, tables)] =
-          all_parts(session, bucket, bucket.kept_gradient()).div(clipped);
+      if (const Tensor all = all_parts(session, bucket, bucket.kept_gradient()); all.defined())
+        snapshot.gradients[index_of(bucket, tables)] = all.div(clipped);
   };
   // The first alone, as its gradients are looked at; then as training does.
   take(0, session.step());
@@ -92,7 +93,10 @@ Snapshot run_steps(Session& session, double clip_norm, Outcome& out) {
   }
   if (session.under_way() > 0) take(kVerifySteps - 1, session.finish_step());
   for (auto& bucket : session.buckets())
-    snapshot.parameters[index_of(bucket, tables)] = all_parts(session, bucket, session.shard_of(bucket));
+    if (const Tensor shard = bucket.has_shard() ? session.shard_of(bucket) : Tensor(),
+        all = all_parts(session, bucket, shard);
+        all.defined())
+      snapshot.parameters[index_of(bucket, tables)] = all;
   return snapshot;
 }
 
@@ -150,6 +154,7 @@ std::vector<std::int16_t> sets_of_replicas(const program::Bucket& bucket, const 
 bool replicas_equal(Session& session) {
   double differing = 0;
   for (auto& bucket : session.buckets()) {
+    if (!bucket.has_shard()) continue;
     for (const std::int16_t set : sets_of_replicas(bucket.table(), session.program().tables)) {
       for (const Tensor& mine : {session.shard_of(bucket), bucket.kept_gradient()}) {
         Tensor first = mine.clone();

@@ -116,6 +116,7 @@ std::vector<spec::Layout> layouts(const spec::Run& run) {
       Layout{.dp_shard = 2, .tp = 2, .tp_overlap = true, .zero = 1},
       Layout{.dp_shard = 2, .tp = 2, .zero = 1, .overlap_steps = true},
       Layout{.pp = 2, .dp_shard = 2, .zero = 1, .schedule = "pipedream-2bw"_schedule, .overlap_steps = true},
+      Layout{.dp_shard = 2, .servers = 2, .tp = 2},
   };
 }
 

@@ -56,6 +56,7 @@ struct Case {
   bool gathers = false;
   bool steps_overlap = false;
   bool by_priority = false;  // over a link of 200 Mbit/s
+  std::int64_t servers = 0;
 };
 
 constexpr Precision kBf16 = Precision::bf16;
@@ -149,6 +150,8 @@ const Case kCases[] = {
      .sequence = 256,
      .num_micro = 4,
      .steps_overlap = true},
+    {.shape = k44, .dp_shard = 2, .servers = 1},
+    {.shape = k44, .precision = kBf16, .dp_shard = 2, .pp = 2, .num_micro = 3, .servers = 2},
 };
 
 constexpr char kDocumentEnd[] = "\n";
@@ -180,6 +183,7 @@ spec::Run run_of(const Case& c) {
   run.layout.zero = c.zero;
   run.layout.dp_shard = c.dp_shard;
   run.layout.dp_replicate = c.dp_replicate;
+  run.layout.servers = c.servers;
   run.layout.pp = c.pp;
   run.layout.cp = c.cp;
   run.layout.cp_heads = c.cp_heads;
@@ -210,6 +214,7 @@ std::string to_text(const Case& c) {
   if (c.recompute != Recompute::none) out += cat(", recompute ", spec::word(c.recompute));
   if (c.cp > 1) out += cat(", cp ", c.cp, c.cp_heads > 1 ? cat(" by ", c.cp_heads, " heads") : "");
   if (c.tp > 1) out += cat(", tp ", c.tp, " ", spec::word(c.kind), c.gathers ? ", gathered" : "");
+  if (c.servers > 0) out += cat(", servers ", c.servers);
   if (c.steps_overlap) out += cat(", steps overlap", c.by_priority ? " by priority" : "");
   if (c.has_documents) out += ", documents";
   if (c.qkv_bias) out += ", biases of q, k, v";

@@ -30,7 +30,7 @@ std::int64_t coordinate(const std::vector<mesh::AxisSet>& sets, std::int16_t set
 
 std::vector<Box> stored_boxes(const Parameter& parameter, const Bucket& bucket, const Tables& tables,
                               const Place& place) {
-  const std::int64_t slice_elements = bucket.elements / tables.size_of(bucket.sharded_over);
+  const std::int64_t slice_elements = bucket.elements / tables.num_slices(bucket);
   const std::int64_t begin = std::max(place.slice * slice_elements, parameter.offset);
   const std::int64_t end =
       std::min((place.slice + 1) * slice_elements, parameter.offset + parameter.elements());
@@ -205,8 +205,8 @@ LayoutPicture layout_picture(const program::Program& program, int zero) {
     Holders holders;
     for (mesh::Rank rank = 0; rank < mesh.size(); ++rank)
       if (of_classes[tables.class_of_rank[static_cast<std::size_t>(rank)]].buckets[b])
-        holders[{coordinate(sets, bucket.cut_over, rank), coordinate(sets, bucket.sharded_over, rank)}]
-            .push_back(rank);
+        if (const auto slice = program::slice_held(bucket, tables, rank))
+          holders[{coordinate(sets, bucket.cut_over, rank), slice->position}].push_back(rank);
     for (const Parameter& parameter : bucket.parameters) {
       const HeldParameter& added = out.parameters.emplace_back(held(parameter, bucket, tables, holders));
       for (const HeldPiece& piece : added.pieces)

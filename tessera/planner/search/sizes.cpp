@@ -16,6 +16,9 @@ bool is_on_front(const Scaled& one, const std::vector<Scaled>& sizes) {
 }  // namespace
 
 spec::Run on_devices(spec::Run run, const Cluster& cluster) {
+  if (run.layout.servers > 0)
+    throw UserError(cat("layout.servers = ", run.layout.servers,
+                        " is not planned for a cluster. tessera simulate and plan memory know servers."));
   const bool is_gpu = cluster.slowest().device.multiprocessors > 1;
   if (is_gpu) run.cluster.transport = spec::Transport::nccl;
   return run;

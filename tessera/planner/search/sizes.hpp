@@ -25,7 +25,7 @@ struct Scaled {
   double cost() const { return length.dollars > 0 ? length.dollars : device_hours(); }
 };
 
-// The run as it would be on the cluster's devices.
+// The run as it would be on the cluster's devices. Throws UserError for what is not planned there.
 spec::Run on_devices(spec::Run run, const Cluster& cluster);
 
 // One for each number of devices on which a layout fits.

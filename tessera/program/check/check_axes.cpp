@@ -3,6 +3,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/program/check/check_parts.hpp"
 #include "tessera/program/ir/hazards.hpp"
+#include "tessera/program/ir/ranks.hpp"
 
 namespace tessera::program {
 namespace {
@@ -13,6 +14,7 @@ class AxisCheck {
       : tables_(program.tables),
         sequence_(program.classes[rank_class]),
         class_(rank_class),
+        is_server_(is_server(program.tables, first_ranks(program)[rank_class])),
         out_(out),
         last_sum_(tables_.numbers.size(), kNoOp),
         summed_(tables_.numbers.size() * (tables_.axes.size() + 1), kNoOp) {}
@@ -33,6 +35,7 @@ class AxisCheck {
               cat("gathers bucket ", tables_.buckets[op.item].name, ", which is computed with as it lies"));
       }
       if (op.what == OpKind::sum) take_sum(at);
+      if (info(op.what).item == ItemOf::bucket) expect_side(at);
     }
     for (std::uint32_t number = 0; number < last_sum_.size(); ++number)
       if (last_sum_[number] != kNoOp) expect_whole(number);
@@ -54,6 +57,19 @@ class AxisCheck {
     if (op.along != set)
       say(at, cat("runs over ", set_text(op.along), ", but ", whose, " bucket ",
                   tables_.buckets[op.item].name, " ", how, " ", set_text(set)));
+  }
+
+  // What servers hold is whole on workers, and is updated by servers.
+  void expect_side(std::uint32_t at) {
+    const Op& op = sequence_.ops[at];
+    const Bucket& bucket = tables_.buckets[op.item];
+    const bool is_served = tables_.is_served(bucket);
+    const bool is_of_shard = op.what == OpKind::step || (op.flags & kOfShard);
+    if (is_served && is_of_shard && !is_server_)
+      say(at, cat("uses the shard of bucket ", bucket.name, ", which servers hold"));
+    const std::uint16_t side = !is_served || is_of_shard ? 0 : is_server_ ? kOfServer : kOfWorker;
+    if ((op.flags & kSides) != side)
+      say(at, cat("is not what a ", is_server_ ? "server" : "worker", " does with bucket ", bucket.name));
   }
 
   // A gradient is summed over the axes on which the bucket lies as R, and no others.
@@ -118,6 +134,7 @@ class AxisCheck {
   const Tables& tables_;
   const Sequence& sequence_;
   const std::uint32_t class_;
+  const bool is_server_;
   std::vector<Problem>& out_;
   std::vector<std::uint32_t> last_sum_;  // per number
   std::vector<std::uint32_t> summed_;    // per number and axis: the op

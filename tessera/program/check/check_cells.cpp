@@ -204,6 +204,7 @@ class CellCheck {
       shared = at_;
       return;
     }
+    if (op.flags & kOfServer) return;  // the workers' gradients
     if (unreduced_[op.item] == kNoOp)
       say(cat("reduces the gradient of bucket ", tables_.buckets[op.item].name,
               ", to which nothing was added since its last reduction"));

@@ -69,13 +69,16 @@ class StageCheck {
   void run() {
     const Tables& tables = program_.tables;
     if (tables.stage_axis < 0) {
-      for (std::uint32_t c = 0; c < program_.classes.size(); ++c) check_line({c});
+      const auto first = first_ranks(program_);
+      for (std::uint32_t c = 0; c < program_.classes.size(); ++c)
+        if (!is_server(tables, first[c])) check_line({c});
       return;
     }
     const mesh::AxisSet stages = mesh_of(tables).along(tables.axes[tables.stage_axis].name);
     std::set<std::vector<std::uint32_t>> seen;
     for (std::size_t rank = 0; rank < tables.class_of_rank.size(); ++rank) {
       if (stages.coordinate(static_cast<mesh::Rank>(rank)) != 0) continue;
+      if (is_server(tables, static_cast<mesh::Rank>(rank))) continue;
       std::vector<std::uint32_t> line;
       for (const mesh::Rank peer : stages.peers(static_cast<mesh::Rank>(rank)))
         line.push_back(tables.class_of_rank[static_cast<std::size_t>(peer)]);

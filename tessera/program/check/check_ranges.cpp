@@ -1,5 +1,6 @@
 #include "tessera/base/text.hpp"
 #include "tessera/program/check/check_parts.hpp"
+#include "tessera/program/ir/ranks.hpp"
 
 namespace tessera::program {
 namespace {
@@ -120,6 +121,18 @@ class RangeCheck {
   std::vector<Problem>& out_;
 };
 
+// All ranks of a class are servers, or none is.
+void check_sides(const Program& program, std::vector<Problem>& out) {
+  const auto& class_of_rank = program.tables.class_of_rank;
+  const auto first = first_ranks(program);
+  for (std::size_t rank = 0; rank < class_of_rank.size(); ++rank)
+    if (is_server(program.tables, static_cast<mesh::Rank>(rank)) !=
+        is_server(program.tables, first[class_of_rank[rank]]))
+      out.push_back({class_of_rank[rank], 0,
+                     cat("of ranks ", first[class_of_rank[rank]], " and ", rank, ", both of class ",
+                         class_of_rank[rank], ", one is a server")});
+}
+
 }  // namespace
 
 void check_ranges(const Program& program, std::vector<Problem>& out) {
@@ -140,6 +153,8 @@ void check_ranges(const Program& program, std::vector<Problem>& out) {
     out.push_back(
         {0, 0,
          cat("the axes hold ", num_ranks, " ranks, but ", tables.class_of_rank.size(), " have a class")});
+  else if (tables.has_servers())
+    check_sides(program, out);
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
     if (!has_rank[c]) out.push_back({c, 0, cat("no rank is of class ", c)});
     RangeCheck(program, c, out).run();

@@ -10,8 +10,9 @@ namespace {
 
 Collective reduction(const Op& op, const Bucket& bucket, const Tables& tables) {
   const std::int64_t bytes = bucket.elements * bytes_of(bucket.gradient);
-  const std::int64_t slices = tables.size_of(bucket.sharded_over);
+  const std::int64_t slices = tables.num_slices(bucket);
   if (op.flags & kOfShard) return {CollectiveKind::all_reduce, op.along, bytes / slices};
+  if (op.flags & kSides) return {CollectiveKind::all_to_all, op.along, op.flags & kOfWorker ? bytes : 0};
   return {slices > 1 ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce, op.along, bytes};
 }
 
@@ -19,7 +20,12 @@ Collective along_op(const Op& op, const Tables& tables) {
   switch (op.what) {
     case OpKind::gather: {
       const Bucket& bucket = tables.buckets[op.item];
-      return {CollectiveKind::all_gather, op.along, bucket.elements * bytes_of(bucket.compute)};
+      const std::int64_t bytes = bucket.elements * bytes_of(bucket.compute);
+      if (op.flags & kOfWorker) return {CollectiveKind::all_to_all, op.along, 0};
+      if (op.flags & kOfServer)
+        return {CollectiveKind::all_to_all, op.along,
+                bytes / tables.num_slices(bucket) * tables.num_workers(bucket)};
+      return {CollectiveKind::all_gather, op.along, bytes};
     }
     case OpKind::reduce:
       return reduction(op, tables.buckets[op.item], tables);

@@ -113,10 +113,10 @@ void effects(const Op& op, const Tables& tables, Effects& out) {
       out.ends.push_back(work);
       return add_weight_gradients(tables.segments[op.item], tables, out);
     case OpKind::gather:
-      out.reads.push_back({CellKind::shard, op.item, kOfStep});
+      if (!(op.flags & kOfWorker)) out.reads.push_back({CellKind::shard, op.item, kOfStep});
       if (op.flags & kAhead)
         out.adds.push_back({CellKind::ahead, op.item, kOfStep});
-      else
+      else if (!(op.flags & kOfServer))
         out.makes.push_back({CellKind::full, op.item, kOfStep});
       return;
     case OpKind::reduce:
@@ -125,8 +125,8 @@ void effects(const Op& op, const Tables& tables, Effects& out) {
         out.adds.push_back({CellKind::shard_grad, op.item, kOfStep});
         return;
       }
-      out.reads.push_back({CellKind::weight_grad, op.item, kOfStep});
-      out.adds.push_back({CellKind::shard_grad, op.item, kOfStep});
+      if (!(op.flags & kOfServer)) out.reads.push_back({CellKind::weight_grad, op.item, kOfStep});
+      if (!(op.flags & kOfWorker)) out.adds.push_back({CellKind::shard_grad, op.item, kOfStep});
       if (op.flags & kEndsSource) out.ends.push_back({CellKind::weight_grad, op.item, kOfStep});
       return;
     case OpKind::step:
@@ -166,7 +166,7 @@ Effects effects(const Op& op, const Tables& tables) {
 std::int64_t bytes_of(const Cell& cell, const Tables& tables) {
   const auto sharded = [&](std::int64_t bytes_per_element) {
     const Bucket& bucket = tables.buckets[cell.item];
-    return bucket.elements / tables.size_of(bucket.sharded_over) * bytes_per_element;
+    return bucket.elements / tables.num_slices(bucket) * bytes_per_element;
   };
   switch (cell.kind) {
     case CellKind::value:

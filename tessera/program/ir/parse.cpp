@@ -108,6 +108,8 @@ class LineParser {
     if (take("~")) op.flags |= kOfShard;
     if (take("=")) op.flags |= kUnchanged;
     if (take("+")) op.flags |= kAhead;
+    if (take("^")) op.flags |= kOfWorker;
+    if (take("_")) op.flags |= kOfServer;
     if (take("/")) op.part = integer<std::uint16_t>("a part");
     return op;
   }

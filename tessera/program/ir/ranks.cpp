@@ -59,6 +59,30 @@ Slice replica_of(const Bucket& bucket, const Tables& tables, mesh::Rank rank,
   return out;
 }
 
+bool is_server(const Tables& tables, mesh::Rank rank) {
+  if (!tables.has_servers()) return false;
+  const auto coordinates = mesh_of(tables).coordinates(rank);
+  for (std::size_t axis = 0; axis < tables.axes.size(); ++axis)
+    if (coordinates[axis] >= tables.axes[axis].size - tables.axes[axis].servers) return true;
+  return false;
+}
+
+std::optional<Slice> slice_held(const Bucket& bucket, const Tables& tables, mesh::Rank rank) {
+  if (bucket.sharded_over < 0) return Slice();
+  const bool is_served = tables.is_served(bucket);
+  if (is_served && !is_server(tables, rank)) return std::nullopt;
+  const auto coordinates = mesh_of(tables).coordinates(rank);
+  Slice out;
+  for (const std::int16_t index : tables.axis_sets[static_cast<std::size_t>(bucket.sharded_over)].axes) {
+    const Axis& axis = tables.axes[static_cast<std::size_t>(index)];
+    const std::int64_t place = coordinates[static_cast<std::size_t>(index)];
+    out = axis.servers > 0 ? Slice{out.position * axis.servers + place - (axis.size - axis.servers),
+                                   out.count * axis.servers}
+                           : Slice{out.position * axis.size + place, out.count * axis.size};
+  }
+  return out;
+}
+
 bool is_group_op(const Op& op) {
   return op.along >= 0 && (op.what == OpKind::gather || op.what == OpKind::reduce || op.what == OpKind::sum ||
                            op.what == OpKind::exchange);

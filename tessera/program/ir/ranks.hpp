@@ -1,6 +1,7 @@
 // The ranks that a program's classes and axis sets stand for.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,12 @@ std::vector<mesh::Rank> first_ranks(const Program& program);
 // hold different ones.
 Slice replica_of(const Bucket& bucket, const Tables& tables, mesh::Rank rank,
                  std::span<const std::int16_t> without);
+
+// Whether it is a parameter server.
+bool is_server(const Tables& tables, mesh::Rank rank);
+
+// What the rank holds of Shard, ShardGrad and State: nothing where servers hold them and it is none.
+std::optional<Slice> slice_held(const Bucket& bucket, const Tables& tables, mesh::Rank rank);
 
 // Whether all members of a group over Op::along run it together.
 bool is_group_op(const Op& op);

@@ -47,6 +47,31 @@ bool Tables::meets_other_stages(std::int16_t axis_set) const {
          std::ranges::count(axis_sets.at(static_cast<std::size_t>(axis_set)).axes, stage_axis) > 0;
 }
 
+bool Tables::has_servers() const {
+  return std::ranges::any_of(axes, [](const Axis& axis) { return axis.servers > 0; });
+}
+
+bool Tables::is_served(const Bucket& bucket) const {
+  return bucket.sharded_over >= 0 &&
+         std::ranges::any_of(
+             axis_sets.at(static_cast<std::size_t>(bucket.sharded_over)).axes,
+             [&](std::int16_t axis) { return axes.at(static_cast<std::size_t>(axis)).servers > 0; });
+}
+
+std::int64_t Tables::num_slices(const Bucket& bucket) const {
+  if (!is_served(bucket)) return size_of(bucket.sharded_over);
+  std::int64_t product = 1;
+  for (const std::int16_t axis : axis_sets.at(static_cast<std::size_t>(bucket.sharded_over)).axes)
+    product *= axes.at(static_cast<std::size_t>(axis)).servers > 0
+                   ? axes.at(static_cast<std::size_t>(axis)).servers
+                   : axes.at(static_cast<std::size_t>(axis)).size;
+  return product;
+}
+
+std::int64_t Tables::num_workers(const Bucket& bucket) const {
+  return is_served(bucket) ? size_of(bucket.sharded_over) - num_slices(bucket) : 0;
+}
+
 std::int64_t Tables::size_of(std::int16_t axis_set) const {
   if (axis_set < 0) return 1;
   std::int64_t product = 1;

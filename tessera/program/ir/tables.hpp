@@ -244,6 +244,8 @@ struct Axis {
   AxisRole role = AxisRole::samples;
   bool shards = false;  // ZeRO cuts buckets along it
   ExpertRole for_experts = ExpertRole::data;
+  // Of its ranks the last so many are parameter servers: see Note [Servers] in passes/servers.hpp.
+  std::int64_t servers = 0;
   bool operator==(const Axis&) const = default;
 };
 
@@ -293,6 +295,12 @@ struct Tables {
   std::int16_t set_called(std::string_view name) const;                 // -1: no axis set has this name
   std::vector<std::int16_t> axes_that(bool (*are)(const Axis&)) const;  // outermost first
   bool meets_other_stages(std::int16_t axis_set) const;                 // of -1: no
+  bool has_servers() const;
+  // Whether servers hold it, of which each has a slice; and workers that use it, for each of them.
+  bool is_served(const Bucket& bucket) const;
+  std::int64_t num_workers(const Bucket& bucket) const;
+  // Into how many Shard, ShardGrad and State are cut.
+  std::int64_t num_slices(const Bucket& bucket) const;
   bool operator==(const Tables&) const = default;
 };
 

@@ -71,6 +71,8 @@ std::string word(const Op& op, const Tables& tables) {
   if (op.flags & kOfShard) out += '~';
   if (op.flags & kUnchanged) out += '=';
   if (op.flags & kAhead) out += '+';
+  if (op.flags & kOfWorker) out += '^';
+  if (op.flags & kOfServer) out += '_';
   if (op.part != 0) out += cat('/', op.part);
   return out;
 }

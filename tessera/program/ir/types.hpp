@@ -72,6 +72,9 @@ inline constexpr std::uint16_t kOfShard = 0x0040;     // reduce: sums ShardGrad 
 inline constexpr std::uint16_t kUnchanged =
     0x0080;  // offload: the copy outside is still right, nothing is written
 inline constexpr std::uint16_t kAhead = 0x0100;  // forward: computes with Ahead; gather: makes it, not Full
+// gather and reduce, of a bucket that servers hold: a worker has it whole, a server its slice.
+inline constexpr std::uint16_t kOfWorker = 0x0200, kOfServer = 0x0400;
+inline constexpr std::uint16_t kSides = kOfWorker | kOfServer;
 
 // Note [Forwards ahead]
 // Where weights are one version behind and steps overlap, a pipeline need not run dry at the end of a step:

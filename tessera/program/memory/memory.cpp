@@ -39,7 +39,8 @@ class Replay {
         footprints_(tables.segments.size()),
         order_(steady_order(sequence)) {
     const bool has_ahead = std::ranges::any_of(order_, &Follower::is_of_next_step);
-    throughout_bytes_ = batch_bytes(tables, has_ahead) + throughout.workspace_bytes;
+    const bool computes = std::ranges::any_of(sequence.ops, [](const Op& op) { return is_compute(op.what); });
+    throughout_bytes_ = (computes ? batch_bytes(tables, has_ahead) : 0) + throughout.workspace_bytes;
     if (throughout.slots) {
       throughout_bytes_ += throughout.slots->bytes;
       for (const Slot& slot : throughout.slots->placed) in_slots_.insert(slot.cell);
@@ -69,6 +70,7 @@ class Replay {
     } else if (op.what == OpKind::reduce && is_live(CellKind::shard_grad, at)) {
       scratch_ = bytes_of({CellKind::shard_grad, op.item, kOfStep}, tables_);  // summed apart, then added
     }
+    if (op.flags & kOfServer) scratch_ += tables_.num_workers(tables_.buckets[op.item]) * slice_bytes(op);
     for_touches(
         at, [](How how) { return how == How::makes || how == How::adds || how == How::returns; },
         [&](std::uint32_t number, const Cell& cell, How how) {
@@ -221,9 +223,17 @@ class Replay {
   }
 
   bool reduces_in_place(const Op& op) {
-    if (op.what != OpKind::reduce || !(op.flags & kEndsSource) || (op.flags & kOfShard)) return false;
+    if (op.what != OpKind::reduce || !(op.flags & kEndsSource) || (op.flags & (kOfShard | kSides)))
+      return false;
     const auto at = static_cast<std::uint32_t>(&op - sequence_.ops.data());
-    return tables_.size_of(tables_.buckets[op.item].sharded_over) == 1 && !is_live(CellKind::shard_grad, at);
+    return tables_.num_slices(tables_.buckets[op.item]) == 1 && !is_live(CellKind::shard_grad, at);
+  }
+
+  // Of what a server sends to each worker, or gets from it.
+  std::int64_t slice_bytes(const Op& op) const {
+    const Bucket& bucket = tables_.buckets[op.item];
+    return bucket.elements / tables_.num_slices(bucket) *
+           bytes_of(op.what == OpKind::gather ? bucket.compute : bucket.gradient);
   }
 
   // The WeightGrad's memory becomes the ShardGrad's.

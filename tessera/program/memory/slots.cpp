@@ -43,7 +43,8 @@ class Lives {
       case CellKind::full:
         return true;
       case CellKind::weight_grad:
-        return tables_.size_of(tables_.buckets[cell.item].sharded_over) > 1;
+        return tables_.num_slices(tables_.buckets[cell.item]) > 1 ||
+               tables_.is_served(tables_.buckets[cell.item]);
       case CellKind::value:
       case CellKind::gradient:
         return maker.what == OpKind::receive;

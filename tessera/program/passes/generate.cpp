@@ -6,6 +6,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/mesh/mesh.hpp"
 #include "tessera/program/ir/ranks.hpp"
+#include "tessera/program/passes/servers.hpp"
 #include "tessera/program/passes/updates.hpp"
 #include "tessera/program/schedule/walk_order.hpp"
 
@@ -246,6 +247,7 @@ Program generate(const Tables& tables, const Order& order, const Staging& stagin
     for (std::size_t rank = 0; rank < class_of_rank.size(); ++rank)
       class_of_rank[rank] = static_cast<std::uint32_t>(stages.coordinate(static_cast<mesh::Rank>(rank)));
   }
+  std::vector<Sequence> servers;
   for (std::size_t position = 0; position < order.ranks.size(); ++position) {
     Draft draft = RankDraft(program.tables, staging, options, order.ranks[position],
                             walked.with_next[position], crossings[position])
@@ -254,8 +256,13 @@ Program generate(const Tables& tables, const Order& order, const Staging& stagin
     if (options.priority) prioritise(draft, program.tables, options.priority);
     add_updates(draft, program.tables);
     add_offload(draft, program.tables, options.offload);
+    if (tables.has_servers()) servers.push_back(part_servers(draft).finish(program.tables));
     program.classes.push_back(draft.finish(program.tables));
   }
+  for (std::size_t rank = 0; rank < class_of_rank.size(); ++rank)
+    if (is_server(tables, static_cast<mesh::Rank>(rank)))
+      class_of_rank[rank] += static_cast<std::uint32_t>(program.classes.size());
+  for (Sequence& server : servers) program.classes.push_back(std::move(server));
   return program;
 }
 

@@ -33,7 +33,8 @@ struct GenerateOptions {
   std::uint32_t receives_ahead = std::numeric_limits<std::uint32_t>::max();
 };
 
-// The program of an order, a class per position on the stage axis (without one: a single class). Tokens are
+// The program of an order, a class per position on the stage axis (without one: a single class), and as many
+// again of servers, if there are any. Tokens are
 // summed first; a value or gradient that crosses to another rank is sent once made and received ahead; then
 // numbers and steps, and the passes of `options`. An order of forwards alone evaluates: no tapes, no norm, no
 // steps; values end with their last reader. Waits are filled. Throws UserError for an order that gets stuck.

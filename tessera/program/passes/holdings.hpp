@@ -1,4 +1,5 @@
-// What the ranks of a class hold: the segments their sequence computes, and the buckets these read.
+// What the ranks of a class hold: the segments their sequence computes, and the buckets that these read or
+// that it serves.
 #pragma once
 
 #include <vector>
