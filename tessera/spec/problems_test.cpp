@@ -68,15 +68,16 @@ TEST(Problems, SizesMustDivide) {
 }
 
 TEST(Problems, ServersHoldWhatNobodyElseDoes) {
-  Run run;
+  spec::Run run;
   run.layout.servers = 2;
   run.layout.dp_shard = 3;
   EXPECT_TRUE(problems(run).empty());
   EXPECT_EQ(run.layout.ranks(), 5);
-  for (const auto change : {+[](Run& r) { r.layout.zero = 1; }, +[](Run& r) { r.layout.dp_replicate = 2; },
-                            +[](Run& r) { r.layout.cp = 2; }, +[](Run& r) { r.layout.offload = "optimizer"; },
-                            +[](Run& r) { r.layout.schedule = "pipedream-2bw"_schedule; }}) {
-    Run other = run;
+  for (const auto change :
+       {+[](spec::Run& r) { r.layout.zero = 1; }, +[](spec::Run& r) { r.layout.dp_replicate = 2; },
+        +[](spec::Run& r) { r.layout.cp = 2; }, +[](spec::Run& r) { r.layout.offload = "optimizer"; },
+        +[](spec::Run& r) { r.layout.schedule = "pipedream-2bw"_schedule; }}) {
+    spec::Run other = run;
     change(other);
     EXPECT_EQ(problems(other).size(), 1u);
   }
