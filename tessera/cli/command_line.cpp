@@ -206,6 +206,13 @@ CLI::App* add_verify(CLI::App& app, Options& options) {
           },
           "K/N"))
       ->needs(all);
+  verify
+      ->add_option("--replay", options.replay,
+                   "instead: the updates.jsonl of a run whose workers update by themselves, once more in its "
+                   "order in one process, to the same bits")
+      ->type_name("LOG")
+      ->excludes(all)
+      ->excludes("--procs");
   auto* seed = verify->add_option("--seed", own.seed, "of what is dealt and drawn");
   verify->add_option("--axes", own.axes, "what varies (default: all): " + join(plan::variable_axes(), ", "))
       ->delimiter(',')
@@ -354,6 +361,7 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
   if (doctor->parsed()) return doctor_command(options);
   if (save->parsed()) return save_command(options);
   if (verify->parsed() && options.layouts.most_ranks > 0) return verify_layouts_command(options);
+  if (verify->parsed() && !options.replay.empty()) return replay_command(options);
   if (verify->parsed()) return verify_command(options);
   if (simulate->parsed()) return simulate_command(options);
   if (draw->parsed()) return draw_command(options);

@@ -104,6 +104,7 @@ class Communicator {
 
  private:
   friend std::vector<Group> make_groups(const Communicator&, const std::vector<std::vector<int>>&);
+  friend class PartCommunicator;
   // Connects this rank to the others of each list, all at once. The lists hold this rank and have two members
   // or more; equal ones get a connection each, told apart by their order.
   virtual std::vector<std::shared_ptr<Link>> connect(

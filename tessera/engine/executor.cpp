@@ -202,6 +202,9 @@ void Executor::run(std::uint32_t index, Step& step) {
     case OpKind::step:
       update(op, step);
       break;
+    case OpKind::turn:
+      take_turn(op, step);
+      break;
     case OpKind::free:
       end(program::named_cell(op));
       break;
@@ -224,6 +227,12 @@ void Executor::run(std::uint32_t index, Step& step) {
   for (const Cell& cell : ends_[index]) end(cell);
   step.times[index].end_seconds = now_seconds();
   step.times[index].calls = calls_.since(op, calls);
+}
+
+void Executor::take_turn(const Op& op, Step& step) {
+  TESSERA_CHECK(parts_.turns, "a server's ops wait for turns that nobody gives");
+  const auto update = parts_.turns->wait(static_cast<program::Service>(op.item));
+  if (update) step.input.learning_rate = update->learning_rate, step.input.count = update->count;
 }
 
 // An empty micro-batch has no values.

@@ -124,6 +124,7 @@ class Executor {
   tensor::Tensor partial(std::uint32_t number, Step& step);
   tensor::Tensor sum_of_squares(const Step& step) const;
   void update(const program::Op& op, Step& step);
+  void take_turn(const program::Op& op, Step& step);
   void offload(const program::Op& op);
   void fetch(const program::Op& op, Step& step);
   void end(const program::Cell& cell);

@@ -6,6 +6,7 @@
 
 #include "tessera/base/process/activity.hpp"
 #include "tessera/collective/group.hpp"
+#include "tessera/engine/turns.hpp"
 #include "tessera/model/unit.hpp"
 #include "tessera/optim/optimizer.hpp"
 #include "tessera/program/ir/types.hpp"
@@ -30,6 +31,7 @@ struct Parts {
   ActivityLog* log = nullptr;             // where this rank writes what it is doing
   at::Device device = at::kCPU;           // of buckets and batches
   const program::Slots* slots = nullptr;  // of this rank: where cells lie; nothing: wherever there is memory
+  Turns* turns = nullptr;                 // of a server that takes any
   bool keep_gradients = false;  // each step's ShardGrad stays until the next, for whoever compares it
 };
 

@@ -212,6 +212,10 @@ int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, 
   spawn.job = cat("local-", getpid());
   spawn.timeout_seconds = run.cluster.timeout_seconds;
   spawn.describer = describer_of([run] { return plan::compile(run); });
+  if (run.layout.updates != spec::Updates::synchronous)
+    spawn.may_be_lost = [layout = run.layout](int rank) {
+      return rank / layout.tp % (layout.dp() + layout.servers) < layout.dp();
+    };
   if (stops == Stops::between_steps) spawn.grace_seconds = run.cluster.grace_seconds;
   return launch::run_local_ranks(spawn);
 }

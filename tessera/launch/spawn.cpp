@@ -85,7 +85,8 @@ class Job {
       : options_(options),
         report_({.descriptor = options.report_descriptor}),
         board_(options.num_ranks),
-        stopped_since_seconds_(static_cast<std::size_t>(options.num_ranks)) {}
+        stopped_since_seconds_(static_cast<std::size_t>(options.num_ranks)),
+        is_loss_told_(static_cast<std::size_t>(options.num_ranks), false) {}
 
   int run() {
     for (int rank = 0; rank < options_.num_ranks; ++rank) {
@@ -97,6 +98,7 @@ class Job {
     started_seconds_ = now_seconds();
     while (count_running() > 0) {
       look_for_failure();
+      look_for_losses();
       look_for_hang();
       end_if_due();
       wait_for_news();
@@ -141,8 +143,30 @@ class Job {
     }
   }
 
+  bool may_be_lost(int rank) const { return options_.may_be_lost && options_.may_be_lost(rank); }
+
+  // Of those that may be lost, whoever has ended badly, or shows no sign of life and is ended.
+  void look_for_losses() {
+    for (int rank = 0; rank < options_.num_ranks && !is_ending(); ++rank) {
+      const auto at = static_cast<std::size_t>(rank);
+      if (!may_be_lost(rank) || is_loss_told_[at]) continue;
+      auto& child = children_[at];
+      const auto& end = child.ending();
+      const double now = now_seconds();
+      const bool is_silent = !end && options_.timeout_seconds > 0 && !has_finished(at) &&
+                             last_sign_seconds(at, now) < now - options_.timeout_seconds;
+      if (is_silent) child.signal(SIGKILL);
+      if (is_silent || (end && end->code == 0 && !end->signal)) continue;
+      if (!end) continue;
+      is_loss_told_[at] = true;
+      report_.write(cat(ending_text(rank, *end, {board_.states(), now}, options_.describer),
+                        "The other workers go on without it.\n"));
+    }
+  }
+
   // A rank that has told its error may take long to end: what it holds may wait for its peers.
   std::optional<Ending> failure_of(int rank) {
+    if (may_be_lost(rank)) return std::nullopt;
     const auto& end = children_[static_cast<std::size_t>(rank)].ending();
     if (end) return end->code == 0 ? std::nullopt : std::optional(*end);
     if (!board_.log(rank).has_failed()) return std::nullopt;
@@ -171,12 +195,13 @@ class Job {
 
   void look_for_hang() {
     if (options_.timeout_seconds <= 0 || is_ending() || first_) return;
-    const double now = now_seconds(), limit = now - options_.timeout_seconds;
+    // Those that wait for one that may be lost wait until it is.
+    const double now = now_seconds(), limit = now - (options_.may_be_lost ? 2 : 1) * options_.timeout_seconds;
     bool hangs = false, all_here = true;
     for (std::size_t rank = 0; rank < children_.size() && !hangs; ++rank) {
       all_here = all_here && board_.log(static_cast<int>(rank)).beat_seconds() > 0;
       const double last_sign = last_sign_seconds(rank, now);
-      hangs = !children_[rank].ending() && last_sign < limit &&
+      hangs = !may_be_lost(static_cast<int>(rank)) && !children_[rank].ending() && last_sign < limit &&
               (last_sign < limit - kLoadingSeconds || !has_finished(rank));
     }
     // What was waited before that was for ranks that were loading.
@@ -275,6 +300,7 @@ class Job {
   std::vector<Child> children_;
   double started_seconds_ = 0, all_here_seconds_ = 0;
   std::vector<double> stopped_since_seconds_;  // before their first sign of life; 0: not stopped
+  std::vector<bool> is_loss_told_;             // of those that may be lost
   bool is_stop_told_ = false, is_grace_over_ = false;
   bool ends_at_once_ = false;  // because a signal asked for it
   std::optional<Failure> first_;

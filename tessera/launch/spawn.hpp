@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct SpawnOptions {
   // A rank that waits longer than this for another, or shows no sign of life, ends the job; 0: ranks are not
   // watched, for commands that don't write to their board.
   double timeout_seconds = 0;
+  // Ranks that the others do without: their end is told, and the job goes on. Empty: none.
+  std::function<bool(int rank)> may_be_lost;
   RankDescriber describer = plain_describer();
   // The ranks take stop signals by themselves (StopOnSignals) and look at the board's stop request between
   // steps. They have this long to stop after the first signal; 0: a signal ends them at once.

@@ -22,6 +22,7 @@ program::Residency residency(const spec::Layout& layout) {
   program::Residency out{.overlap = layout.overlap, .keeps_full = layout.zero < 3};
   out.keep_bytes = layout.keep_mib << 20;
   out.prefetch = static_cast<std::uint32_t>(layout.prefetch);
+  out.holds_back = layout.updates == spec::Updates::synchronous;  // servers take what is whole
   if (layout.zero >= 2) out.reduce_every = static_cast<std::int32_t>(layout.reduce_every);
   return out;
 }
@@ -62,6 +63,7 @@ program::GenerateOptions generate_options(const spec::Run& run, const program::T
   program::GenerateOptions out{.residency = residency(layout),
                                .offload = offload(layout),
                                .take_turns = takes_turns(layout),
+                               .take_server_turns = layout.updates != spec::Updates::synchronous,
                                .receives_ahead = ahead};
   if (layout.communication == spec::Communication::priority)
     out.priority = [&tables, rates = rates_of(run)](const program::Op& op) {

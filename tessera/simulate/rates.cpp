@@ -58,6 +58,7 @@ class Pricing {
       case OpKind::offload:
       case OpKind::fetch:
         return op.flags & program::kUnchanged ? Cost{} : in_memory(named_bytes(op));
+      case OpKind::turn:
       case OpKind::free:
         break;
     }

@@ -26,6 +26,11 @@ const Words& words<TensorKind>() {
   return list;
 }
 template <>
+const Words& words<Updates>() {
+  static const Words list = {"synchronous", "bounded", "asynchronous"};
+  return list;
+}
+template <>
 const Words& words<Communication>() {
   static const Words out = {"arrival", "priority", "auto"};
   return out;

@@ -179,9 +179,35 @@ void check_ranks(const Run& run, Findings& findings) {
       cat("is fewer than the ", ranks, " ranks of the layout (pp * dp_replicate * dp_shard * cp * tp)"));
 }
 
+// Workers that do not wait for each other.
+void check_updates(const Run& run, Findings& findings) {
+  const Layout& layout = run.layout;
+  findings.need(layout.updates == Updates::bounded || layout.staleness == 0, "layout.staleness",
+                "is for layout.updates = bounded");
+  if (layout.updates == Updates::synchronous) return;
+  const std::string how = cat("layout.updates = ", word(layout.updates));
+  findings.need(layout.servers > 0, "layout.updates", "is for layout.servers above 0");
+  findings.need(run.training.global_batch % layout.dp() == 0, "training.global_batch",
+                cat("is not divisible by the ", layout.dp(), " workers, which take a share each with ", how));
+  findings.need(layout.micro_batches_by_rank.empty(), "layout.micro_batches_by_rank",
+                cat("deals one step to workers that wait for each other: leave it out with ", how));
+  findings.need(layout.overlap && !layout.overlap_steps,
+                layout.overlap ? "layout.overlap_steps" : "layout.overlap",
+                cat("is decided by the servers with ", how, ": leave it out"));
+  findings.need(layout.precision != Precision::fp16, "layout.precision",
+                cat("has a loss scale, which workers would have to agree on: write bf16 with ", how));
+  findings.need(run.model.dropout == 0, "model.dropout", cat("does not work with ", how, ": write 0"));
+  findings.need(run.evaluation.every == 0, "evaluation.every",
+                cat("needs all workers at one step: leave it out with ", how,
+                    ", and evaluate checkpoints with tessera evaluate"));
+  findings.need(!traits(run.cluster.transport).uses_gpus, "cluster.transport",
+                cat("does not work with ", how, ": write sockets"));
+}
+
 // Ranks that hold what others compute with.
 void check_servers(const Run& run, Findings& findings) {
   const Layout& layout = run.layout;
+  check_updates(run, findings);
   if (layout.servers == 0) return;
   findings.need(layout.dp_replicate == 1, "layout.dp_replicate",
                 cat("is above 1, but workers of layout.servers are ranks of dp_shard: write layout.dp = ",

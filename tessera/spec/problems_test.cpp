@@ -83,6 +83,27 @@ TEST(Problems, ServersHoldWhatNobodyElseDoes) {
   }
 }
 
+TEST(Problems, WorkersThatDontWaitHaveServersAndEvenShares) {
+  spec::Run run;
+  run.layout.servers = 2;
+  run.layout.dp_shard = 4;
+  run.layout.updates = spec::Updates::bounded;
+  run.layout.staleness = 3;
+  EXPECT_TRUE(problems(run).empty());
+  for (const auto change :
+       {+[](spec::Run& r) { r.layout.updates = spec::Updates::asynchronous; },
+        +[](spec::Run& r) { r.layout.servers = 0, r.layout.zero = 1; },
+        +[](spec::Run& r) { r.training.global_batch = 18; }, +[](spec::Run& r) { r.layout.overlap = false; },
+        +[](spec::Run& r) { r.layout.overlap_steps = true; },
+        +[](spec::Run& r) { r.layout.precision = spec::Precision::fp16; },
+        +[](spec::Run& r) { r.layout.micro_batches_by_rank = "4,4,4,4"; },
+        +[](spec::Run& r) { r.model.dropout = 0.1; }}) {
+    spec::Run other = run;
+    change(other);
+    EXPECT_EQ(problems(other).size(), 1u);
+  }
+}
+
 TEST(Problems, WhatGpt2HasNotIsRefused) {
   EXPECT_THAT(
       texts([](spec::Run& run) {

@@ -262,6 +262,12 @@ void declare_layout(std::vector<Key>& keys) {
       "servers", &Layout::servers, from_to(0, kMaxAxis),
       "parameter servers: ranks beside those of dp, for each of pp and tp, that hold and update a slice "
       "of the weights each and compute nothing");
+  section.add(
+      "updates", &Layout::updates,
+      "with servers: one update with the gradients of all workers, or one with those of each worker, whose "
+      "share of the batch a step then is: bounded by staleness, or asynchronous");
+  section.add("staleness", &Layout::staleness, from_to(0, 1 << 20),
+              "bounded: how many updates a worker that begins a step may be ahead of the slowest");
   section.add("cp", &Layout::cp, from_to(1, kMaxAxis), "ranks that share a sequence");
   section.add(
       "cp_heads", &Layout::cp_heads, from_to(1, kMaxAxis),

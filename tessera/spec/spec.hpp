@@ -29,6 +29,8 @@ enum class TensorKind { d1, d2, d25, d3 };        // 1d, 2d, 2.5d, 3d
 enum class Recompute { none, full, selective, budget };
 // In which order gradients are reduced: as they are made, or as the next step needs what they update.
 enum class Communication { arrival, priority, automatic };
+// When servers update: with the gradients of all workers together, or with those of each by themselves.
+enum class Updates { synchronous, bounded, asynchronous };
 enum class Optimizer { adamw, sgd };
 enum class Packing { cut, best_fit };                // how documents become samples
 enum class RopeScaling { llama3, linear, yarn };     // how rotary frequencies are made slower
@@ -188,6 +190,9 @@ struct Layout {
   std::int64_t dp_replicate = 1;
   std::int64_t dp_shard = 1;
   std::int64_t servers = 0;  // ranks beside those of dp that hold and update weights and compute nothing
+  Updates updates = Updates::synchronous;
+  std::int64_t staleness =
+      0;  // bounded: updates that a worker may be ahead of the slowest when it begins one
   std::int64_t cp = 1;
   std::int64_t cp_heads =
       1;  // ranks of cp that exchange heads for positions; the others pass keys round a ring

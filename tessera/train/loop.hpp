@@ -39,6 +39,7 @@ struct LoopOptions {
 struct Summary {
   std::int64_t steps = 0, parameters = 0, ranks = 1;
   std::int64_t resumed_after = 0;  // steps that an earlier run made
+  bool is_told_here = false;       // by this rank, of all that have it
   double first_loss = 0, last_loss = 0, mean_loss_of_last_ten = 0;
   double tokens_per_second = 0;  // median over the steps after the first
   double step_seconds = 0;       // median likewise

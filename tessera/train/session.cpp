@@ -138,6 +138,7 @@ engine::Parts Session::parts_of(const program::Sequence& sequence, ActivityLog* 
           log,
           device_,
           slots,
+          nullptr,
           keep_gradients};
 }
 

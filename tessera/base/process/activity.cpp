@@ -56,6 +56,7 @@ bool should_be_short(Doing doing) {
     case Doing::starting:
     case Doing::preparing:
     case Doing::evaluating:
+    case Doing::serving:
     case Doing::computing:
     case Doing::finished:
       return false;

@@ -22,6 +22,7 @@ enum class Doing : std::uint8_t {
   writing,        // metrics of a step
   saving,         // a checkpoint
   evaluating,     // held-out samples
+  serving,        // a parameter server: what workers ask for, when they ask
   computing,      // an op of its own
   communicating,  // an op that needs others
   sending,        // the step is through but for sends that nobody has received

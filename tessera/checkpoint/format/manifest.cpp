@@ -67,6 +67,13 @@ struct ManifestReader {
     return number<Number>(at(object, key), key);
   }
 
+  std::int64_t signed_at(const Json& object, const char* key) const {
+    const Json& value = at(object, key);
+    expect(value.is_number_integer() && std::abs(value.get<double>()) < 0x1p62, "'", key, "' holds ",
+           value.dump(), ", not a whole number of its range");
+    return value.get<std::int64_t>();
+  }
+
   const Json& list(const Json& object, const char* key) const {
     const Json& value = at(object, key);
     expect(value.is_array(), "'", key, "' is not a list");
@@ -114,7 +121,7 @@ struct ManifestReader {
     const Json& scale = at(json, "loss_scale");
     expect(scale.is_number() && scale.get<double>() >= 0, "'loss_scale' is not a number of at least 0");
     out.loss_scale = scale.get<double>();
-    if (json.contains("reset_after")) out.reset_after = number_at<std::int64_t>(json, "reset_after");
+    if (json.contains("reset_after")) out.reset_after = signed_at(json, "reset_after");
     expect(out.reset_after <= out.updates, "'reset_after' is more than 'updates'");
     return out;
   }
@@ -224,7 +231,7 @@ std::string to_text(const Manifest& manifest) {
   Json progress = {{"step", p.step}, {"updates", p.updates},       {"next_sample", p.next_sample},
                    {"seed", p.seed}, {"loss_scale", p.loss_scale}, {"good_steps", p.good_steps}};
   // Left out where they say nothing, as in what earlier versions wrote.
-  if (p.reset_after > 0) progress["reset_after"] = p.reset_after;
+  if (p.reset_after != 0) progress["reset_after"] = p.reset_after;
   const std::string data =
       !manifest.data
           ? ""

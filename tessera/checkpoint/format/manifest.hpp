@@ -25,7 +25,9 @@ struct Progress {
   std::uint64_t seed = 0;         // of weights and dropout
   double loss_scale = 0;          // 0: the run has none
   std::int64_t good_steps = 0;    // updates since the scale last changed
-  std::int64_t reset_after = 0;   // updates that were made when the optimizer last began with an empty state
+  // Updates that were made when the optimizer last began with an empty state; below 0: it has made so many
+  // more, as steps had several (layout.updates).
+  std::int64_t reset_after = 0;
   bool operator==(const Progress&) const = default;
 };
 

@@ -87,12 +87,17 @@ struct Options : job::JobOptions {
   CheckpointOptions checkpoint;
   DataOptions data;
   LayoutsOptions layouts;
+  std::string replay;  // verify: the log of updates to replay; empty: none
   DeviceOptions device;
 };
+
+// Throws UserError for a run whose updates have no fixed order: no layout of it equals one device.
+void check_has_order(const spec::Run& run);
 
 int train_command(const Options& options);
 int verify_command(const Options& options);
 int verify_layouts_command(const Options& options);
+int replay_command(const Options& options);
 int bench_step_command(const Options& options);
 int simulate_command(const Options& options);
 int doctor_command(const Options& options);

@@ -22,6 +22,7 @@
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
 #include "tessera/train/loop.hpp"
+#include "tessera/train/servers/with_servers.hpp"
 
 namespace tessera::cli {
 
@@ -101,9 +102,15 @@ void print(const std::string& text, double patience_seconds) {
 }
 
 // Each rank writes its part of a trace beside the others, and their times must come from one clock.
-void check_trace_stays_on_one_host(const Options& options) {
+void check_trace(const spec::Run& run, const Options& options) {
+  if (options.trace.empty()) return;
+  if (run.layout.updates != spec::Updates::synchronous)
+    throw UserError(
+        "--trace shows a step that all ranks make together, and with layout.updates = bounded or "
+        "asynchronous "
+        "there is none. Leave --trace out; updates.jsonl in the folder of the run says who updated when.");
   const auto joined = job::joined_membership();
-  if (options.trace.empty() || !joined || joined->num_hosts == 1) return;
+  if (!joined || joined->num_hosts == 1) return;
   throw UserError(cat("--trace is for the ranks of one host, and ", joined->started_by,
                       " has started this job on ", joined->num_hosts,
                       ", whose disks and clocks are not one. Leave --trace out, or start all ranks on one."));
@@ -122,7 +129,7 @@ void tell_warnings(const spec::Run& run) {
 
 int train_command(const Options& options) {
   const spec::Run run = job::load_run(options);
-  check_trace_stays_on_one_host(options);
+  check_trace(run, options);
   tell_warnings(run);
   if (run.layout.memory_limit_mib > 0 && !job::started_by_launcher())
     plan::hold_to_memory_limit(run, plan::compile(run));
@@ -146,22 +153,24 @@ int train_command(const Options& options) {
   if (!is_joined && !job::started_by_launcher()) lock();
   const auto body = [&](const job::Rank& rank) {
     if (is_joined && rank.communicator.rank() == 0) lock();
-    const auto summary = train::train(run, rank.communicator,
-                                      {.name = name,
-                                       .folder = folder,
-                                       .trace = options.trace,
-                                       .checkpoints = checkpoints,
-                                       .from = options.from,
-                                       .accepted = {.changed_data = options.accept_changed_data,
-                                                    .reset_optimizer = options.reset_optimizer},
-                                       .lines = !options.json,
-                                       .prometheus_port = options.prometheus_port,
-                                       .resident_bytes = rank.resident_bytes,
-                                       .peak_bytes = rank.peak_bytes,
-                                       .start = start_of(options),
-                                       .log = rank.log,
-                                       .stop = rank.stop});
-    if (rank.communicator.rank() == 0)
+    const bool is_together = run.layout.updates == spec::Updates::synchronous;
+    const auto train_here = is_together ? train::train : train::train_with_servers;
+    const auto summary = train_here(run, rank.communicator,
+                                    {.name = name,
+                                     .folder = folder,
+                                     .trace = options.trace,
+                                     .checkpoints = checkpoints,
+                                     .from = options.from,
+                                     .accepted = {.changed_data = options.accept_changed_data,
+                                                  .reset_optimizer = options.reset_optimizer},
+                                     .lines = !options.json,
+                                     .prometheus_port = options.prometheus_port,
+                                     .resident_bytes = rank.resident_bytes,
+                                     .peak_bytes = rank.peak_bytes,
+                                     .start = start_of(options),
+                                     .log = rank.log,
+                                     .stop = rank.stop});
+    if (is_together ? rank.communicator.rank() == 0 : summary.is_told_here)
       print(summary_text(summary, run, folder, options.json), run.cluster.timeout_seconds / 2);
   };
   return job::on_ranks(run, options, body, job::Stops::between_steps);

@@ -6,6 +6,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/cli/commands/commands.hpp"
 #include "tessera/metrics/field.hpp"
+#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::cli {
 
@@ -43,8 +44,18 @@ int tell(const train::Verification& verification, const Options& options) {
 
 }  // namespace
 
+void check_has_order(const spec::Run& run) {
+  if (run.layout.updates != spec::Updates::synchronous)
+    throw UserError(
+        cat("what a run with layout.updates = ", spec::word(run.layout.updates),
+            " comes to depends on who pushes first, so it is compared with its own log: tessera verify "
+            "FOLDER/run.toml --replay FOLDER/updates.jsonl. What it computes is verified with "
+            "layout.updates=synchronous."));
+}
+
 int verify_command(const Options& options) {
   spec::Run run = job::load_run(options);
+  check_has_order(run);
   if (!options.device.name.empty())
     return tell(train::verify_on_threads(run, {}, options.device.run_ranks(options.layouts.seed)), options);
   if (!spec::traits(run.cluster.transport).uses_gpus)

@@ -105,6 +105,7 @@ std::optional<std::pair<std::size_t, std::size_t>> part_of_layouts(std::string_v
 int verify_layouts_command(const Options& options) {
   const auto& own = options.layouts;
   const spec::Run given = job::load_run(options);
+  check_has_order(given);
   std::string note;
   const spec::Run base = base_run(given, own, note);
   const double begin = now_seconds();

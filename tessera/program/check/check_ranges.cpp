@@ -49,6 +49,9 @@ class RangeCheck {
       case ItemOf::bucket:
         below(op.item, tables_.buckets.size(), "bucket");
         return micro(op, false);
+      case ItemOf::service:
+        below(op.item, kNumServices, "service");
+        return micro(op, false);
       case ItemOf::cell:
         return cell(op);
     }

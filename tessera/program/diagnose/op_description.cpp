@@ -1,5 +1,7 @@
 #include "tessera/program/diagnose/op_description.hpp"
 
+#include <array>
+
 #include "tessera/base/text.hpp"
 #include "tessera/program/ir/ranks.hpp"
 #include "tessera/program/ir/text.hpp"
@@ -18,6 +20,8 @@ std::string item_text(const Op& op, const Tables& tables) {
       return tables.numbers[op.item].name;
     case ItemOf::bucket:
       return tables.buckets[op.item].name;
+    case ItemOf::service:
+      return std::array{"pull", "push", "update"}.at(op.item);
     case ItemOf::cell:
       break;
   }
@@ -51,6 +55,8 @@ std::string doing_text(const Program& program, int rank, const Activity& at, dou
       return cat("saving the checkpoint", of_step, lasting);
     case Doing::evaluating:
       return cat("evaluating after step ", at.step, lasting);
+    case Doing::serving:
+      return cat("serving its workers", of_step, lasting);
     case Doing::closing:
       return cat("writing the trace and closing its files", lasting);
     case Doing::finished:

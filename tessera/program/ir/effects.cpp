@@ -151,6 +151,8 @@ void effects(const Op& op, const Tables& tables, Effects& out) {
     case OpKind::fetch:
       out.returns.push_back(named_cell(op));
       return;
+    case OpKind::turn:
+      return;
     case OpKind::free:
       out.ends.push_back(named_cell(op));
       return;

@@ -14,7 +14,11 @@ enum class OpKind : std::uint8_t {
 };
 #undef OP
 
-enum class ItemOf : std::uint8_t { segment, bucket, number, cell };
+enum class ItemOf : std::uint8_t { segment, bucket, number, cell, service };
+
+// What a server does for one of several workers that come when they come; a `turn` waits until it may begin.
+enum class Service : std::uint8_t { pull, push, update };
+inline constexpr int kNumServices = 3;
 enum class Hue : std::uint8_t { blue, orange, yellow, green, purple, vermilion, sky_blue, grey };
 
 struct OpInfo {

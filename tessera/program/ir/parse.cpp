@@ -101,7 +101,7 @@ class LineParser {
       } else if (info(op.what).item == ItemOf::cell) {
         cell(op);
       } else {
-        op.item = integer<std::uint32_t>("a bucket");
+        op.item = integer<std::uint32_t>("a bucket or a service");
       }
     }
     if (take("!")) op.flags |= kEndsSource;

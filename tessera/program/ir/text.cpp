@@ -64,6 +64,7 @@ std::string word(const Op& op, const Tables& tables) {
       out = cat(letter, cell_word(op));
       break;
     case ItemOf::bucket:
+    case ItemOf::service:
       out = cat(letter, op.item);
       break;
   }

@@ -38,6 +38,7 @@ StepFlops flops_of(const Op& op, const Tables& tables) {
     case OpKind::sum:
     case OpKind::offload:
     case OpKind::fetch:
+    case OpKind::turn:
     case OpKind::free:
       break;
   }

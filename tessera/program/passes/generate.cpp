@@ -256,7 +256,8 @@ Program generate(const Tables& tables, const Order& order, const Staging& stagin
     if (options.priority) prioritise(draft, program.tables, options.priority);
     add_updates(draft, program.tables);
     add_offload(draft, program.tables, options.offload);
-    if (tables.has_servers()) servers.push_back(part_servers(draft).finish(program.tables));
+    if (tables.has_servers())
+      servers.push_back(part_servers(draft, options.take_server_turns).finish(program.tables));
     program.classes.push_back(draft.finish(program.tables));
   }
   for (std::size_t rank = 0; rank < class_of_rank.size(); ++rank)

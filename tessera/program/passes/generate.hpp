@@ -27,6 +27,8 @@ struct GenerateOptions {
   // A forward and a backward of two micro-batches that follow each other take turns, segment by segment, so
   // that the exchanges of the one run beside the computation of the other.
   bool take_turns = false;
+  // Servers serve one worker at a time: see Note [Servers] in servers.hpp.
+  bool take_server_turns = false;
   // Of an op, foreseen: reductions come in the order in which the next step needs them. Empty: as they come.
   SecondsOf priority;
   // How many values and gradients a rank may receive before it needs them.

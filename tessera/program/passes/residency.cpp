@@ -126,7 +126,7 @@ class ResidencyPass {
           tables_.buckets[bucket].trainable && tables_.buckets[bucket].sharded_over >= 0 && !begun_[bucket];
       begun_[bucket] = true;
     }
-    if (begins && settled_ != kNever) insertion_.wait(at, settled_);
+    if (begins && residency_.holds_back && settled_ != kNever) insertion_.wait(at, settled_);
     settled_ = last_reduction_;
   }
 

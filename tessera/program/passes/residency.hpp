@@ -16,6 +16,8 @@ struct Residency {
   // first), and how many are gathered before the op that needs them is the next.
   std::int64_t keep_bytes = 0;
   std::uint32_t prefetch = 1;
+  // A gradient begins when the reductions of earlier ones are through, so that they don't pile up.
+  bool holds_back = true;
   std::int32_t reduce_every = 0;  // micro-batches between reductions of a sharded bucket; 0: one a step
 };
 

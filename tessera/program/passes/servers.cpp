@@ -1,5 +1,6 @@
 #include "tessera/program/passes/servers.hpp"
 
+#include <algorithm>
 #include <functional>
 
 namespace tessera::program {
@@ -31,9 +32,27 @@ Draft only(const Draft& draft, const std::function<bool(const Op&)>& keeps) {
   return out;
 }
 
+void add_turns(Draft& server) {
+  const auto is_push = [](const Op& op) { return op.what == OpKind::reduce; };
+  const auto is_update = [](const Op& op) { return op.what == OpKind::step; };
+  const auto place = [&](auto is_first) {
+    return static_cast<std::uint32_t>(std::ranges::find_if(server.ops, is_first) - server.ops.begin());
+  };
+  for (Op& op : server.ops) op.lane = kCompute;
+  Insertion insertion(server);
+  const auto turn = [&](std::uint32_t at, Service service) {
+    if (at < server.ops.size())
+      insertion.before(at, {.what = OpKind::turn, .item = static_cast<std::uint32_t>(service)});
+  };
+  turn(0, Service::pull);
+  turn(place(is_push), Service::push);
+  turn(place(is_update), Service::update);
+  insertion.apply();
+}
+
 }  // namespace
 
-Draft part_servers(Draft& draft) {
+Draft part_servers(Draft& draft, bool takes_turns) {
   Draft server =
       only(draft, [](const Op& op) { return is_met(op) || is_of_shard(op) || op.what == OpKind::sum; });
   draft = only(draft, [](const Op& op) { return !is_of_shard(op); });
@@ -41,6 +60,7 @@ Draft part_servers(Draft& draft) {
     if (is_met(op)) op.flags |= kOfWorker;
   for (Op& op : server.ops)
     if (is_met(op)) op.flags = static_cast<std::uint16_t>((op.flags & ~kEndsSource) | kOfServer);
+  if (takes_turns) add_turns(server);
   return server;
 }
 
