@@ -107,7 +107,8 @@ std::unique_ptr<train::Session> session_of(const OpenedModel& opened, const spec
                                                   train::Variation(), log);
   if (opened.checkpoint.empty()) return session;
   checkpoint::Checkpoint from(opened.checkpoint, opened.links);
-  train::check_fits(*session, from, std::nullopt, {.changed_data = true, .reset_optimizer = true});
+  train::check_fits(*session, session->run(), from, std::nullopt,
+                    {.changed_data = true, .reset_optimizer = true});
   train::restore(*session, from);
   return session;
 }

@@ -31,6 +31,11 @@ const Words& words<Updates>() {
   return list;
 }
 template <>
+const Words& words<OuterOptimizer>() {
+  static const Words list = {"average", "nesterov"};
+  return list;
+}
+template <>
 const Words& words<Communication>() {
   static const Words out = {"arrival", "priority", "auto"};
   return out;

@@ -204,10 +204,59 @@ void check_updates(const Run& run, Findings& findings) {
                 cat("does not work with ", how, ": write sockets"));
 }
 
+// Replicas that make steps by themselves.
+void check_local_steps(const Run& run, Findings& findings) {
+  const Training& training = run.training;
+  const Layout& layout = run.layout;
+  const Training usual;
+  if (training.outer_optimizer == OuterOptimizer::average) {
+    findings.need(training.outer_learning_rate == usual.outer_learning_rate, "training.outer_learning_rate",
+                  "is for training.outer_optimizer = nesterov");
+    findings.need(training.outer_momentum == usual.outer_momentum, "training.outer_momentum",
+                  "is for training.outer_optimizer = nesterov");
+  }
+  if (training.local_steps == 0) {
+    findings.need(training.outer_optimizer == OuterOptimizer::average, "training.outer_optimizer",
+                  "is for training.local_steps above 0");
+    findings.need(training.outer_delay == 0, "training.outer_delay", "is for training.local_steps above 0");
+    return;
+  }
+  const std::string how = cat("training.local_steps = ", training.local_steps);
+  const auto whole_exchanges = [&](std::int64_t every, const char* key) {
+    findings.need(every % training.local_steps == 0, key,
+                  cat("is not a multiple of ", how, ", after which replicas have equal weights"));
+  };
+  whole_exchanges(run.checkpoint.every, "checkpoint.every");
+  whole_exchanges(run.evaluation.every, "evaluation.every");
+  findings.need(training.outer_delay < training.local_steps, "training.outer_delay",
+                cat("is not below ", how, ": an exchange would not be over before the next"));
+  findings.need(
+      training.global_batch % layout.dp_replicate == 0, "training.global_batch",
+      cat("is not divisible by the ", layout.dp_replicate, " replicas, which take a share each with ", how));
+  findings.need(layout.servers == 0, "layout.servers", cat("does not work with ", how));
+  findings.need(!layout.overlap_steps, "layout.overlap_steps",
+                cat("does not work with ", how, ": leave it out"));
+  findings.need(!entry(layout.schedule).traits.is_delayed, "layout.schedule",
+                cat("keeps weights of two versions, which does not work with ", how));
+  findings.need(layout.micro_batches_by_rank.empty(), "layout.micro_batches_by_rank",
+                cat("does not work with ", how));
+  findings.need(layout.precision != Precision::fp16, "layout.precision",
+                cat("has a loss scale, which replicas would have to agree on: write bf16 with ", how));
+  findings.need(run.model.dropout == 0, "model.dropout", cat("does not work with ", how, ": write 0"));
+  findings.need(run.model.balance != Balance::bias, "model.balance",
+                cat("moves biases by the loads of all replicas, which does not work with ", how));
+  findings.need(training.record_choices.empty() && training.replay_choices.empty(),
+                training.record_choices.empty() ? "training.replay_choices" : "training.record_choices",
+                cat("does not work with ", how));
+  findings.need(!traits(run.cluster.transport).uses_gpus, "cluster.transport",
+                cat("does not work with ", how, ": write sockets"));
+}
+
 // Ranks that hold what others compute with.
 void check_servers(const Run& run, Findings& findings) {
   const Layout& layout = run.layout;
   check_updates(run, findings);
+  check_local_steps(run, findings);
   if (layout.servers == 0) return;
   findings.need(layout.dp_replicate == 1, "layout.dp_replicate",
                 cat("is above 1, but workers of layout.servers are ranks of dp_shard: write layout.dp = ",

@@ -104,6 +104,35 @@ TEST(Problems, WorkersThatDontWaitHaveServersAndEvenShares) {
   }
 }
 
+TEST(Problems, ReplicasThatAreApartShareNothingButExchanges) {
+  spec::Run run;
+  run.training.local_steps = 5;
+  run.training.outer_optimizer = spec::OuterOptimizer::nesterov;
+  run.training.outer_delay = 4;
+  run.layout.dp_replicate = 2;
+  run.checkpoint.every = run.evaluation.every = 10;
+  run.evaluation.path = "held-out";
+  EXPECT_TRUE(problems(run).empty());
+  for (const auto change :
+       {+[](spec::Run& r) { r.training.outer_delay = 5; }, +[](spec::Run& r) { r.checkpoint.every = 12; },
+        +[](spec::Run& r) { r.evaluation.every = 7; }, +[](spec::Run& r) { r.training.global_batch = 15; },
+        +[](spec::Run& r) { r.layout.overlap_steps = true; }, +[](spec::Run& r) { r.model.dropout = 0.1; },
+        +[](spec::Run& r) { r.layout.precision = spec::Precision::fp16; },
+        +[](spec::Run& r) { r.layout.schedule = "pipedream-2bw"_schedule; }}) {
+    spec::Run other = run;
+    change(other);
+    EXPECT_EQ(problems(other).size(), 1u);
+  }
+  spec::Run average = run;
+  average.training.outer_optimizer = spec::OuterOptimizer::average;
+  EXPECT_TRUE(problems(average).empty());
+  average.training.outer_momentum = 0.5;
+  EXPECT_EQ(problems(average).size(), 1u);
+  spec::Run none;
+  none.training.outer_delay = 1;
+  EXPECT_EQ(problems(none).size(), 1u);
+}
+
 TEST(Problems, WhatGpt2HasNotIsRefused) {
   EXPECT_THAT(
       texts([](spec::Run& run) {

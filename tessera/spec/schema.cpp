@@ -216,6 +216,21 @@ void declare_training(std::vector<Key>& keys) {
               "fp16: updates in a row after which the factor doubles");
   section.add("stop_after_skipped", &Training::stop_after_skipped, at_least(0),
               "steps in a row whose gradients are not finite after which the run saves and stops; 0: never");
+  section.add(
+      "local_steps", &Training::local_steps, from_to(0, kMaxTokens),
+      "steps that each of the dp_replicate replicas makes by itself, on its share of the batch, before they "
+      "exchange weights; 0: they make every step together");
+  section.add(
+      "outer_optimizer", &Training::outer_optimizer,
+      "local steps: the mean of the replicas' weights, or a step with Nesterov momentum against the mean of "
+      "what they moved");
+  section.add("outer_learning_rate", &Training::outer_learning_rate, at_least(0),
+              "outer_optimizer nesterov: its rate");
+  section.add("outer_momentum", &Training::outer_momentum, from_below(0, 1),
+              "outer_optimizer nesterov: its decay");
+  section.add(
+      "outer_delay", &Training::outer_delay, from_to(0, kMaxTokens),
+      "local steps: how many of the next ones an exchange may take, beside them; 0: they wait for it");
   section.add("record_choices", &Training::record_choices,
               "file to write which experts every token chose; empty: none");
   section.add("replay_choices", &Training::replay_choices,

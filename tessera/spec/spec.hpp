@@ -32,6 +32,8 @@ enum class Communication { arrival, priority, automatic };
 // When servers update: with the gradients of all workers together, or with those of each by themselves.
 enum class Updates { synchronous, bounded, asynchronous };
 enum class Optimizer { adamw, sgd };
+// What replicas that made steps by themselves do with the mean of what they moved.
+enum class OuterOptimizer { average, nesterov };
 enum class Packing { cut, best_fit };                // how documents become samples
 enum class RopeScaling { llama3, linear, yarn };     // how rotary frequencies are made slower
 enum class RouterScores { softmax, sigmoid };        // of experts
@@ -152,8 +154,13 @@ struct Training {
   double loss_scale_start = 65536;              // fp16: factor of the loss in the first backward
   std::int64_t loss_scale_growth_steps = 2000;  // fp16: doubled after so many updates in a row
   std::int64_t stop_after_skipped = 20;         // steps in a row that were not taken; 0: never
-  std::string record_choices;                   // file of which experts the tokens chose; empty: none
-  std::string replay_choices;                   // such a file, instead of what the router would choose
+  std::int64_t local_steps = 0;  // of each replica by itself, before all of them meet; 0: they meet in each
+  OuterOptimizer outer_optimizer = OuterOptimizer::average;
+  double outer_learning_rate = 0.7;  // nesterov
+  double outer_momentum = 0.9;       // nesterov
+  std::int64_t outer_delay = 0;      // steps that an exchange may take
+  std::string record_choices;        // file of which experts the tokens chose; empty: none
+  std::string replay_choices;        // such a file, instead of what the router would choose
   bool operator==(const Training&) const = default;
 };
 

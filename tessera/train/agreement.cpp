@@ -20,15 +20,13 @@ bool is_whole_within(double number, double least, double most) {
                      ": a rank or the network between them brought a false number"));
 }
 
-// Add up what all ranks bring.
-using Sums = std::vector<double> (Session::*)(std::vector<double>) const;
-
-Wishes agreed(const Session& session, Sums sums_of, const Wishes& mine) {
+// `sums_of` adds up what all ranks bring.
+Wishes agreed(const Agreement::Sums& sums_of, const Wishes& mine) {
   // How many ranks wish each of these; of several signals the first one counts.
   constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
   std::vector<double> wishes = {mine.save ? 1.0 : 0.0, mine.end ? 1.0 : 0.0};
   for (const int signal : kSignals) wishes.push_back(mine.stop_signal == signal ? 1 : 0);
-  const auto sums = (session.*sums_of)(std::move(wishes));
+  const auto sums = sums_of(std::move(wishes));
   Wishes out{.save = sums[0] > 0, .end = sums[1] > 0};
   for (std::size_t i = 0; i < std::size(kSignals) && out.stop_signal == 0; ++i)
     if (sums[i + 2] > 0) out.stop_signal = kSignals[i];
@@ -39,8 +37,11 @@ Wishes agreed(const Session& session, Sums sums_of, const Wishes& mine) {
 
 void Agreement::ask(const Wishes& mine) {
   const bool beside = session_.program().tables.steps_overlap;
-  answer_ = std::async(beside ? std::launch::async : std::launch::deferred, agreed, std::cref(session_),
-                       beside ? &Session::sums_beside : &Session::sums, mine);
+  const Sums of_session = [this, beside](std::vector<double> values) {
+    return beside ? session_.sums_beside(std::move(values)) : session_.sums(std::move(values));
+  };
+  answer_ = std::async(beside ? std::launch::async : std::launch::deferred, agreed,
+                       sums_ ? sums_ : of_session, mine);
 }
 
 std::int64_t num_ranks_where(const Session& session, bool is_so_here) {

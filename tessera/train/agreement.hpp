@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <future>
 
 #include "tessera/train/session.hpp"
@@ -22,11 +23,15 @@ struct Wishes {
 class Agreement {
  public:
   explicit Agreement(const Session& session) : session_(session) {}
+  // Among more ranks than those of the session.
+  using Sums = std::function<std::vector<double>(std::vector<double>)>;
+  Agreement(const Session& session, Sums sums) : session_(session), sums_(std::move(sums)) {}
   void ask(const Wishes& mine);
   Wishes answer() { return answer_.get(); }
 
  private:
   const Session& session_;
+  Sums sums_;
   std::future<Wishes> answer_;
 };
 

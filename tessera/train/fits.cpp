@@ -99,11 +99,10 @@ bool has_same_optimizer(const Session& session, const Manifest& saved) {
   return kinds == wanted;
 }
 
-std::vector<std::string> check_fits(const Session& session, const Checkpoint& from,
+std::vector<std::string> check_fits(const Session& session, const spec::Run& run, const Checkpoint& from,
                                     const std::optional<checkpoint::DataIdentity>& data,
                                     const Accepted& accepted) {
   const Manifest& saved = from.manifest();
-  const spec::Run& run = session.run();
   const auto saved_run = run_of(saved);
   const std::string name = cat("checkpoint '", from.folder(), "'");
   if (saved_run)

@@ -18,8 +18,10 @@ struct Accepted {
 };
 
 // Throws UserError that says what differs, with both values; it is no question of damage. Returns, for the
-// user, what differs and was accepted. `data` is that of the run.
-std::vector<std::string> check_fits(const Session& session, const checkpoint::Checkpoint& from,
+// user, what differs and was accepted. `data` is that of the run, which
+// the session is all of, or a part.
+std::vector<std::string> check_fits(const Session& session, const spec::Run& run,
+                                    const checkpoint::Checkpoint& from,
                                     const std::optional<checkpoint::DataIdentity>& data,
                                     const Accepted& accepted);
 

@@ -88,8 +88,8 @@ TEST_F(Fits, EveryKeyOfTheModelIsComparedOrNamedHere) {
       manifest.config = config;
       const std::string text = checkpoint::to_text(manifest);
       std::ofstream(path + "/manifest.json") << text;
-      const std::string told =
-          complaint_of([&] { check_fits(session, checkpoint::Checkpoint(path), std::nullopt, {}); });
+      const std::string told = complaint_of(
+          [&] { check_fits(session, session.run(), checkpoint::Checkpoint(path), std::nullopt, {}); });
       EXPECT_EQ(told.find(key.full()) == std::string::npos, not_compared.contains(key.full()))
           << key.full() << ": " << told;
     });

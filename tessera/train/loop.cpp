@@ -16,6 +16,7 @@
 #include "tessera/tensor/peak.hpp"
 #include "tessera/train/agreement.hpp"
 #include "tessera/train/evaluate.hpp"
+#include "tessera/train/replicas.hpp"
 #include "tessera/train/resume.hpp"
 #include "tessera/train/run_file.hpp"
 #include "tessera/train/saver.hpp"
@@ -152,12 +153,14 @@ class SkippedSteps {
 // What a rank knows of a step when it has ended.
 class FactsOfSteps {
  public:
-  FactsOfSteps(const spec::Run& run, const program::Program& program, int rank, const LoopOptions& options)
-      : tables_(program.tables),
-        sequence_(program.classes.at(tables_.class_of_rank.at(static_cast<std::size_t>(rank)))),
+  // `replicas`: how many do the same as the ranks of the session, each on as many samples.
+  FactsOfSteps(const Session& session, int rank, double replicas, const LoopOptions& options)
+      : tables_(session.program().tables),
+        sequence_(session.program().classes.at(tables_.class_of_rank.at(static_cast<std::size_t>(rank)))),
         options_(options),
-        steps_(run.training.steps) {
-    flops_ = plan::step_flops(run, program);
+        steps_(session.run().training.steps) {
+    flops_ = plan::step_flops(session.run(), session.program());
+    flops_.model *= replicas, flops_.hardware *= replicas;
   }
   void set_peak(double flops_per_second) { peak_flops_per_second_ = flops_per_second; }
 
@@ -205,7 +208,10 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   std::optional<HeldOut> evaluated;
   if (run.evaluation.every > 0) evaluated = held_out(run);
   opening.reset();
-  Session session(run, communicator, std::move(source), {}, options.log, &start_timer);
+  Replicas replicas(run, communicator);
+  const int own_rank = replicas.communicator().rank();
+  Session session(replicas.run(), replicas.communicator(), replicas.source(std::move(source)), {},
+                  options.log, &start_timer);
   if (!run.training.record_choices.empty()) session.record_choices();
   const auto& tables = session.program().tables;
   const auto ranks = static_cast<double>(communicator.size());
@@ -215,12 +221,14 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     resumed = resume(session, {.folder = checkpoints,
                                .from = options.from,
                                .saves = run.checkpoint.saves(),
-                               .rank = communicator.rank(),
+                               .rank = own_rank,
                                .data = data,
-                               .accepted = options.accepted});
+                               .accepted = options.accepted,
+                               .run = &run});
+  replicas.begin(session);
   // Before the outputs, which remove what an earlier run left: what may be refused comes first.
   std::optional<During> making(std::in_place, options.log, Doing::writing);
-  Tracer tracer(session.program(), communicator.rank(), options.trace);
+  Tracer tracer(session.program(), own_rank, options.trace);
   std::optional<metrics::StepOutputs> outputs;
   if (communicator.rank() == 0)
     outputs.emplace(metrics::OutputOptions{.folder = options.folder,
@@ -239,16 +247,17 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
       tell(cat("warning: ", complaint));
   for (const std::string& note : resumed.notes) tell(note);
   Saver saver(run, session,
-              {.folder = checkpoints,
-               .rank = communicator.rank(),
-               .num_ranks = communicator.size(),
+              {.folder = replicas.is_first() ? checkpoints : "",
+               .rank = own_rank,
+               .num_ranks = replicas.communicator().size(),
                .log = options.log,
                .timeout_seconds = run.cluster.timeout_seconds,
                .saved_step = resumed.step,
                .run_folder = options.folder,
                .data = data,
+               .samples_of_each = replicas.count(),
                .tell = tell});
-  FactsOfSteps facts(run, session.program(), communicator.rank(), options);
+  FactsOfSteps facts(session, own_rank, static_cast<double>(replicas.count()), options);
   facts.set_peak(run.cluster.peak_tflops * 1e12 * ranks);
 
   Tally tally;
@@ -275,11 +284,15 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   // The first of the steps under way ends.
   const auto finish_step = [&] {
     const std::int64_t step = session.progress().step - static_cast<std::int64_t>(session.under_way()) + 1;
-    const auto report = session.finish_step();
+    auto report = session.finish_step();
+    report.tokens *= static_cast<double>(replicas.count());
     const double seconds = now_seconds() - last_end;
     last_end += seconds;
     if (options.log) options.log->held(report.at_peak.total());
     if (step == first) start_timer.end("first step");
+    const bool is_last = step == run.training.steps;
+    replicas.after_step(session, step, is_last || saves_after(step) || evaluates_after(step));
+    for (MovedAlong& moved : replicas.take_moved()) report.moved.along.push_back(std::move(moved));
     tally.add(report, seconds);
     skipped.add(step, report);
     if (skipped.has_spoilt_weights()) {
@@ -303,10 +316,14 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     while (session.under_way() > 0) finish_step();
   };
   // Before the step of that number: can it be made, is the one before it to be saved, is the run to stop?
-  Agreement agreement(session);
+  Agreement agreement(session, replicas.are_apart() ? Agreement::Sums([&](auto values) {
+                        return replicas.sums(std::move(values));
+                      })
+                                                    : nullptr);
   const auto consult = [&](std::int64_t step) {
-    trouble =
-        complaint_of([&] { session.read_ahead(static_cast<std::size_t>(step - session.progress().step)); });
+    const std::int64_t to_read =
+        replicas.are_apart() ? run.training.local_steps : step - session.progress().step;
+    trouble = complaint_of([&] { session.read_ahead(static_cast<std::size_t>(to_read)); });
     agreement.ask({.stop_signal = options.stop ? options.stop->signal() : 0,
                    .save = saver.wants_to_save(step - 1),
                    .end = !trouble.empty()});
@@ -319,6 +336,9 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   std::int64_t asked = first - 1;  // of which step last
   for (std::int64_t step = first; step <= run.training.steps; ++step) {
     if (!overlaps) last_end = now_seconds();
+    // Replicas that are apart go on until they meet.
+    const bool meet = !replicas.are_apart() || step == first || replicas.meet_after(step - 1);
+    if (!meet) asked = step, known.push_back({});
     if (asked < step) consult(++asked);
     const auto learn = [&] {
       for (std::int64_t of = step + std::ssize(known); known.size() < must_know && of <= run.training.steps;
@@ -334,6 +354,8 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     const Wishes wishes = known.front();
     known.pop_front();
     must_end = wishes.end;
+    if (replicas.meet_after(step - 1) && !replicas.has_exchanged(step - 1) && step > first)
+      replicas.exchange(session, step - 1, wishes != Wishes());
     if (must_end) break;
     if (wishes.save || wishes.stop_signal != 0) finish_all();
     if (wishes.save) between_steps([&] { saver.save(step - 1); });

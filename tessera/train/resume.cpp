@@ -36,7 +36,8 @@ Attempt attempt(Session& session, const std::string& path, const ResumeOptions& 
   });
   if (!agreed(complaint)) return {false, complaint};
   expect_no_tokenizer(session.run(), opened->manifest(), path);
-  const auto notes = check_fits(session, *opened, options.data, options.accepted);
+  const auto notes = check_fits(session, options.run ? *options.run : session.run(), *opened, options.data,
+                                options.accepted);
   complaint = complaint_of([&] { restore(session, *opened); });
   return {agreed(complaint), complaint, notes};
 }

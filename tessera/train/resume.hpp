@@ -15,6 +15,7 @@ struct ResumeOptions {
   int rank = 0;
   std::optional<checkpoint::DataIdentity> data = std::nullopt;  // that the run reads
   Accepted accepted = {};
+  const spec::Run* run = nullptr;  // what reads that data; nothing: the session's own
 };
 
 struct Resumed {

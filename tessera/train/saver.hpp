@@ -26,6 +26,7 @@ struct SaverOptions {
   std::int64_t saved_step = 0;  // where the run goes on from
   std::string run_folder = "";  // where people ask for a save; empty: nowhere
   std::optional<checkpoint::DataIdentity> data = std::nullopt;  // that the run reads
+  std::int64_t samples_of_each = 1;                             // of the run, for one of the session
   std::function<void(const std::string&)> tell;                 // rank 0: a line for the user
 };
 

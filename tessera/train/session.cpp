@@ -121,6 +121,10 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
   model_ = model::make(run_, tables, {held.units, buckets_, context_});
   executor_ = std::make_unique<engine::Executor>(
       parts_of(sequence, log_, slots_.empty() ? nullptr : &slots_[rank_class], variation.keep_gradients));
+  if (run.training.local_steps > 0 && run.training.outer_optimizer == spec::OuterOptimizer::nesterov)
+    for (const shard::FlatBucket& bucket : buckets_)
+      outer_momenta_.push_back(
+          tensor::zeros({bucket.shard_elements()}, shard::to_torch(bucket.table().storage), device_));
   if (timer) timer->end("weights");
 }
 
@@ -320,6 +324,7 @@ std::vector<Kept> Session::kept(const shard::FlatBucket& bucket) {
   const auto state = executor_->bucket_store().state_between_steps(bucket);
   for (std::size_t part = 0; part < state.size(); ++part)
     out.push_back(held(prefixes.at(part).c_str(), state[part], true));
+  if (!outer_momenta_.empty()) out.push_back(held(kOuterPrefix, outer_momentum(bucket), true));
   if (table.delayed && bucket.full().defined()) out.push_back(held(kPreviousPrefix, bucket.full(), false));
   return out;
 }
@@ -328,8 +333,13 @@ void Session::put_back(const shard::FlatBucket& bucket, std::span<const Kept> ke
   if (kept.empty()) return;
   std::vector<tensor::Tensor> state;
   for (const Kept& part : kept.subspan(1))
-    if (part.prefix != kPreviousPrefix) state.push_back(part.flat);
+    if (part.prefix != kPreviousPrefix && part.prefix != kOuterPrefix) state.push_back(part.flat);
   executor_->bucket_store().put_between_steps(bucket, kept.front().flat, state);
+}
+
+tensor::Tensor Session::outer_momentum(const shard::FlatBucket& bucket) const {
+  if (outer_momenta_.empty()) return {};
+  return outer_momenta_[static_cast<std::size_t>(&bucket - buckets_.data())];
 }
 
 checkpoint::Progress Session::progress() const {

@@ -39,6 +39,7 @@ struct Variation {
   bool keep_gradients = false;                // FlatBucket::kept_gradient() has those of the last step
 };
 
+using checkpoint::kOuterPrefix;
 using checkpoint::kPreviousPrefix;
 
 // A flat buffer that outlives steps.
@@ -104,6 +105,8 @@ class Session {
   std::vector<Kept> kept(const shard::FlatBucket& bucket);
   // Takes over what was written into these.
   void put_back(const shard::FlatBucket& bucket, std::span<const Kept> kept);
+  // Momentum of the outer optimizer beside a bucket's slice, which is saved with it; nothing without one.
+  tensor::Tensor outer_momentum(const shard::FlatBucket& bucket) const;
   // Where the run stands, and going on from there. Weights and optimizer state are put back apart.
   checkpoint::Progress progress() const;
   void go_on_from(const checkpoint::Progress& progress);
@@ -198,6 +201,7 @@ class Session {
   model::Model model_;
   std::vector<program::Slots> slots_;  // by class of ranks; on accelerators
   std::unique_ptr<engine::Executor> executor_;
+  std::vector<tensor::Tensor> outer_momenta_;  // by bucket; empty without an outer optimizer
   std::vector<program::Sequence> evaluation_;  // by class of ranks; empty until it is first asked for
   std::unique_ptr<engine::Executor> evaluator_;
   std::deque<engine::StepInput> inputs_;  // that were read ahead

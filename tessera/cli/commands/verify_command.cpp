@@ -51,6 +51,10 @@ void check_has_order(const spec::Run& run) {
             " comes to depends on who pushes first, so it is compared with its own log: tessera verify "
             "FOLDER/run.toml --replay FOLDER/updates.jsonl. What it computes is verified with "
             "layout.updates=synchronous."));
+  if (run.training.local_steps > 0)
+    throw UserError(
+        "one device makes no local steps by several replicas. The layout of a replica is verified with "
+        "training.local_steps=0.");
 }
 
 int verify_command(const Options& options) {
