@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
+#include "tessera/engine/packed_exchange.hpp"
 #include "tessera/program/ir/effects.hpp"
 #include "tessera/program/ir/ranks.hpp"
+#include "tessera/program/ir/wire.hpp"
 #include "tessera/program/memory/memory.hpp"
 #include "tessera/tensor/account.hpp"
 #include "tessera/tensor/device.hpp"
@@ -17,12 +19,23 @@ using program::Op;
 using tensor::read_here;
 using tensor::Tensor;
 
+namespace {
+
+constexpr std::uint64_t kThinSeed = 0x7e55e4a;  // of the first directions of thin sums
+
+}  // namespace
+
 BucketStore::BucketStore(const Parts& parts, const SlotMemory& slots)
     : parts_(parts), slots_(slots), tables_(parts.tables) {
   place_.assign(tables_.buckets.size(), parts.buckets.size());
   for (std::size_t i = 0; i < parts.buckets.size(); ++i) place_.at(item_of(parts.buckets[i])) = i;
   ahead_.resize(tables_.buckets.size());
   for (const auto& bucket : parts.buckets) norm_shares_.push_back(norm_share(bucket.table()));
+  for (const auto& bucket : parts.buckets) {
+    auto& thin = thin_sums_.emplace_back();
+    if (bucket.table().reduced_as == program::Wire::thin)
+      thin.emplace(bucket.table(), kThinSeed, shard::to_torch(bucket.table().gradient));
+  }
 }
 
 const collective::Group& BucketStore::group(std::int16_t axis_set) const {
@@ -55,7 +68,11 @@ void BucketStore::make_full(shard::FlatBucket& bucket, const collective::Group& 
 
 void BucketStore::gather_rest(const shard::FlatBucket& bucket, const collective::Group& members,
                               Tensor whole) {
-  if (members.size() > 1) members.all_gather(whole, bucket.slice_of(whole));
+  if (members.size() == 1) return;
+  const program::Bucket& table = bucket.table();
+  const Tensor mine = bucket.slice_of(whole);
+  if (table.gathered_as == program::Wire::exact) return members.all_gather(whole, mine);
+  PackedExchange(members, table.gathered_as, table.block).all_gather(whole, mine.clone());
 }
 
 void BucketStore::gather(const Op& op) {
@@ -77,8 +94,10 @@ void BucketStore::reduce(const Op& op) {
   const auto& members = group(op.along);
   if (op.flags & program::kOfShard) {
     Tensor part = read_here(reduced.shard_gradient());
-    members.all_reduce_sum(part);
-    return;
+    const program::Bucket& table = reduced.table();
+    if (table.reduced_as == program::Wire::exact || members.size() == 1) return members.all_reduce_sum(part);
+    return PackedExchange(members, table.reduced_as, table.block)
+        .all_reduce(part, program::chunk_elements(part.numel(), members.size(), table));
   }
   if (op.flags & program::kOfServer) {
     const tensor::CategoryScope as(Category::gradients);
@@ -91,6 +110,8 @@ void BucketStore::reduce(const Op& op) {
   Tensor whole = read_here(reduced.weight_gradient());
   if (op.flags & program::kOfWorker) {
     exchange(reduced, members).push(whole);
+  } else if (reduced.table().reduced_as != program::Wire::exact) {
+    reduce_packed(reduced, whole, members);
   } else if (reduced.slice().count > 1) {
     const tensor::CategoryScope as(Category::gradients);
     Tensor part = tensor::empty({reduced.shard_elements()}, whole.scalar_type(), whole.device());
@@ -102,6 +123,46 @@ void BucketStore::reduce(const Op& op) {
     reduced.add_to_shard_gradient(op.flags & program::kEndsSource ? whole : whole.clone());
   }
   reduced.restart_weight_gradient();
+}
+
+void BucketStore::reduce_packed(shard::FlatBucket& reduced, Tensor& whole, const collective::Group& members) {
+  const tensor::CategoryScope as(Category::gradients);
+  const program::Bucket& table = reduced.table();
+  const bool is_sliced = reduced.slice().count > 1;
+  if (auto& thin = thin_sums_[place_.at(item_of(reduced))]) {
+    const tensor::CategoryScope of_state(Category::optimizer);
+    thin->reduce(whole, members);
+    return reduced.add_to_shard_gradient(is_sliced ? reduced.slice_of(whole).clone() : whole.clone());
+  }
+  const PackedExchange exchange(members, table.reduced_as, table.block);
+  if (members.size() > 1 && is_sliced) return reduced.add_to_shard_gradient(exchange.reduce_scatter(whole));
+  if (members.size() > 1)
+    exchange.all_reduce(whole, program::chunk_elements(whole.numel(), members.size(), table));
+  reduced.add_to_shard_gradient(whole.clone());
+}
+
+Tensor BucketStore::error_between_steps(const shard::FlatBucket& bucket) {
+  const auto& thin = thin_sums_[place_.at(item_of(bucket))];
+  if (!thin) return {};
+  if (!thin->error().defined())
+    return tensor::zeros({bucket.table().elements}, shard::to_torch(bucket.table().gradient),
+                         bucket.device());
+  return thin->error().mul(static_cast<double>(group(bucket.table().reduced_over).size()));
+}
+
+void BucketStore::put_error(const shard::FlatBucket& bucket, const Tensor& error) {
+  auto& thin = thin_sums_[place_.at(item_of(bucket))];
+  if (thin) thin->set_error(error.div(static_cast<double>(group(bucket.table().reduced_over).size())));
+}
+
+ThinSum* BucketStore::thin_sum(const shard::FlatBucket& bucket) {
+  auto& thin = thin_sums_[place_.at(item_of(bucket))];
+  return thin ? &*thin : nullptr;
+}
+
+void BucketStore::settle_errors() {
+  for (auto& bucket : parts_.buckets)
+    if (auto& thin = thin_sums_[place_.at(item_of(bucket))]) thin->settle(group(bucket.table().reduced_over));
 }
 
 void BucketStore::step(const Op& op, const Update& update) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "tessera/engine/parts.hpp"
 #include "tessera/engine/server_exchange.hpp"
 #include "tessera/engine/slot_memory.hpp"
+#include "tessera/engine/thin_sum.hpp"
 
 namespace tessera::engine {
 
@@ -62,6 +64,15 @@ class BucketStore {
   void put_between_steps(const shard::FlatBucket& bucket, const tensor::Tensor& shard,
                          std::span<const tensor::Tensor> state);
 
+  // What thin sums left out of a bucket's gradients: the sum over the ranks that reduce it. Undefined where
+  // nothing is left out.
+  tensor::Tensor error_between_steps(const shard::FlatBucket& bucket);
+  void put_error(const shard::FlatBucket& bucket, const tensor::Tensor& error);
+  // Of the same buckets, what the next sum begins with.
+  ThinSum* thin_sum(const shard::FlatBucket& bucket);
+  // Ranks that reduce a bucket hold equal errors from here on; all call it.
+  void settle_errors();
+
   // Out of memory and back, since the last call.
   BytesMoved take_moved();
 
@@ -75,6 +86,7 @@ class BucketStore {
   ServerExchange exchange(const shard::FlatBucket& bucket, const collective::Group& members) const;
   void give(const shard::FlatBucket& bucket, const collective::Group& members) const;
   void make_full(shard::FlatBucket& bucket, const collective::Group& members, tensor::Tensor memory = {});
+  void reduce_packed(shard::FlatBucket& reduced, tensor::Tensor& whole, const collective::Group& members);
   static void gather_rest(const shard::FlatBucket& bucket, const collective::Group& members,
                           tensor::Tensor whole);
   // See Note [Who brings an element to the norm].
@@ -87,10 +99,11 @@ class BucketStore {
   const Parts& parts_;
   const SlotMemory& slots_;
   const program::Tables& tables_;
-  std::vector<tensor::Tensor> ahead_;         // by bucket of the tables
-  std::vector<NormShare> norm_shares_;        // by bucket that is held
-  std::vector<std::size_t> place_;            // by bucket of the tables: place among those held
-  std::vector<shard::FlatBucket*> visiting_;  // by gather_all in memory, until free_all
+  std::vector<tensor::Tensor> ahead_;              // by bucket of the tables
+  std::vector<std::optional<ThinSum>> thin_sums_;  // by bucket that is held
+  std::vector<NormShare> norm_shares_;             // by bucket that is held
+  std::vector<std::size_t> place_;                 // by bucket of the tables: place among those held
+  std::vector<shard::FlatBucket*> visiting_;       // by gather_all in memory, until free_all
   Counters moved_;
 };
 

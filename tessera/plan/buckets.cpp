@@ -173,6 +173,20 @@ void place(Bucket& bucket, const OnTp& on, const std::vector<std::int64_t>& stag
     bucket.shared_over = channel("replicas", replica_axes(tables));
 }
 
+program::Wire wire_of(spec::Compression compression) {
+  switch (compression) {
+    case spec::Compression::none:
+      return program::Wire::exact;
+    case spec::Compression::bf16:
+      return program::Wire::bf16;
+    case spec::Compression::int8:
+      return program::Wire::int8;
+    case spec::Compression::powersgd:
+      return program::Wire::thin;
+  }
+  return program::Wire::exact;
+}
+
 std::int64_t state_bytes(const spec::Training& training, std::int64_t storage_bytes) {
   switch (training.optimizer) {
     case spec::Optimizer::adamw:
@@ -329,6 +343,13 @@ class Buckets {
                            !spec::offloads(layout, spec::Offload::parameters);
     bucket.state_bytes =
         kind.rule == program::UpdateRule::sign ? 0 : state_bytes(run_.training, bytes_of(bucket.storage));
+    // Vectors are few, and steer much: they travel as they are.
+    if (weight_decay && kind.rule == program::UpdateRule::optimizer && !kind.is_wide) {
+      bucket.reduced_as = wire_of(layout.compress_gradients);
+      bucket.gathered_as = wire_of(layout.compress_weights);
+    }
+    bucket.block = layout.compress_block;
+    bucket.rank = layout.compress_rank;
     lay_out(bucket, slices_along(kind.on.of_experts ? expert_axes(tables_, program::ExpertRole::data)
                                                     : shard_axes(tables_)));
     tables_.buckets.push_back(std::move(bucket));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/program/ir/calls.hpp"
 #include "tessera/program/ir/effects.hpp"
 
 namespace tessera::simulate {
@@ -78,7 +79,20 @@ class Pricing {
   }
 
   // A bucket that is whole already is only cast.
+  // Each call by itself, and what packing and unpacking read and write.
+  Cost packed(const Op& op) const {
+    Cost out;
+    for (const program::Collective& call : program::calls_of(op, tables_)) {
+      out.phases.push_back({call.over, ring_seconds(call.over, static_cast<double>(call.bytes), call.kind)});
+      out.bytes += call.bytes;
+    }
+    out.phases.push_back({-1, 2 * bytes(CellKind::full, op.item) / rates_.memory_bytes});
+    return out;
+  }
+
   Cost gather(const Op& op) const {
+    if (tables_.buckets[op.item].gathered_as != program::Wire::exact && tables_.size_of(op.along) > 1)
+      return packed(op);
     const double full = bytes(CellKind::full, op.item);
     if (op.flags & program::kSides) return served(op, full);
     if (tables_.size_of(op.along) > 1) return ring(op.along, full, CollectiveKind::all_gather);
@@ -86,6 +100,8 @@ class Pricing {
   }
 
   Cost reduce(const Op& op) const {
+    if (tables_.buckets[op.item].reduced_as != program::Wire::exact && tables_.size_of(op.along) > 1)
+      return packed(op);
     if (op.flags & program::kOfShard)
       return ring(op.along, bytes(CellKind::shard_grad, op.item), CollectiveKind::all_reduce);
     if (op.flags & program::kSides) return served(op, bytes(CellKind::weight_grad, op.item));

@@ -31,6 +31,11 @@ const Words& words<Updates>() {
   return list;
 }
 template <>
+const Words& words<Compression>() {
+  static const Words list = {"none", "bf16", "int8", "powersgd"};
+  return list;
+}
+template <>
 const Words& words<OuterOptimizer>() {
   static const Words list = {"average", "nesterov"};
   return list;

@@ -40,6 +40,8 @@ const std::vector<std::string>& words<Communication>();
 template <>
 const std::vector<std::string>& words<Updates>();
 template <>
+const std::vector<std::string>& words<Compression>();
+template <>
 const std::vector<std::string>& words<OuterOptimizer>();
 template <>
 const std::vector<std::string>& words<Offload>();

@@ -252,11 +252,49 @@ void check_local_steps(const Run& run, Findings& findings) {
                 cat("does not work with ", how, ": write sockets"));
 }
 
+// What travels in fewer bytes.
+void check_compression(const Run& run, Findings& findings) {
+  const Layout& layout = run.layout;
+  const Layout usual;
+  const auto uses = [&](Compression kind) {
+    return layout.compress_gradients == kind || layout.compress_weights == kind;
+  };
+  findings.need(uses(Compression::int8) || layout.compress_block == usual.compress_block,
+                "layout.compress_block", "is for int8");
+  findings.need(uses(Compression::powersgd) || layout.compress_rank == usual.compress_rank,
+                "layout.compress_rank", "is for layout.compress_gradients = powersgd");
+  findings.need(layout.compress_weights == Compression::none || layout.zero > 0, "layout.compress_weights",
+                "is for layout.zero above 0: without it no weights are gathered");
+  findings.need(layout.compress_weights != Compression::powersgd, "layout.compress_weights",
+                "may be none, bf16 or int8: thin matrices are for gradients");
+  if (layout.compress_gradients == Compression::none && layout.compress_weights == Compression::none) return;
+  const char* key = layout.compress_gradients != Compression::none ? "layout.compress_gradients"
+                                                                   : "layout.compress_weights";
+  findings.need(layout.servers == 0, key, "does not work with layout.servers");
+  findings.need(!entry(layout.schedule).traits.is_delayed, key, "does not work with weights of two versions");
+  findings.need(!traits(run.cluster.transport).uses_gpus, key,
+                "is built for CPUs: write cluster.transport = sockets");
+  if (layout.compress_gradients != Compression::powersgd) return;
+  findings.need(layout.tp == 1, key,
+                "would compress each part of a matrix by itself with layout.tp above 1: write int8");
+  findings.need(run.model.experts == 0, key, "does not work with experts: write int8");
+  findings.need(layout.zero <= 1, key,
+                "needs whole gradients, once a step: write layout.zero = 0 or 1, or int8");
+  findings.need(
+      layout.zero == 0 || layout.dp_replicate == 1, key,
+      "reduces over all ranks at once: write layout.dp instead of dp_replicate and dp_shard, or int8");
+  findings.need(layout.zero == 0 || layout.pp == 1 || !run.model.tied_embeddings, key,
+                "with tied embeddings and stages needs layout.zero = 0");
+  findings.need(!offloads(layout, Offload::optimizer), key,
+                "keeps what it leaves out in memory: leave layout.offload out");
+}
+
 // Ranks that hold what others compute with.
 void check_servers(const Run& run, Findings& findings) {
   const Layout& layout = run.layout;
   check_updates(run, findings);
   check_local_steps(run, findings);
+  check_compression(run, findings);
   if (layout.servers == 0) return;
   findings.need(layout.dp_replicate == 1, "layout.dp_replicate",
                 cat("is above 1, but workers of layout.servers are ranks of dp_shard: write layout.dp = ",

@@ -133,6 +133,31 @@ TEST(Problems, ReplicasThatAreApartShareNothingButExchanges) {
   EXPECT_EQ(problems(none).size(), 1u);
 }
 
+TEST(Problems, WhatIsCompressedIsReducedAtOnce) {
+  spec::Run run;
+  run.layout.dp_replicate = 2;
+  run.layout.compress_gradients = spec::Compression::powersgd;
+  run.layout.compress_rank = 2;
+  EXPECT_TRUE(problems(run).empty());
+  for (const auto change :
+       {+[](spec::Run& r) { r.layout.tp = 2; }, +[](spec::Run& r) { r.layout.compress_block = 32; },
+        +[](spec::Run& r) { r.layout.compress_weights = spec::Compression::int8; },
+        +[](spec::Run& r) { r.layout.zero = 1, r.layout.dp_shard = 2; },
+        +[](spec::Run& r) { r.layout.schedule = "pipedream-2bw"_schedule; },
+        +[](spec::Run& r) { r.layout.compress_gradients = spec::Compression::none; }}) {
+    spec::Run other = run;
+    change(other);
+    EXPECT_EQ(problems(other).size(), 1u);
+  }
+  spec::Run weights;
+  weights.layout.dp_shard = 2;
+  weights.layout.zero = 3;
+  weights.layout.compress_weights = spec::Compression::int8;
+  EXPECT_TRUE(problems(weights).empty());
+  weights.layout.compress_weights = spec::Compression::powersgd;
+  EXPECT_EQ(problems(weights).size(), 1u);
+}
+
 TEST(Problems, WhatGpt2HasNotIsRefused) {
   EXPECT_THAT(
       texts([](spec::Run& run) {

@@ -283,6 +283,18 @@ void declare_layout(std::vector<Key>& keys) {
       "share of the batch a step then is: bounded by staleness, or asynchronous");
   section.add("staleness", &Layout::staleness, from_to(0, 1 << 20),
               "bounded: how many updates a worker that begins a step may be ahead of the slowest");
+  section.add(
+      "compress_gradients", &Layout::compress_gradients,
+      "how gradients of matrices travel when they are reduced: as they are, rounded to bf16 or to 8 bits "
+      "with a "
+      "scale for each block, or as the product of two thin matrices, with what that leaves out added to the "
+      "next gradient; lossy");
+  section.add("compress_weights", &Layout::compress_weights,
+              "with zero: how weights of matrices travel when they are gathered: none, bf16 or int8; lossy");
+  section.add("compress_block", &Layout::compress_block, from_to(8, 1 << 20),
+              "int8: elements that share a scale");
+  section.add("compress_rank", &Layout::compress_rank, from_to(1, 1 << 10),
+              "powersgd: columns of the thin matrices");
   section.add("cp", &Layout::cp, from_to(1, kMaxAxis), "ranks that share a sequence");
   section.add(
       "cp_heads", &Layout::cp_heads, from_to(1, kMaxAxis),

@@ -29,6 +29,8 @@ enum class TensorKind { d1, d2, d25, d3 };        // 1d, 2d, 2.5d, 3d
 enum class Recompute { none, full, selective, budget };
 // In which order gradients are reduced: as they are made, or as the next step needs what they update.
 enum class Communication { arrival, priority, automatic };
+// How gradients and weights travel: as they are, in fewer bits, or as the product of thin matrices.
+enum class Compression { none, bf16, int8, powersgd };
 // When servers update: with the gradients of all workers together, or with those of each by themselves.
 enum class Updates { synchronous, bounded, asynchronous };
 enum class Optimizer { adamw, sgd };
@@ -200,6 +202,9 @@ struct Layout {
   Updates updates = Updates::synchronous;
   std::int64_t staleness =
       0;  // bounded: updates that a worker may be ahead of the slowest when it begins one
+  Compression compress_gradients = Compression::none, compress_weights = Compression::none;
+  std::int64_t compress_block = 64;  // int8: elements that share a scale
+  std::int64_t compress_rank = 4;    // powersgd: columns of the thin matrices
   std::int64_t cp = 1;
   std::int64_t cp_heads =
       1;  // ranks of cp that exchange heads for positions; the others pass keys round a ring

@@ -176,6 +176,29 @@ TEST(Counters, OfReplicatedShardsAndBf16AreThoseOfTheProgram) {
   }
 }
 
+// Matrices in fewer bytes, vectors as they are.
+TEST(Counters, OfCompressedTrafficAreThoseOfTheProgramAndOfTheTheory) {
+  using enum spec::Compression;
+  const auto sent_with = [](spec::Compression kind, std::int64_t zero) {
+    spec::Run run = zero_run(zero, zero > 0 ? 2 : 1, zero > 0 ? 1 : 2);
+    run.model.hidden = 256, run.model.ffn = 512;
+    run.layout.compress_gradients = kind;
+    if (zero > 0) run.layout.compress_weights = kind;
+    return static_cast<double>(
+        expect_as_the_program(run, cat("compressed as ", static_cast<int>(kind), ", zero ", zero)).sent());
+  };
+  for (const std::int64_t zero : {0, 1}) {
+    const double exact = sent_with(none, zero);
+    EXPECT_NEAR(sent_with(bf16, zero) / exact, 0.5, 0.005);
+    EXPECT_NEAR(sent_with(int8, zero) / exact, 0.2656, 0.01);
+  }
+  EXPECT_LT(sent_with(powersgd, 0) / sent_with(none, 0), 0.05);
+  spec::Run run = zero_run(3, 2, 2);
+  run.layout.compress_gradients = int8;
+  run.layout.compress_weights = bf16;
+  expect_as_the_program(run, "compressed, zero 3, replicas");
+}
+
 // Each boundary is crossed by a value and a gradient per micro-batch: tokens x hidden elements.
 TEST(Counters, OfPipelinesAreThoseOfTheProgramAndOfTheTheory) {
   for (const auto schedule : {"gpipe"_schedule, "1f1b"_schedule, "interleaved"_schedule, "zb-v"_schedule})

@@ -18,6 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using Saved = SavingRuns;
+using SavedCompression = SavingRuns;
 
 spec::Run run_of(std::int64_t pp, std::int64_t replicate, std::int64_t shard, std::int64_t zero) {
   spec::Run run = small_run(replicate);
@@ -178,6 +179,27 @@ TEST_F(Saved, WhatDoesNotFitIsRefusedWithWhatToDo) {
   run.training.seed = 1;
   EXPECT_THAT(complaint(run, "none"), HasSubstr("holds checkpoints of later steps"));
   EXPECT_THAT(complaint(run, "/no/such/folder"), HasSubstr("there is no checkpoint"));
+}
+
+// What thin sums left out, and what the next one begins with, lie with the weights.
+TEST_F(SavedCompression, GoesOnInAnotherLayout) {
+  const auto thin = [](spec::Layout layout) {
+    spec::Run run = small_run(1);
+    layout.micro_batch = 2;
+    layout.precision = spec::Precision::fp64;
+    layout.compress_gradients = spec::Compression::powersgd;
+    run.layout = layout;
+    run.training.optimizer = spec::Optimizer::sgd;
+    run.training.momentum = 0.9;
+    return run;
+  };
+  const spec::Run replicated = thin({.dp_replicate = 2}), sharded = thin({.dp_shard = 4, .zero = 1}),
+                  staged = thin({.pp = 2, .dp_replicate = 2}), alone = thin({});
+  expect_goes_on(replicated, replicated, 1e-11);
+  expect_goes_on(replicated, sharded, 1e-11);
+  expect_goes_on(sharded, staged, 1e-11);
+  expect_goes_on(staged, alone, 1e-11);
+  expect_goes_on(alone, replicated, 1e-11);
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ void Saver::save(std::int64_t step) {
   attempts_ = 0;
   begin_seconds_ = now_seconds();
   progress_ = session_.progress();
+  session_.settle();
   progress_.next_sample *= static_cast<std::uint64_t>(options_.samples_of_each);
   is_told_stuck_ = false;
   if (copies_) {

@@ -324,6 +324,10 @@ std::vector<Kept> Session::kept(const shard::FlatBucket& bucket) {
   const auto state = executor_->bucket_store().state_between_steps(bucket);
   for (std::size_t part = 0; part < state.size(); ++part)
     out.push_back(held(prefixes.at(part).c_str(), state[part], true));
+  if (const Tensor error = executor_->bucket_store().error_between_steps(bucket); error.defined())
+    out.push_back(held(kErrorPrefix, error, false));
+  if (const auto* thin = executor_->bucket_store().thin_sum(bucket))
+    out.push_back(held(kDirectionsPrefix, thin->directions(), false));
   if (!outer_momenta_.empty()) out.push_back(held(kOuterPrefix, outer_momentum(bucket), true));
   if (table.delayed && bucket.full().defined()) out.push_back(held(kPreviousPrefix, bucket.full(), false));
   return out;
@@ -332,8 +336,12 @@ std::vector<Kept> Session::kept(const shard::FlatBucket& bucket) {
 void Session::put_back(const shard::FlatBucket& bucket, std::span<const Kept> kept) {
   if (kept.empty()) return;
   std::vector<tensor::Tensor> state;
-  for (const Kept& part : kept.subspan(1))
-    if (part.prefix != kPreviousPrefix && part.prefix != kOuterPrefix) state.push_back(part.flat);
+  for (const Kept& part : kept.subspan(1)) {
+    if (part.prefix == kErrorPrefix) executor_->bucket_store().put_error(bucket, part.flat);
+    if (part.prefix == kDirectionsPrefix)
+      executor_->bucket_store().thin_sum(bucket)->set_directions(part.flat);
+    if (checkpoint::is_optimizer_state(part.prefix)) state.push_back(part.flat);
+  }
   executor_->bucket_store().put_between_steps(bucket, kept.front().flat, state);
 }
 

@@ -39,6 +39,8 @@ struct Variation {
   bool keep_gradients = false;                // FlatBucket::kept_gradient() has those of the last step
 };
 
+using checkpoint::kDirectionsPrefix;
+using checkpoint::kErrorPrefix;
 using checkpoint::kOuterPrefix;
 using checkpoint::kPreviousPrefix;
 
@@ -107,6 +109,8 @@ class Session {
   void put_back(const shard::FlatBucket& bucket, std::span<const Kept> kept);
   // Momentum of the outer optimizer beside a bucket's slice, which is saved with it; nothing without one.
   tensor::Tensor outer_momentum(const shard::FlatBucket& bucket) const;
+  // Before kept() is asked for what is to be saved; all ranks call it.
+  void settle() { executor_->bucket_store().settle_errors(); }
   // Where the run stands, and going on from there. Weights and optimizer state are put back apart.
   checkpoint::Progress progress() const;
   void go_on_from(const checkpoint::Progress& progress);

@@ -6,6 +6,7 @@
 #include "tessera/data/byte_corpus.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/spec/load.hpp"
+#include "tessera/verify/lossy.hpp"
 #include "tessera/verify/shrink.hpp"
 
 namespace tessera::train {
@@ -27,9 +28,12 @@ Source uneven_source(const spec::Model& model) {
 spec::Run one_device(spec::Run run) {
   // Delayed weights are other mathematics, whatever the layout.
   const bool is_delayed = spec::entry(run.layout.schedule).traits.is_delayed;
+  const bool thin = run.layout.compress_gradients == spec::Compression::powersgd;
+  const std::int64_t rank = run.layout.compress_rank;
   run.layout = spec::Layout{.schedule = is_delayed ? run.layout.schedule : spec::Layout().schedule,
                             .micro_batch = run.training.global_batch,
                             .precision = run.layout.precision};
+  if (thin) run.layout.compress_gradients = spec::Compression::powersgd, run.layout.compress_rank = rank;
   return run;
 }
 
@@ -74,13 +78,18 @@ double tolerance_of(spec::Precision precision) { return precision == spec::Preci
 
 const References::Reference& References::of(const spec::Run& run) {
   const spec::Run alone = one_device(run);
-  const auto [known, is_new] = known_.try_emplace(spec::to_text(alone));
-  if (is_new)
+  const bool is_lossy = rounds_traffic(run.layout);
+  const auto [known, is_new] = known_.try_emplace(spec::to_text(is_lossy ? run : alone));
+  if (is_new && is_lossy) {
+    const program::Program program = plan::compile(alone);
+    known->second = {lossy_outcome(run, alone, uneven_source(run.model)), computed_order(program.tables)};
+  } else if (is_new) {
     collective::run_ranks(1, [&](const collective::Communicator& communicator) {
       Session session(alone, communicator, uneven_source(alone.model), {.keep_gradients = true});
       known->second = {outcome_of(session, 0, alone.training.clip_norm),
                        computed_order(session.program().tables)};
     });
+  }
   return known->second;
 }
 

@@ -1,6 +1,7 @@
 // The names of a checkpoint's tensors. A tensor is a parameter, or what training keeps beside one:
-// `optimizer.<kind>.<parameter>`, `previous.<parameter>` where weights are used one update behind, or
-// `outer.<parameter>`, the momentum of replicas that make steps by themselves.
+// `optimizer.<kind>.<parameter>`, `previous.<parameter>` where weights are used one update behind,
+// `outer.<parameter>`, the momentum of replicas that make steps by themselves, `error.<parameter>`,
+// what thin sums of gradients have left out, or `directions.<parameter>`, what the next one begins with.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +19,17 @@ inline std::string padded(std::int64_t number, std::size_t digits) {
   return std::string(text.size() < digits ? digits - text.size() : 0, '0') + text;
 }
 
+inline constexpr char kErrorPrefix[] = "error.", kDirectionsPrefix[] = "directions.";
 inline constexpr char kOptimizerPrefix[] = "optimizer.", kPreviousPrefix[] = "previous.",
                       kOuterPrefix[] = "outer.";
 
 inline bool is_optimizer_state(std::string_view tensor) { return tensor.starts_with(kOptimizerPrefix); }
 
 inline bool is_parameter(std::string_view tensor) {
-  return !is_optimizer_state(tensor) && !tensor.starts_with(kPreviousPrefix) &&
-         !tensor.starts_with(kOuterPrefix);
+  for (const std::string_view prefix :
+       {kOptimizerPrefix, kPreviousPrefix, kOuterPrefix, kErrorPrefix, kDirectionsPrefix})
+    if (tensor.starts_with(prefix)) return false;
+  return true;
 }
 
 // The parameter that the tensor is, or belongs to.
@@ -37,7 +41,7 @@ inline std::string parameter_of(std::string_view tensor) {
   return std::string(tensor);
 }
 
-// "parameters", "optimizer.exp_avg", "previous", "outer".
+// "parameters", "optimizer.exp_avg", "previous", "outer", "error", "directions".
 inline std::string kind_of(std::string_view tensor) {
   if (is_parameter(tensor)) return "parameters";
   const std::string parameter = parameter_of(tensor);

@@ -4,9 +4,31 @@
 #include <span>
 
 #include "tessera/base/error.hpp"
+#include "tessera/program/ir/wire.hpp"
 
 namespace tessera::program {
 namespace {
+
+// See Note [Packed sums] and Note [Thin sums] in engine/.
+std::vector<Collective> packed_reduction(const Op& op, const Bucket& bucket, const Tables& tables) {
+  const std::int64_t n = tables.size_of(op.along), slices = tables.num_slices(bucket);
+  if (bucket.reduced_as == Wire::thin) {
+    const ThinElements elements = thin_elements(bucket);
+    std::vector<Collective> out = {
+        {CollectiveKind::all_reduce, op.along, elements.first * bytes_of(bucket.gradient)}};
+    if (elements.second > 0)
+      out.push_back({CollectiveKind::all_reduce, op.along, elements.second * bytes_of(bucket.gradient)});
+    return out;
+  }
+  const auto packed = [&](std::int64_t elements) {
+    return n * packed_bytes(elements, bucket.reduced_as, bucket.block);
+  };
+  const std::int64_t of_shard = bucket.elements / slices;
+  if (!(op.flags & kOfShard) && slices > 1) return {{CollectiveKind::all_to_all, op.along, packed(of_shard)}};
+  const std::int64_t bytes =
+      packed(chunk_elements(op.flags & kOfShard ? of_shard : bucket.elements, n, bucket));
+  return {{CollectiveKind::all_to_all, op.along, bytes}, {CollectiveKind::all_gather, op.along, bytes}};
+}
 
 Collective reduction(const Op& op, const Bucket& bucket, const Tables& tables) {
   const std::int64_t bytes = bucket.elements * bytes_of(bucket.gradient);
@@ -20,7 +42,10 @@ Collective along_op(const Op& op, const Tables& tables) {
   switch (op.what) {
     case OpKind::gather: {
       const Bucket& bucket = tables.buckets[op.item];
-      const std::int64_t bytes = bucket.elements * bytes_of(bucket.compute);
+      std::int64_t bytes = bucket.elements * bytes_of(bucket.compute);
+      if (bucket.gathered_as != Wire::exact)
+        bytes = tables.size_of(op.along) *
+                packed_bytes(bucket.elements / tables.num_slices(bucket), bucket.gathered_as, bucket.block);
       if (op.flags & kOfWorker) return {CollectiveKind::all_to_all, op.along, 0};
       if (op.flags & kOfServer)
         return {CollectiveKind::all_to_all, op.along,
@@ -74,6 +99,8 @@ std::vector<Collective> inside(const Op& op, const Tables& tables) {
 std::vector<Collective> calls_of(const Op& op, const Tables& tables) {
   if (is_compute(op.what)) return inside(op, tables);
   if (op.along < 0 || op.what == OpKind::receive || tables.size_of(op.along) == 1) return {};
+  if (op.what == OpKind::reduce && tables.buckets[op.item].reduced_as != Wire::exact)
+    return packed_reduction(op, tables.buckets[op.item], tables);
   return {along_op(op, tables)};
 }
 

@@ -165,6 +165,15 @@ Effects effects(const Op& op, const Tables& tables) {
   return out;
 }
 
+namespace {
+
+// What thin sums leave out, of each rank.
+std::int64_t error_bytes(const Bucket& bucket) {
+  return bucket.reduced_as == Wire::thin ? bucket.elements * bytes_of(bucket.gradient) : 0;
+}
+
+}  // namespace
+
 std::int64_t bytes_of(const Cell& cell, const Tables& tables) {
   const auto sharded = [&](std::int64_t bytes_per_element) {
     const Bucket& bucket = tables.buckets[cell.item];
@@ -188,7 +197,7 @@ std::int64_t bytes_of(const Cell& cell, const Tables& tables) {
     case CellKind::shard_grad:
       return sharded(bytes_of(tables.buckets[cell.item].storage));
     case CellKind::state:
-      return sharded(tables.buckets[cell.item].state_bytes);
+      return sharded(tables.buckets[cell.item].state_bytes) + error_bytes(tables.buckets[cell.item]);
     case CellKind::number:
       break;
   }

@@ -177,6 +177,10 @@ inline constexpr std::int64_t kBucketAlignment = 64;  // elements: a shard's siz
 // A flat buffer of parameters with one placement, dtype and optimizer rule. A rank holds those that its
 // segments read: along the stage axis a bucket lies on one rank, or, tied, on two of them with partial
 // gradients.
+// How values travel: as they are; rounded to bf16; rounded to 8 bits, with a scale for each block; as the
+// product of two thin matrices, with what that leaves out added the next time.
+enum class Wire : std::uint8_t { exact, bf16, int8, thin };
+
 struct Bucket {
   std::string name;
   std::vector<Parameter> parameters;
@@ -200,6 +204,8 @@ struct Bucket {
   std::int16_t sharded_over = -1;
   Dtype storage = Dtype::fp32, compute = Dtype::fp32, gradient = Dtype::fp32;
   std::int64_t state_bytes = 8;  // optimizer state per element
+  Wire reduced_as = Wire::exact, gathered_as = Wire::exact;
+  std::int64_t block = 64, rank = 4;  // int8: elements of a scale; thin: columns
   bool operator==(const Bucket&) const = default;
 };
 
