@@ -119,6 +119,15 @@ std::string tp_text(const Layout& layout) {
   return out;
 }
 
+std::string lossy_text(const Layout& layout) {
+  std::vector<std::string> out;
+  if (layout.compress_gradients != Compression::none)
+    out.push_back(cat("gradients ", word(layout.compress_gradients)));
+  if (layout.compress_weights != Compression::none)
+    out.push_back(cat("weights ", word(layout.compress_weights)));
+  return join(out, ", ");
+}
+
 std::string shares_text(const Layout& layout) {
   const bool is_hybrid = layout.dp_replicate > 1 && layout.dp_shard > 1;
   std::string out =

@@ -26,6 +26,8 @@ std::string schedule_name(const Layout& layout);
 
 // How ranks share the work, but for the pipeline: "dp 2 x 4, cp 2, tp 2, zero 1", replicas before shards.
 std::string shares_text(const Layout& layout);
+// What its traffic loses: "gradients int8, weights bf16"; empty: nothing.
+std::string lossy_text(const Layout& layout);
 // "8", "8 in 3d".
 std::string tp_text(const Layout& layout);
 

@@ -97,6 +97,9 @@ TEST(Schema, WordsStandInTheOrderOfTheirEnums) {
 
 TEST(Words, SayHowRanksShareTheWork) {
   EXPECT_EQ(shares_text({}), "dp 1");
+  EXPECT_EQ(lossy_text({}), "");
+  EXPECT_EQ(lossy_text({.compress_gradients = Compression::powersgd, .compress_weights = Compression::int8}),
+            "gradients powersgd, weights int8");
   EXPECT_EQ(shares_text({.dp_replicate = 2, .dp_shard = 4, .cp = 2, .tp = 3, .zero = 1}),
             "dp 2 x 4, cp 2, tp 3, zero 1");
   EXPECT_EQ(shares_text({.dp_shard = 4, .zero = 3}), "dp 4, zero 3");

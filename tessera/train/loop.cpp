@@ -38,11 +38,13 @@ metrics::RunTitle title_of(const spec::Run& run, const Session& session, const L
       run.checkpoint.saves() || options.checkpoints.empty()
           ? ""
           : ", nothing is saved (checkpoint.every and checkpoint.every_minutes are 0)";
+  const std::string lossy = spec::lossy_text(layout);
   return {.name = options.name,
           .about = cat(count_text(static_cast<double>(plan::num_parameters(tables))), " parameters, ",
                        precision, ", ", layout.ranks(), layout.ranks() == 1 ? " rank" : " ranks", " (",
                        stages, spec::shares_text(layout), "), ", tables.num_micro, " x ", layout.micro_batch,
-                       " x ", run.model.sequence, " tokens a rank", unsaved),
+                       " x ", run.model.sequence, " tokens a rank",
+                       lossy.empty() ? "" : cat(", lossy traffic (", lossy, ")"), unsaved),
           .place = options.folder,
           .peak_source = run.cluster.peak_tflops > 0 ? "cluster.peak_tflops"
                                                      : cat("measured, ", precision, " matrix product"),

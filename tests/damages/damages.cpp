@@ -117,6 +117,12 @@ std::vector<spec::Layout> layouts(const spec::Run& run) {
       Layout{.dp_shard = 2, .tp = 2, .zero = 1, .overlap_steps = true},
       Layout{.pp = 2, .dp_shard = 2, .zero = 1, .schedule = "pipedream-2bw"_schedule, .overlap_steps = true},
       Layout{.dp_shard = 2, .servers = 2, .tp = 2},
+      Layout{.dp_replicate = 2,
+             .dp_shard = 2,
+             .compress_gradients = spec::Compression::int8,
+             .compress_weights = spec::Compression::int8,
+             .zero = 3},
+      Layout{.dp_replicate = 3, .compress_gradients = spec::Compression::powersgd},
   };
 }
 

@@ -21,6 +21,7 @@
 #include "tessera/metrics/step_facts.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/train/loop.hpp"
 #include "tessera/train/servers/with_servers.hpp"
 
@@ -73,6 +74,7 @@ std::string summary_text(const train::Summary& s, const spec::Run& run, const st
                               {"fetched_bytes", s.moved.fetched},
                               {"start_seconds", s.start.total_seconds()},
                               {"start_parts", start_parts},
+                              {"lossy", spec::lossy_text(run.layout)},
                               {"folder", folder}};
     if (s.evaluation)
       record.insert(record.end(),
@@ -82,6 +84,7 @@ std::string summary_text(const train::Summary& s, const spec::Run& run, const st
                       s.evaluation->bits_per_byte().value_or(std::numeric_limits<double>::quiet_NaN())}});
     return metrics::json_object(record) + "\n";
   }
+  const std::string lossy = spec::lossy_text(run.layout);
   if (s.steps == 0 && s.resumed_after < run.training.steps) return "stopped before a step was made\n";
   if (s.steps == 0)
     return cat("nothing is left to train: ", s.resumed_after, " steps were made and are saved (", folder,
@@ -90,7 +93,8 @@ std::string summary_text(const train::Summary& s, const spec::Run& run, const st
              " -> ", fixed(s.mean_loss_of_last_ten, 4), " (mean of the last ten), ",
              count_text(s.tokens_per_second), " tokens/s\n",
              s.evaluation ? cat("evaluated: ", metrics::to_text(*s.evaluation), "\n") : "",
-             moved_text(s.moved), "metrics in ", folder, "/metrics.jsonl\n");
+             moved_text(s.moved), lossy.empty() ? "" : cat("lossy traffic: ", lossy, "\n"), "metrics in ",
+             folder, "/metrics.jsonl\n");
 }
 
 // A standard output that takes nothing does not keep a run that has ended.
