@@ -4,9 +4,9 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/engine/packed_exchange.hpp"
+#include "tessera/program/ir/calls.hpp"
 #include "tessera/program/ir/effects.hpp"
 #include "tessera/program/ir/ranks.hpp"
-#include "tessera/program/ir/wire.hpp"
 #include "tessera/program/memory/memory.hpp"
 #include "tessera/tensor/account.hpp"
 #include "tessera/tensor/device.hpp"

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "tessera/base/error.hpp"
-#include "tessera/program/ir/wire.hpp"
+#include "tessera/program/ir/calls.hpp"
 
 namespace tessera::engine {
 

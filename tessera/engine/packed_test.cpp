@@ -8,7 +8,7 @@
 #include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/engine/packed_exchange.hpp"
 #include "tessera/engine/thin_sum.hpp"
-#include "tessera/program/ir/wire.hpp"
+#include "tessera/program/ir/calls.hpp"
 
 namespace tessera::engine {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "tessera/base/random.hpp"
-#include "tessera/program/ir/wire.hpp"
+#include "tessera/program/ir/calls.hpp"
 
 namespace tessera::engine {
 

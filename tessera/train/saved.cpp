@@ -4,9 +4,9 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/format/names.hpp"
+#include "tessera/shard/stored_dtype.hpp"
 #include "tessera/tensor/pinned_ring.hpp"
 #include "tessera/train/fits.hpp"
-#include "tessera/train/stored_dtype.hpp"
 
 namespace tessera::train {
 
@@ -68,7 +68,7 @@ void for_each_piece(Session& session, const Visit& visit) {
           for (const Box& box : boxes_of_range(parameter.shape, range.first, range.end - range.first)) {
             const std::int64_t elements = box.elements();
             visit({kept.prefix + parameter.name,
-                   stored_word(kept.flat.scalar_type()),
+                   shard::stored_word(kept.flat.scalar_type()),
                    parameter.whole_shape(),
                    moved(box, parameter.box(bucket.part().position).offset),
                    {}},
@@ -84,7 +84,7 @@ void for_each_piece(Session& session, const Visit& visit) {
 void read_into(const Kept& kept, const Parameter& parameter, const Slice& part, Checkpoint& from,
                std::vector<std::byte>& buffer, ActivityLog* log) {
   const std::string name = kept.prefix + parameter.name;
-  const auto dtype = stored_dtype(from.tensor(name).dtype, cat(name, " in ", from.folder()));
+  const auto dtype = shard::stored_dtype(from.tensor(name).dtype, cat(name, " in ", from.folder()));
   const Range wanted = within(parameter, {kept.first, kept.first + kept.flat.numel()});
   for (std::int64_t first = wanted.first; first < wanted.end; first += kReadElements) {
     const During reading(log, Doing::resuming);

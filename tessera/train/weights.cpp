@@ -1,7 +1,7 @@
 #include "tessera/train/weights.hpp"
 
 #include "tessera/checkpoint/huggingface/parameter_places.hpp"
-#include "tessera/train/stored_dtype.hpp"
+#include "tessera/shard/stored_dtype.hpp"
 
 namespace tessera::train {
 
@@ -15,7 +15,7 @@ using tensor::Tensor;
 Tensor whole_in(const TensorFiles& files, const std::string& name) {
   const auto& found = files.tensor(name);
   auto* bytes = const_cast<std::byte*>(found.bytes.data());
-  return tensor::view_of(bytes, found.shape, stored_dtype(found.dtype, name));
+  return tensor::view_of(bytes, found.shape, shard::stored_dtype(found.dtype, name));
 }
 
 // Each tensor is one place of the leading dims.

@@ -1,11 +1,11 @@
-#include "tessera/train/stored_dtype.hpp"
+#include "tessera/shard/stored_dtype.hpp"
 
 #include <array>
 #include <utility>
 
 #include "tessera/base/error.hpp"
 
-namespace tessera::train {
+namespace tessera::shard {
 
 namespace {
 
@@ -26,4 +26,4 @@ at::ScalarType stored_dtype(const std::string& word, const std::string& where) {
   throw UserError(cat(where, " is stored as ", word, "; weights may be F64, F32, BF16 or F16"));
 }
 
-}  // namespace tessera::train
+}  // namespace tessera::shard
