@@ -206,6 +206,8 @@ CLI::App* add_verify(CLI::App& app, Options& options) {
           },
           "K/N"))
       ->needs(all);
+  verify->add_option("--steps", options.verify_steps, "how many steps are compared")
+      ->check(CLI::Range(2, 100));
   verify
       ->add_option("--replay", options.replay,
                    "instead: the updates.jsonl of a run whose workers update by themselves, once more in its "

@@ -69,7 +69,7 @@ void compare_tensors(std::vector<Comparison>& out, const char* kind,
 bool is_moved_by_rounding(const std::string& name, const Outcome& found, const Outcome& expected) {
   const auto known = expected.largest_gradients.find(name);
   if (known == expected.largest_gradients.end() || !(known->second < kZeroInTheory)) return false;
-  const double most = 2 * std::sqrt(kVerifySteps) * expected.learning_rates;
+  const double most = 2 * std::sqrt(std::ssize(expected.losses)) * expected.learning_rates;
   return largest(difference_of(found.parameters.at(name), expected.parameters.at(name))) <= most;
 }
 

@@ -63,7 +63,7 @@ class Reference {
       throw UserError("traffic that is rounded is verified with layout.reduce_every 0 or 1");
   }
 
-  Outcome outcome() {
+  Outcome outcome(int num_steps) {
     Outcome out;
     collective::run_ranks(1, [&](const collective::Communicator& one) {
       one_ = &one;
@@ -71,7 +71,7 @@ class Reference {
       for (auto& bucket : whole.buckets())
         for (const auto& parameter : bucket.table().parameters)
           weights_[parameter.name] = shard::parameter_in(bucket.shard(), parameter).reshape({-1}).clone();
-      for (int i = 0; i < kVerifySteps; ++i) step(i, out);
+      for (int i = 0; i < num_steps; ++i) step(i, out);
       fill(whole, travelled(weights_));
       const auto count = static_cast<std::uint64_t>(alone_.training.global_batch) + 1;
       const auto sums = whole.evaluate(source_, kFarAway, count);
@@ -296,8 +296,8 @@ bool rounds_traffic(const spec::Layout& layout) {
   return rounds(layout.compress_gradients) || rounds(layout.compress_weights);
 }
 
-Outcome lossy_outcome(const spec::Run& run, const spec::Run& alone, const Source& source) {
-  return Reference(run, alone, source).outcome();
+Outcome lossy_outcome(const spec::Run& run, const spec::Run& alone, const Source& source, int num_steps) {
+  return Reference(run, alone, source).outcome(num_steps);
 }
 
 }  // namespace tessera::train

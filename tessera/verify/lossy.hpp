@@ -12,6 +12,6 @@ bool rounds_traffic(const spec::Layout& layout);
 // The outcome of such a layout: each data-parallel rank's gradients are those of a session of one device on
 // the rank's samples; sums, rounding, clipping and the optimizer are written out. Throws UserError for
 // layouts that split more than samples and stages.
-Outcome lossy_outcome(const spec::Run& run, const spec::Run& alone, const Source& source);
+Outcome lossy_outcome(const spec::Run& run, const spec::Run& alone, const Source& source, int num_steps);
 
 }  // namespace tessera::train

@@ -66,7 +66,7 @@ void note_largest_gradients(Session& session, std::map<std::string, double>& lar
   }
 }
 
-Snapshot run_steps(Session& session, double clip_norm, Outcome& out) {
+Snapshot run_steps(Session& session, double clip_norm, int num_steps, Outcome& out) {
   Snapshot snapshot;
   const auto& tables = session.program().tables;
   const bool is_alone = tables.class_of_rank.size() == 1;
@@ -86,12 +86,12 @@ Snapshot run_steps(Session& session, double clip_norm, Outcome& out) {
   };
   // The first alone, as its gradients are looked at; then as training does.
   take(0, session.step());
-  for (int i = 1; i < kVerifySteps; ++i) {
-    session.begin_step(i + 1 < kVerifySteps);
-    if (tables.steps_overlap && i + 1 < kVerifySteps) session.read_ahead(1);
+  for (int i = 1; i < num_steps; ++i) {
+    session.begin_step(i + 1 < num_steps);
+    if (tables.steps_overlap && i + 1 < num_steps) session.read_ahead(1);
     if (session.is_full()) take(i + 1 - static_cast<int>(session.under_way()), session.finish_step());
   }
-  if (session.under_way() > 0) take(kVerifySteps - 1, session.finish_step());
+  if (session.under_way() > 0) take(num_steps - 1, session.finish_step());
   for (auto& bucket : session.buckets())
     if (const Tensor shard = bucket.has_shard() ? session.shard_of(bucket) : Tensor(),
         all = all_parts(session, bucket, shard);
@@ -223,9 +223,9 @@ std::string bits_text(const Outcome& outcome) {
   return checkpoint::hash_text(checkpoint::hash_of(std::as_bytes(std::span(parts))));
 }
 
-Outcome outcome_of(Session& session, int rank, double clip_norm) {
+Outcome outcome_of(Session& session, int rank, double clip_norm, int num_steps) {
   Outcome out;
-  Snapshot snapshot = run_steps(session, clip_norm, out);
+  Snapshot snapshot = run_steps(session, clip_norm, num_steps, out);
   evaluate(session, out);
   collect(snapshot, session, rank);
   out.replicas_equal = replicas_equal(session);

@@ -10,7 +10,7 @@
 
 namespace tessera::train {
 
-inline constexpr int kVerifySteps = 3;
+inline constexpr int kVerifySteps = 3;  // unless more are asked for
 
 // Gradients under this share of the RMS of all of them are zero in theory: what they are is rounding.
 inline constexpr double kZeroInTheory = 1e-6;
@@ -40,6 +40,6 @@ std::string bits_text(const Outcome& outcome);
 
 // Runs the steps of a session that keeps its gradients. All ranks call it; tensors are whole on rank 0 alone.
 // Gradients are those before clipping, which would hide a factor that all of them have.
-Outcome outcome_of(Session& session, int rank, double clip_norm);
+Outcome outcome_of(Session& session, int rank, double clip_norm, int num_steps = kVerifySteps);
 
 }  // namespace tessera::train

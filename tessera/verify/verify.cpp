@@ -55,11 +55,13 @@ Verification verify_here(const spec::Run& run, const collective::Communicator& c
                          const Variation& variation, References& references) {
   Session session(run, communicator, uneven_source(run.model), variation);
   const auto& tables = session.program().tables;
-  const Outcome found = outcome_of(session, communicator.rank(), run.training.clip_norm);
+  const Outcome found =
+      outcome_of(session, communicator.rank(), run.training.clip_norm, references.num_steps());
   Verification out;
   out.tolerance = tolerance_of(run.layout.precision);
   out.num_ranks = communicator.size();
   out.num_micro = tables.num_micro;
+  out.num_steps = references.num_steps();
   if (run.layout.pp > 1) out.schedule = session.schedule();
   out.replicas_equal = found.replicas_equal;
   out.numbers_equal = found.numbers_equal;
@@ -82,21 +84,22 @@ const References::Reference& References::of(const spec::Run& run) {
   const auto [known, is_new] = known_.try_emplace(spec::to_text(is_lossy ? run : alone));
   if (is_new && is_lossy) {
     const program::Program program = plan::compile(alone);
-    known->second = {lossy_outcome(run, alone, uneven_source(run.model)), computed_order(program.tables)};
+    known->second = {lossy_outcome(run, alone, uneven_source(run.model), num_steps_),
+                     computed_order(program.tables)};
   } else if (is_new) {
     collective::run_ranks(1, [&](const collective::Communicator& communicator) {
       Session session(alone, communicator, uneven_source(alone.model), {.keep_gradients = true});
-      known->second = {outcome_of(session, 0, alone.training.clip_norm),
+      known->second = {outcome_of(session, 0, alone.training.clip_norm, num_steps_),
                        computed_order(session.program().tables)};
     });
   }
   return known->second;
 }
 
-Verification verify(const spec::Run& run, const collective::Communicator& communicator) {
+Verification verify(const spec::Run& run, const collective::Communicator& communicator, int num_steps) {
   std::string shrunk;
   const spec::Run small = shrunk_for_verification(run, shrunk);
-  References references;
+  References references(num_steps);
   Verification out = verify_here(small, communicator, {.keep_gradients = true}, references);
   out.shrunk = shrunk;
   return out;
@@ -121,8 +124,8 @@ Verification verify_varied(const spec::Run& run, const Variation& variation, Ref
 }
 
 Verification verify_on_threads(const spec::Run& run, const StepGroups& step_groups,
-                               const collective::RunRanks& run_ranks) {
-  References references;
+                               const collective::RunRanks& run_ranks, int num_steps) {
+  References references(num_steps);
   std::string shrunk;
   Verification out =
       verify_as_it_is(shrunk_for_verification(run, shrunk), references, step_groups, run_ranks);
@@ -161,7 +164,7 @@ std::string not_judged(const Verification& verification) {
 std::string to_text(const Verification& verification) {
   std::vector<std::vector<std::string>> numbers = {{"", "relative error"}};
   std::vector<std::vector<std::string>> tensors = {
-      {"tensor", "gradient", cat("after ", kVerifySteps, " steps")}};
+      {"tensor", "gradient", cat("after ", verification.num_steps, " steps")}};
   for (const auto& c : verification.comparisons) {
     if (c.kind == "number")
       numbers.push_back({c.what, judged(verification, c)});

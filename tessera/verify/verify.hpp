@@ -21,7 +21,7 @@ struct Verification {
   bool replicas_equal = true;
   bool numbers_equal = true;  // loss and norm, on all ranks
   double tolerance = 1e-10;
-  std::int64_t num_ranks = 1, num_micro = 1;
+  std::int64_t num_ranks = 1, num_micro = 1, num_steps = kVerifySteps;
   std::string schedule;  // of the pipeline, if there is one
   std::string bits;      // of what the layout came to (bits_text)
   std::string shrunk;    // how the model was made smaller; empty: it wasn't
@@ -32,6 +32,9 @@ struct Verification {
 // What one device comes to: computed once for all layouts of equal mathematics.
 class References {
  public:
+  // Of so many steps, which all that is compared with it makes too.
+  explicit References(int num_steps = kVerifySteps) : num_steps_(num_steps) {}
+  int num_steps() const { return num_steps_; }
   struct Reference {
     Outcome outcome;
     std::vector<std::string> order;  // of parameters, as computed
@@ -40,16 +43,19 @@ class References {
   std::size_t size() const { return known_.size(); }
 
  private:
+  int num_steps_;
   std::map<std::string, Reference> known_;  // by the text of the run on one device
 };
 
 // Verifies on the ranks of a communicator, which are as many as the layout has; the result is whole on rank
 // 0.
-Verification verify(const spec::Run& run, const collective::Communicator& communicator);
+Verification verify(const spec::Run& run, const collective::Communicator& communicator,
+                    int num_steps = kVerifySteps);
 
 // The same with threads as ranks. Tests change the groups of steps, to see that it is noticed.
 Verification verify_on_threads(const spec::Run& run, const StepGroups& step_groups = {},
-                               const collective::RunRanks& run_ranks = collective::run_ranks);
+                               const collective::RunRanks& run_ranks = collective::run_ranks,
+                               int num_steps = kVerifySteps);
 
 // The same of a run that is small already and in the precision to verify, against a reference that may be
 // known.

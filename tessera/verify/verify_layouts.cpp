@@ -43,9 +43,10 @@ Verification verified(const spec::Run& run, References& references, const collec
 }  // namespace
 
 LayoutsVerification verify_layouts(const spec::Run& given, std::span<const spec::Run> runs,
-                                   const Progress& progress, const collective::RunRanks& run_ranks) {
+                                   const Progress& progress, const collective::RunRanks& run_ranks,
+                                   int num_steps) {
   LayoutsVerification out;
-  References references;
+  References references(num_steps);
   const double begin = now_seconds();
   for (const auto& run : runs) {
     const Verification found = verified(run, references, run_ranks);

@@ -41,7 +41,8 @@ using Progress = std::function<void(const LayoutsVerification& so_far)>;
 // counts as failed.
 LayoutsVerification verify_layouts(const spec::Run& given, std::span<const spec::Run> runs,
                                    const Progress& progress,
-                                   const collective::RunRanks& run_ranks = collective::run_ranks);
+                                   const collective::RunRanks& run_ranks = collective::run_ranks,
+                                   int num_steps = kVerifySteps);
 
 // By trait as a table that is Markdown too, the failures, and a verdict.
 std::string to_text(const LayoutsVerification& verification);

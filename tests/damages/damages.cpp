@@ -68,6 +68,14 @@ spec::Run small_run_ahead() {
   return run;
 }
 
+// Gradients in fewer bytes.
+spec::Run small_run_compressed() {
+  spec::Run run = small_run(spec::Family::llama);
+  run.training.optimizer = spec::Optimizer::sgd;  // AdamW makes much of what thin sums leave nearly zero
+  run.layout.compress_gradients = spec::Compression::int8;
+  return run;
+}
+
 // Tensor parallelism in several dimensions.
 spec::Run small_run_in_blocks(spec::Family family) {
   spec::Run run = small_run(family);
@@ -77,7 +85,8 @@ spec::Run small_run_in_blocks(spec::Family family) {
 
 std::string name_of(const spec::Run& run) {
   return cat(spec::word(run.model.family), run.model.experts > 0 ? " with experts" : "",
-             run.model.mtp_layers > 0 ? " ahead" : "", run.layout.in_blocks() ? " in blocks" : "");
+             run.model.mtp_layers > 0 ? " ahead" : "", run.layout.in_blocks() ? " in blocks" : "",
+             run.layout.compress_gradients != spec::Compression::none ? " compressed" : "");
 }
 
 std::vector<spec::Layout> layouts(const spec::Run& run) {
@@ -96,6 +105,18 @@ std::vector<spec::Layout> layouts(const spec::Run& run) {
         Layout{.dp_shard = 2, .tp = 2, .sequence_parallel = false, .ep = 4, .zero = 2},
         Layout{.pp = 2, .dp_shard = 2, .tp = 2, .ep = 2, .ep_overlap = true, .zero = 1},
     };
+  if (run.layout.compress_gradients != spec::Compression::none) {
+    using enum spec::Compression;
+    return {
+        Layout{.dp_replicate = 2,
+               .dp_shard = 2,
+               .compress_gradients = int8,
+               .compress_weights = int8,
+               .zero = 3},
+        Layout{.dp_replicate = 3, .compress_gradients = bf16},
+        Layout{.dp_replicate = 2, .compress_gradients = powersgd, .compress_rank = 2},
+    };
+  }
   if (run.layout.in_blocks()) {
     using enum spec::TensorKind;
     return {
@@ -117,12 +138,6 @@ std::vector<spec::Layout> layouts(const spec::Run& run) {
       Layout{.dp_shard = 2, .tp = 2, .zero = 1, .overlap_steps = true},
       Layout{.pp = 2, .dp_shard = 2, .zero = 1, .schedule = "pipedream-2bw"_schedule, .overlap_steps = true},
       Layout{.dp_shard = 2, .servers = 2, .tp = 2},
-      Layout{.dp_replicate = 2,
-             .dp_shard = 2,
-             .compress_gradients = spec::Compression::int8,
-             .compress_weights = spec::Compression::int8,
-             .zero = 3},
-      Layout{.dp_replicate = 3, .compress_gradients = spec::Compression::powersgd},
   };
 }
 
@@ -333,7 +348,8 @@ int main(int argc, char** argv) {
   std::uint64_t turn = 0;
   for (const spec::Run& run :
        {small_run(spec::Family::llama), small_run(spec::Family::gpt2), small_run_with_experts(),
-        small_run_ahead(), small_run_in_blocks(spec::Family::llama), small_run_in_blocks(spec::Family::gpt2)})
+        small_run_ahead(), small_run_in_blocks(spec::Family::llama), small_run_in_blocks(spec::Family::gpt2),
+        small_run_compressed()})
     for (const auto& layout : layouts(run))
       if (name_of(run).find(only) != std::string::npos && turn++ % every == 0) trial.run_layout(run, layout);
   const int code = trial.report();

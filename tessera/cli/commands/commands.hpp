@@ -87,6 +87,7 @@ struct Options : job::JobOptions {
   CheckpointOptions checkpoint;
   DataOptions data;
   LayoutsOptions layouts;
+  int verify_steps = 3;
   std::string replay;  // verify: the log of updates to replay; empty: none
   DeviceOptions device;
 };

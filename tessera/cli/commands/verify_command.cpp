@@ -61,12 +61,14 @@ int verify_command(const Options& options) {
   spec::Run run = job::load_run(options);
   check_has_order(run);
   if (!options.device.name.empty())
-    return tell(train::verify_on_threads(run, {}, options.device.run_ranks(options.layouts.seed)), options);
+    return tell(train::verify_on_threads(run, {}, options.device.run_ranks(options.layouts.seed),
+                                         options.verify_steps),
+                options);
   if (!spec::traits(run.cluster.transport).uses_gpus)
     run.cluster.transport = options.procs == 0 ? spec::Transport::threads : spec::Transport::sockets;
   int verdict = 0;
   const int code = job::on_ranks(run, options, [&](const job::Rank& rank) {
-    const auto verification = train::verify(run, rank.communicator);
+    const auto verification = train::verify(run, rank.communicator, options.verify_steps);
     if (rank.communicator.rank() == 0) verdict = tell(verification, options);
   });
   return code != 0 ? code : verdict;

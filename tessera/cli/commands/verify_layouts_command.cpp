@@ -121,8 +121,8 @@ int verify_layouts_command(const Options& options) {
     runs = std::move(here);
     std::fprintf(stderr, "part %s: %zu of them\n", own.part.c_str(), runs.size());
   }
-  const auto found =
-      train::verify_layouts(given, runs, ProgressLine(runs.size()), options.device.run_ranks(own.seed));
+  const auto found = train::verify_layouts(given, runs, ProgressLine(runs.size()),
+                                           options.device.run_ranks(own.seed), options.verify_steps);
   const std::string text = options.json ? metrics::json_object(to_record(found, own.precision)) + "\n"
                                         : cat(note.empty() ? "" : cat("made smaller to verify: ", note, "\n"),
                                               train::to_text(found), options.device.report());
