@@ -187,14 +187,23 @@ program::Wire wire_of(spec::Compression compression) {
   return program::Wire::exact;
 }
 
+// Copies of the weights that local steps keep: the outer ones, their momentum, and beside the next steps what
+// an exchange began with and what was moved.
+std::int64_t num_outer(const spec::Training& training) {
+  if (training.local_steps == 0) return 0;
+  return 1 + (training.outer_optimizer == spec::OuterOptimizer::nesterov ? 1 : 0) +
+         (training.outer_delay > 0 ? 2 : 0);
+}
+
 std::int64_t state_bytes(const spec::Training& training, std::int64_t storage_bytes) {
+  const std::int64_t outer = num_outer(training) * storage_bytes;
   switch (training.optimizer) {
     case spec::Optimizer::adamw:
-      return 2 * storage_bytes;
+      return outer + 2 * storage_bytes;
     case spec::Optimizer::sgd:
       break;
   }
-  return training.momentum > 0 ? storage_bytes : 0;
+  return outer + (training.momentum > 0 ? storage_bytes : 0);
 }
 
 class Buckets {
