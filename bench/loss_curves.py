@@ -31,7 +31,7 @@ def main():
     parser.add_argument("--mean", type=int, default=10)
     parser.add_argument("--title", default="")
     arguments = parser.parse_args()
-    runs = [(name, means(path, arguments.mean)) for name, path in (run.split("=", 1) for run in arguments.runs)]
+    runs = [(name, means(path, arguments.mean)) for name, path in (run.rsplit("=", 1) for run in arguments.runs)]
     points = [point for _, line in runs for point in line]
     x0, x1 = min(p[0] for p in points), max(p[0] for p in points)
     y0, y1 = min(p[1] for p in points), max(p[1] for p in points)
