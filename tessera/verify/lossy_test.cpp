@@ -41,7 +41,7 @@ TEST(Lossy, GradientsAndWeightsAreRoundedAsOneDeviceRoundsThem) {
             Layout{.dp_replicate = 2, .dp_shard = 2, .zero = 1}, Layout{.dp_shard = 3, .zero = 2},
             Layout{.dp_replicate = 2, .dp_shard = 2, .zero = 3, .recompute = spec::Recompute::full},
             Layout{.dp_shard = 2, .zero = 1, .overlap_steps = true}}) {
-        if (is_tied && layout.pp > 1) continue;  // stages that share a table sum it in an order of their own
+        if (is_tied && layout.pp > 1) continue;  // each stage rounds its part of a shared table
         spec::Run run = lossy(layout, kind, layout.zero > 0 ? kind : Compression::none);
         run.model.tied_embeddings = is_tied;
         expect_equal(run);
@@ -86,6 +86,9 @@ TEST(Lossy, IsNotExact) {
 TEST(Lossy, SaysWhatCantBeWrittenOut) {
   EXPECT_THROW(expect_equal(lossy({.dp_replicate = 2, .tp = 2}, Compression::int8)), UserError);
   EXPECT_THROW(expect_equal(lossy({.dp_replicate = 2, .cp = 2}, Compression::int8)), UserError);
+  spec::Run tied = lossy({.pp = 2, .dp_replicate = 2}, Compression::int8);
+  tied.model.tied_embeddings = true;
+  EXPECT_THROW(expect_equal(tied), UserError);
 }
 
 }  // namespace
