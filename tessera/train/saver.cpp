@@ -80,6 +80,7 @@ void Saver::answer(const checkpoint::SaveAnswer& answer) {
 }
 
 void Saver::save(std::int64_t step) {
+  if (options_.folder.empty()) return;
   wait();
   is_asked_for_ = options_.rank == 0 && requests_.is_asked();
   if (step == saved_step_ && has_saved_) {  // nothing was made since

@@ -158,32 +158,31 @@ class Reference {
   }
 
   // One reduction of each bucket, of what the ranks have added up until then.
-  void reduce(const std::vector<std::optional<Partial>>& of_ranks, double all_tokens, Named& sums) const {
+  void reduce(const std::vector<std::optional<Partial>>& of_ranks, double all_tokens, Named& sums) {
     const auto replicas = run_.layout.dp_replicate, sharers = run_.layout.dp_shard;
     for (const Bucket& bucket : tables_.buckets) {
       std::vector<Tensor> flats;
       for (const auto& of_rank : of_ranks)
         flats.push_back(of_rank ? flat_of(bucket, of_rank->gradients).mul(of_rank->tokens / all_tokens)
                                 : tensor::zeros({bucket.elements}, at::kDouble));
-      Named found;
       if (run_.layout.zero == 0) {
+        Named found;
         take(bucket, sum_for_all(flats, bucket), found);
-      } else {
-        std::vector<Tensor> of_replicas;
-        for (std::int64_t replica = 0; replica < replicas; ++replica) {
-          Tensor sum = tensor::zeros({bucket.elements}, at::kDouble);
-          for (std::int64_t sharer = 0; sharer < sharers; ++sharer) {
-            const Tensor& flat = flats[static_cast<std::size_t>(replica * sharers + sharer)];
-            sum.add_(sharers == 1 ? flat
-                                  : rounded_in_parts(flat, bucket.elements / sharers, bucket.reduced_as,
-                                                     bucket.block));
-          }
-          of_replicas.push_back(sum);
-        }
-        partials_of_replicas_[bucket.name].push_back(of_replicas);
+        add(found, sums);
         continue;
       }
-      add(found, sums);
+      std::vector<Tensor> of_replicas;
+      for (std::int64_t replica = 0; replica < replicas; ++replica) {
+        Tensor sum = tensor::zeros({bucket.elements}, at::kDouble);
+        for (std::int64_t sharer = 0; sharer < sharers; ++sharer) {
+          const Tensor& flat = flats[static_cast<std::size_t>(replica * sharers + sharer)];
+          sum.add_(sharers == 1
+                       ? flat
+                       : rounded_in_parts(flat, bucket.elements / sharers, bucket.reduced_as, bucket.block));
+        }
+        of_replicas.push_back(sum);
+      }
+      partials_of_replicas_[bucket.name].push_back(of_replicas);
     }
   }
 
@@ -289,7 +288,7 @@ class Reference {
   std::map<std::size_t, std::unique_ptr<Session>> sessions_;  // by how many samples they take
   std::vector<std::uint64_t> samples_;                        // of the step under way
   // By bucket, of each reduction what each replica has.
-  mutable std::map<std::string, std::vector<std::vector<Tensor>>> partials_of_replicas_;
+  std::map<std::string, std::vector<std::vector<Tensor>>> partials_of_replicas_;
 };
 
 }  // namespace
