@@ -14,9 +14,13 @@ import pathlib
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
+from job_processes import ranks_of  # noqa: E402
 
 WORKERS, BATCH, PERIOD, SHARE = 4, 32, 0.05, 0.36
 MODES = {
@@ -26,19 +30,6 @@ MODES = {
     "bounded, s = 8": ["layout.updates=bounded", "layout.staleness=8"],
     "asynchronous": ["layout.updates=asynchronous"],
 }
-
-
-def ranks_of(launcher):
-    out = {}
-    try:
-        children = pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-        for entry in children:
-            for variable in pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
-                if variable.startswith(b"TESSERA_RANK="):
-                    out[int(variable.split(b"=")[1])] = int(entry)
-    except OSError:
-        pass
-    return out
 
 
 def pace(process, share, phase, over):

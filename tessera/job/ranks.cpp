@@ -13,6 +13,7 @@
 #include "tessera/base/files/queued_writer.hpp"
 #include "tessera/base/process/activity.hpp"
 #include "tessera/checkpoint/huggingface/tensor_files.hpp"
+#include "tessera/collective/attendance.hpp"
 #include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/collective/transports/transports.hpp"
 #include "tessera/job/connect.hpp"
@@ -91,12 +92,17 @@ int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
     launch::KeyClient keys(handed_down("TESSERA_STORE"), rank);
     const auto peers = launch::local_peers(keys);
     // Our launcher starts the ranks of one machine: the rank is the local one.
-    const auto communicator =
-        connect(run, {keys, *peers},
-                {.rank = rank, .size = size, .local_rank = rank, .prefix = environment("TESSERA_JOB")});
+    const auto connect_as = [&](const std::string& prefix) {
+      return connect(run, {keys, *peers}, {.rank = rank, .size = size, .local_rank = rank, .prefix = prefix});
+    };
+    const std::string job = environment("TESSERA_JOB");
+    const auto communicator = connect_as(job);
+    const collective::Attendance attendance{
+        keys, [&](const std::string& name) { return connect_as(cat(job, "/", name)); },
+        !environment("TESSERA_NEWCOMER").empty()};
     try {
-      body({*communicator, &log, &board.stop_request(), [&board] { return board.resident_bytes(); },
-            [&board] { return board.peak_bytes(); }});
+      body({*communicator, &log, &board.stop_request(), &attendance,
+            [&board] { return board.resident_bytes(); }, [&board] { return board.peak_bytes(); }});
     } catch (...) {
       return failed(log);  // before the connections end, or peers would seem to fail first
     }
@@ -145,7 +151,7 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
                        describer_of([run] { return plan::compile(run); }));
   const auto run_one = [&](const collective::Communicator& communicator) {
     ActivityLog& log = board.log(communicator.rank());
-    body({communicator, &log, &board.stop_request(),
+    body({communicator, &log, &board.stop_request(), nullptr,
           [&board] { return std::vector{board.log(0).resident_bytes()}; },
           [&board] { return board.peak_bytes(); }});
     const During finished(&log, Doing::finished);
@@ -213,9 +219,14 @@ int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, 
   spawn.timeout_seconds = run.cluster.timeout_seconds;
   spawn.describer = describer_of([run] { return plan::compile(run); });
   if (run.layout.updates != spec::Updates::synchronous)
-    spawn.may_be_lost = [layout = run.layout](int rank) {
-      return rank / layout.tp % (layout.dp() + layout.servers) < layout.dp();
+    spawn.dispensable_part = [layout = run.layout](int rank) { return layout.worker_of(rank); };
+  if (run.training.local_steps > 0)
+    // The first replica tells and saves.
+    spawn.dispensable_part = [layout = run.layout](int rank) {
+      const int replica = layout.replica_of(rank);
+      return replica == 0 ? std::nullopt : std::optional(replica);
     };
+  spawn.restarts = run.cluster.restarts;
   if (stops == Stops::between_steps) spawn.grace_seconds = run.cluster.grace_seconds;
   return launch::run_local_ranks(spawn);
 }

@@ -15,7 +15,8 @@ class StopRequest;
 }  // namespace tessera
 namespace tessera::collective {
 class Communicator;
-}
+struct Attendance;
+}  // namespace tessera::collective
 
 namespace tessera::job {
 
@@ -47,6 +48,8 @@ struct Rank {
   const collective::Communicator& communicator;
   ActivityLog* log = nullptr;   // where it writes what it is doing
   StopRequest* stop = nullptr;  // looked at between steps
+  // Where the others go on without this one if need be; null: nowhere.
+  const collective::Attendance* attendance = nullptr;
   // Of the ranks that this one can see.
   std::function<std::vector<std::int64_t>()> resident_bytes, peak_bytes;
 };

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "tessera/base/clock.hpp"
@@ -50,13 +51,13 @@ class SignalMailbox {
 };
 
 std::vector<std::string> environment_of(int rank, const SpawnOptions& options, const Descriptor& store,
-                                        const Descriptor& board) {
+                                        const Descriptor& board, bool is_newcomer) {
   std::vector<std::string> out;
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text(*entry);
     const auto is_ours = [&](std::string_view name) { return text.starts_with(name); };
-    const auto ours = {
-        "TESSERA_RANK=", "TESSERA_WORLD_SIZE=", "TESSERA_STORE=", "TESSERA_BOARD=", "TESSERA_JOB="};
+    const auto ours = {"TESSERA_RANK=",  "TESSERA_WORLD_SIZE=", "TESSERA_STORE=",
+                       "TESSERA_BOARD=", "TESSERA_JOB=",        "TESSERA_NEWCOMER="};
     if (std::ranges::none_of(ours, is_ours)) out.emplace_back(text);
   }
   out.push_back(cat("TESSERA_RANK=", rank));
@@ -64,6 +65,7 @@ std::vector<std::string> environment_of(int rank, const SpawnOptions& options, c
   out.push_back(cat("TESSERA_STORE=fd:", store.number()));
   out.push_back(cat("TESSERA_BOARD=fd:", board.number()));
   out.push_back(cat("TESSERA_JOB=", options.job));
+  if (is_newcomer) out.push_back("TESSERA_NEWCOMER=1");
   return out;
 }
 
@@ -84,18 +86,16 @@ class Job {
   explicit Job(const SpawnOptions& options)
       : options_(options),
         report_({.descriptor = options.report_descriptor}),
+        server_({.may_be_lost = [this](int rank) { return may_be_lost(rank); }}),
         board_(options.num_ranks),
-        stopped_since_seconds_(static_cast<std::size_t>(options.num_ranks)),
-        is_loss_told_(static_cast<std::size_t>(options.num_ranks), false) {}
+        started_seconds_(static_cast<std::size_t>(options.num_ranks)),
+        stopped_since_seconds_(static_cast<std::size_t>(options.num_ranks)) {
+    for (int rank = 0; rank < options.num_ranks; ++rank)
+      if (const auto part = part_of(rank)) parts_[*part].ranks.push_back(rank);
+  }
 
   int run() {
-    for (int rank = 0; rank < options_.num_ranks; ++rank) {
-      const Descriptor store = server_.connect();
-      children_.emplace_back(options_.command, environment_of(rank, options_, store, board_.descriptor()),
-                             std::vector<const Descriptor*>{&store, &board_.descriptor()},
-                             stops_between_steps() ? stop_signals() : no_signals());
-    }
-    started_seconds_ = now_seconds();
+    for (int rank = 0; rank < options_.num_ranks; ++rank) children_.push_back(started(rank, false));
     while (count_running() > 0) {
       look_for_failure();
       look_for_losses();
@@ -117,6 +117,21 @@ class Job {
     int rank = 0;
     Ending ending;
   };
+
+  // Of the ranks of a dispensable part.
+  struct Part {
+    std::vector<int> ranks;
+    bool is_lost = false;
+    std::int64_t restarts = 0;
+  };
+
+  Child started(int rank, bool is_newcomer) {
+    started_seconds_[static_cast<std::size_t>(rank)] = now_seconds();
+    const Descriptor store = server_.connect({rank, is_newcomer});
+    return Child(options_.command, environment_of(rank, options_, store, board_.descriptor(), is_newcomer),
+                 std::vector<const Descriptor*>{&store, &board_.descriptor()},
+                 stops_between_steps() ? stop_signals() : no_signals());
+  }
 
   bool is_ending() const { return ending_since_seconds_ >= 0; }
   bool stops_between_steps() const { return options_.grace_seconds > 0; }
@@ -143,24 +158,66 @@ class Job {
     }
   }
 
-  bool may_be_lost(int rank) const { return options_.may_be_lost && options_.may_be_lost(rank); }
+  std::optional<int> part_of(int rank) const {
+    return options_.dispensable_part ? options_.dispensable_part(rank) : std::nullopt;
+  }
+  bool may_be_lost(int rank) const { return part_of(rank).has_value(); }
 
-  // Of those that may be lost, whoever has ended badly, or shows no sign of life and is ended.
+  // Whether a rank that may be lost has ended badly; one that shows no sign of life is ended.
+  bool is_lost(int rank) {
+    Child& child = children_[static_cast<std::size_t>(rank)];
+    if (const auto& end = child.ending()) return end->code != 0 || end->signal != 0;
+    const double now = now_seconds();
+    if (options_.timeout_seconds > 0 && !has_finished(static_cast<std::size_t>(rank)) &&
+        last_sign_seconds(static_cast<std::size_t>(rank), now) < now - options_.timeout_seconds)
+      child.signal(SIGKILL);
+    return false;
+  }
+
   void look_for_losses() {
-    for (int rank = 0; rank < options_.num_ranks && !is_ending(); ++rank) {
+    for (auto& [number, part] : parts_) {
+      if (is_ending()) return;
+      if (!part.is_lost) look_at(part);
+      if (part.is_lost) start_again(part);
+    }
+  }
+
+  void look_at(Part& part) {
+    const auto lost = std::ranges::find_if(part.ranks, [&](int rank) { return is_lost(rank); });
+    if (lost == part.ranks.end()) return;
+    part.is_lost = true;
+    report_.write(cat(ending_text(*lost, *children_[static_cast<std::size_t>(*lost)].ending(),
+                                  {board_.states(), now_seconds()}, options_.describer),
+                      "The others go on without it.\n"));
+    for (const int rank : part.ranks) children_[static_cast<std::size_t>(rank)].signal(SIGKILL);
+  }
+
+  static std::string ranks_text(const std::vector<int>& ranks) {
+    std::vector<std::string> words;
+    for (const int rank : ranks) words.push_back(cat(rank));
+    return cat(ranks.size() == 1 ? "rank " : "ranks ", join(words, ", "), ranks.size() == 1 ? " is" : " are");
+  }
+
+  // When all of it have ended, and there is somebody whom they can join.
+  void start_again(Part& part) {
+    const auto has_ended = [&](int rank) {
+      return children_[static_cast<std::size_t>(rank)].ending().has_value();
+    };
+    if (part.restarts == options_.restarts || stop().signal() != 0 ||
+        !std::ranges::all_of(part.ranks, has_ended))
+      return;
+    for (int rank = 0; rank < options_.num_ranks; ++rank)
+      if (!may_be_lost(rank) && has_ended(rank)) return;
+    part.is_lost = false;
+    ++part.restarts;
+    report_.write(cat("tessera: ", ranks_text(part.ranks), " started again (", part.restarts, " of ",
+                      options_.restarts, ")\n"));
+    for (const int rank : part.ranks) {
       const auto at = static_cast<std::size_t>(rank);
-      if (!may_be_lost(rank) || is_loss_told_[at]) continue;
-      auto& child = children_[at];
-      const auto& end = child.ending();
-      const double now = now_seconds();
-      const bool is_silent = !end && options_.timeout_seconds > 0 && !has_finished(at) &&
-                             last_sign_seconds(at, now) < now - options_.timeout_seconds;
-      if (is_silent) child.signal(SIGKILL);
-      if (is_silent || (end && end->code == 0 && !end->signal)) continue;
-      if (!end) continue;
-      is_loss_told_[at] = true;
-      report_.write(cat(ending_text(rank, *end, {board_.states(), now}, options_.describer),
-                        "The other workers go on without it.\n"));
+      pass_on_errors(at, true);
+      board_.clear(rank);
+      stopped_since_seconds_[at] = 0;
+      children_[at] = started(rank, true);
     }
   }
 
@@ -190,13 +247,14 @@ class Job {
     else if (stopped_since_seconds_[rank] == 0)
       stopped_since_seconds_[rank] = now;
     if (stopped_since_seconds_[rank] > 0) return stopped_since_seconds_[rank];
-    return now - started_seconds_ > kLoadingSeconds ? started_seconds_ : now;
+    return now - started_seconds_[rank] > kLoadingSeconds ? started_seconds_[rank] : now;
   }
 
   void look_for_hang() {
     if (options_.timeout_seconds <= 0 || is_ending() || first_) return;
     // Those that wait for one that may be lost wait until it is.
-    const double now = now_seconds(), limit = now - (options_.may_be_lost ? 2 : 1) * options_.timeout_seconds;
+    const double now = now_seconds(),
+                 limit = now - (options_.dispensable_part ? 2 : 1) * options_.timeout_seconds;
     bool hangs = false, all_here = true;
     for (std::size_t rank = 0; rank < children_.size() && !hangs; ++rank) {
       all_here = all_here && board_.log(static_cast<int>(rank)).beat_seconds() > 0;
@@ -298,9 +356,10 @@ class Job {
   KeyServer server_;
   StatusBoard board_;
   std::vector<Child> children_;
-  double started_seconds_ = 0, all_here_seconds_ = 0;
+  std::vector<double> started_seconds_;
+  double all_here_seconds_ = 0;
   std::vector<double> stopped_since_seconds_;  // before their first sign of life; 0: not stopped
-  std::vector<bool> is_loss_told_;             // of those that may be lost
+  std::map<int, Part> parts_;                  // that may be lost
   bool is_stop_told_ = false, is_grace_over_ = false;
   bool ends_at_once_ = false;  // because a signal asked for it
   std::optional<Failure> first_;

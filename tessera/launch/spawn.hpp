@@ -3,7 +3,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +20,12 @@ struct SpawnOptions {
   // A rank that waits longer than this for another, or shows no sign of life, ends the job; 0: ranks are not
   // watched, for commands that don't write to their board.
   double timeout_seconds = 0;
-  // Ranks that the others do without: their end is told, and the job goes on. Empty: none.
-  std::function<bool(int rank)> may_be_lost;
+  // Which part of the job a rank belongs to, where the others do without that part: if one rank of it ends
+  // badly the others of it are ended too, which is told, and the job goes on. Nothing: the job ends with the
+  // rank. Empty: so it is for all.
+  std::function<std::optional<int>(int rank)> dispensable_part;
+  // How often the ranks of such a part are started again, as newcomers (TESSERA_NEWCOMER=1).
+  std::int64_t restarts = 0;
   RankDescriber describer = plain_describer();
   // The ranks take stop signals by themselves (StopOnSignals) and look at the board's stop request between
   // steps. They have this long to stop after the first signal; 0: a signal ends them at once.

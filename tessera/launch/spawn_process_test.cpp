@@ -127,6 +127,26 @@ TEST_F(Spawn, ARankThatIsKilledMeansStartAgainAndOneThatCrashesABug) {
   EXPECT_NE(report_.find("please report it"), std::string::npos) << report_;
 }
 
+TEST_F(Spawn, APartThatIsDispensableEndsTogetherAndIsStartedAgain) {
+  auto options = shell(4,
+                       "echo ${TESSERA_NEWCOMER:-0} >> $SPAWN_TEST_FOLDER/starts$TESSERA_RANK; "
+                       "test -n \"$TESSERA_NEWCOMER\" && exit 0; "
+                       "test $TESSERA_RANK = 3 && exec sleep 60; "
+                       "test $TESSERA_RANK = 2 || exec sleep 1; "
+                       "while ! test -s $SPAWN_TEST_FOLDER/starts3; do sleep 0.01; done; kill -9 $$");
+  options.dispensable_part = [](int rank) {
+    return rank == 0 ? std::nullopt : std::optional(rank == 1 ? 1 : 2);
+  };
+  options.restarts = 3;
+  EXPECT_EQ(run(options), 0);
+  const std::string told = "The others go on without it.\ntessera: ranks 2, 3 are started again (1 of 3)\n";
+  EXPECT_NE(report_.find(told), std::string::npos) << report_;
+  EXPECT_EQ(file_text(folder_ / "starts1"), "0\n");
+  EXPECT_EQ(file_text(folder_ / "starts2"), "0\n1\n");
+  EXPECT_EQ(file_text(folder_ / "starts3"), "0\n1\n");
+  EXPECT_LT(seconds_, 10);
+}
+
 TEST_F(Spawn, RanksThatIgnoreSigtermAreKilled) {
   auto options =
       shell(2, "test $TESSERA_RANK = 0 && { sleep 0.2; exit 3; }; trap '' TERM; sleep 60; sleep 60");

@@ -45,6 +45,7 @@ void check_local_steps(const Run& run, Findings& findings) {
     findings.need(training.outer_optimizer == OuterOptimizer::average, "training.outer_optimizer",
                   "is for training.local_steps above 0");
     findings.need(training.outer_delay == 0, "training.outer_delay", "is for training.local_steps above 0");
+    findings.need(run.cluster.restarts == 0, "cluster.restarts", "is for training.local_steps above 0");
     return;
   }
   const std::string how = cat("training.local_steps = ", training.local_steps);

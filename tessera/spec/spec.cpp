@@ -84,6 +84,15 @@ std::int64_t root(std::int64_t size, int power) {
 }
 }  // namespace
 
+std::optional<int> Layout::worker_of(int rank) const {
+  const auto place = static_cast<int>(rank / tp % (dp() + servers));
+  return place < dp() ? std::optional(place) : std::nullopt;
+}
+
+int Layout::replica_of(int rank) const {
+  return static_cast<int>(rank / (ranks() / pp / dp_replicate) % dp_replicate);
+}
+
 TensorGrid Layout::grid() const {
   switch (tp_kind) {
     case TensorKind::d1:

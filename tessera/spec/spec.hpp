@@ -259,6 +259,10 @@ struct Layout {
   // With tp_overlap the gathered input is a value of the program, which keeps it.
   bool regathers() const { return tp_regather && cuts_stream() && !tp_overlap; }
   std::int64_t ranks() const { return pp * (dp() + servers) * cp * tp; }
+  // With servers: the worker that a rank is of; nothing: it serves.
+  std::optional<int> worker_of(int rank) const;
+  // Which of the dp_replicate a rank is in.
+  int replica_of(int rank) const;
   bool operator==(const Layout&) const = default;
 };
 
@@ -276,6 +280,7 @@ struct Cluster {
   std::int64_t devices = 0;     // 0: as many as the layout needs
   double timeout_seconds = 60;  // how long a rank waits for another
   double grace_seconds = 30;    // how long a job may take to stop after a signal
+  std::int64_t restarts = 0;    // of the ranks of a replica that is lost, where the others go on
   double peak_tflops = 0;       // of one device, for FLOP utilisation; 0: measured
   double link_mbits = 0;        // per second, of a rank's link to the others; 0: not known
   std::string store;            // host:port where rank 0 listens when ranks on several hosts join

@@ -210,7 +210,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   std::optional<HeldOut> evaluated;
   if (run.evaluation.every > 0) evaluated = held_out(run);
   opening.reset();
-  Replicas replicas(run, communicator);
+  Replicas replicas(run, communicator, options.attendance);
   const int own_rank = replicas.communicator().rank();
   Session session(replicas.run(), replicas.communicator(), replicas.source(std::move(source)), {},
                   options.log, &start_timer);
@@ -219,7 +219,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   const auto ranks = static_cast<double>(communicator.size());
   const std::string checkpoints = options.checkpoints;
   Resumed resumed;
-  if (!checkpoints.empty())
+  if (!checkpoints.empty() && !replicas.is_newcomer())
     resumed = resume(session, {.folder = checkpoints,
                                .from = options.from,
                                .saves = run.checkpoint.saves(),
@@ -227,7 +227,12 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                                .data = data,
                                .accepted = options.accepted,
                                .run = &run});
-  replicas.begin(session);
+  {
+    std::optional<During> joining;
+    if (replicas.is_newcomer()) joining.emplace(options.log, Doing::meeting);
+    if (!replicas.begin(session)) return {};
+  }
+  if (replicas.is_newcomer()) resumed.step = session.progress().step;
   // Before the outputs, which remove what an earlier run left: what may be refused comes first.
   std::optional<During> making(std::in_place, options.log, Doing::writing);
   Tracer tracer(session.program(), own_rank, options.trace);
@@ -287,13 +292,13 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   const auto finish_step = [&] {
     const std::int64_t step = session.progress().step - static_cast<std::int64_t>(session.under_way()) + 1;
     auto report = session.finish_step();
-    report.tokens *= static_cast<double>(replicas.count());
+    report.tokens *= static_cast<double>(replicas.num_present());
     const double seconds = now_seconds() - last_end;
     last_end += seconds;
     if (options.log) options.log->held(report.at_peak.total());
     if (step == first) start_timer.end("first step");
     const bool is_last = step == run.training.steps;
-    replicas.after_step(session, step, is_last || saves_after(step) || evaluates_after(step));
+    replicas.after_step(step, is_last || saves_after(step) || evaluates_after(step));
     for (MovedAlong& moved : replicas.take_moved()) report.moved.along.push_back(std::move(moved));
     tally.add(report, seconds);
     skipped.add(step, report);
@@ -326,6 +331,8 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     const std::int64_t to_read =
         replicas.are_apart() ? run.training.local_steps : step - session.progress().step;
     trouble = complaint_of([&] { session.read_ahead(static_cast<std::size_t>(to_read)); });
+    // What it wishes at its first meeting is heard by nobody.
+    if (!trouble.empty() && replicas.is_newcomer() && step == first) throw UserError(trouble);
     agreement.ask({.stop_signal = options.stop ? options.stop->signal() : 0,
                    .save = saver.wants_to_save(step - 1),
                    .end = !trouble.empty()});
@@ -347,6 +354,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
            ++of) {
         if (asked < of) consult(++asked);
         known.push_back(agreement.answer());
+        for (const std::string& news : replicas.take_news()) tell(cat(news, " from step ", of, " on"));
       }
     };
     if (overlaps)
@@ -356,8 +364,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     const Wishes wishes = known.front();
     known.pop_front();
     must_end = wishes.end;
-    if (replicas.meet_after(step - 1) && !replicas.has_exchanged(step - 1) && step > first)
-      replicas.exchange(session, step - 1, wishes != Wishes());
+    if (replicas.meet_after(step - 1)) replicas.exchange(step - 1, wishes != Wishes());
     if (must_end) break;
     if (wishes.save || wishes.stop_signal != 0) finish_all();
     if (wishes.save) between_steps([&] { saver.save(step - 1); });

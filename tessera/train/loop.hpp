@@ -11,7 +11,7 @@
 #include "tessera/base/process/activity.hpp"
 #include "tessera/base/process/phase_timer.hpp"
 #include "tessera/base/process/stop_request.hpp"
-#include "tessera/collective/group.hpp"
+#include "tessera/collective/attendance.hpp"
 #include "tessera/metrics/step_facts.hpp"
 #include "tessera/spec/spec.hpp"
 #include "tessera/train/fits.hpp"
@@ -31,9 +31,10 @@ struct LoopOptions {
   std::function<std::vector<std::int64_t>()> resident_bytes = nullptr;
   // The most that tensors of each rank held in its last step; empty: of this rank.
   std::function<std::vector<std::int64_t>()> peak_bytes = nullptr;
-  PhaseTimer start = PhaseTimer();  // parts of the start that are over
-  ActivityLog* log = nullptr;       // where this rank writes what it is doing
-  StopRequest* stop = nullptr;      // looked at between steps; what one rank is asked, all do
+  PhaseTimer start = PhaseTimer();                     // parts of the start that are over
+  ActivityLog* log = nullptr;                          // where this rank writes what it is doing
+  const collective::Attendance* attendance = nullptr;  // where replicas may be lost and come back
+  StopRequest* stop = nullptr;  // looked at between steps; what one rank is asked, all do
 };
 
 struct Summary {

@@ -1,6 +1,8 @@
 #include "tessera/train/replicas.hpp"
 
-#include <numeric>
+#include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "tessera/base/error.hpp"
 #include "tessera/tensor/account.hpp"
@@ -11,16 +13,7 @@ namespace tessera::train {
 namespace {
 
 using collective::CallKind;
-
-// Of the replica of that number, in the order of their places in it: dp_replicate lies inside of the stages.
-std::vector<int> ranks_of(const spec::Layout& layout, std::int64_t replica) {
-  const std::int64_t inner = layout.ranks() / layout.pp / layout.dp_replicate;
-  std::vector<int> out;
-  for (std::int64_t stage = 0; stage < layout.pp; ++stage)
-    for (std::int64_t place = 0; place < inner; ++place)
-      out.push_back(static_cast<int>((stage * layout.dp_replicate + replica) * inner + place));
-  return out;
-}
+using tensor::Tensor;
 
 spec::Run run_of_replica(spec::Run run) {
   if (run.training.local_steps == 0) return run;
@@ -31,28 +24,23 @@ spec::Run run_of_replica(spec::Run run) {
 
 }  // namespace
 
-Replicas::Replicas(const spec::Run& run, const collective::Communicator& all)
+Replicas::Replicas(const spec::Run& run, const collective::Communicator& all,
+                   const collective::Attendance* attendance)
     : run_(run_of_replica(run)),
       training_(run.training),
       all_(all),
       local_steps_(run.training.local_steps),
       count_(local_steps_ > 0 ? run.layout.dp_replicate : 1) {
-  if (!are_apart()) return;
-  std::vector<int> everyone(static_cast<std::size_t>(all.size())), counterparts;
-  std::iota(everyone.begin(), everyone.end(), 0);
-  const std::int64_t inner = run.layout.ranks() / run.layout.pp / count_;
-  number_ = all.rank() / inner % count_;
-  const std::int64_t first = all.rank() - number_ * inner;
-  for (std::int64_t replica = 0; replica < count_; ++replica)
-    counterparts.push_back(static_cast<int>(first + replica * inner));
-  auto groups = collective::make_groups(all, {everyone, counterparts});
-  everyone_ = groups[0], counterparts_ = groups[1];
-  part_.emplace(all, ranks_of(run.layout, number_));
+  if (local_steps_ == 0) return;
+  membership_.emplace(run.layout, all, count_ > 1 ? attendance : nullptr);
+  told_replicas_ = membership_->replicas();
+  is_newcomer_ = count_ > 1 && attendance && attendance->is_newcomer;
+  part_.emplace(all, membership_->ranks_of(membership_->replica()));
 }
 
 Replicas::~Replicas() {
   if (!under_way_.valid()) return;
-  all_.abort();  // the run has failed: nobody is sure to come
+  membership_->abort();  // the run has failed: nobody is sure to come
   under_way_.wait();
 }
 
@@ -63,7 +51,8 @@ const collective::Communicator& Replicas::communicator() const {
 Source Replicas::source(Source whole) const {
   if (!are_apart()) return whole;
   const auto share = static_cast<std::uint64_t>(run_.training.global_batch),
-             replicas = static_cast<std::uint64_t>(count_), number = static_cast<std::uint64_t>(number_);
+             replicas = static_cast<std::uint64_t>(count_),
+             number = static_cast<std::uint64_t>(membership_->replica());
   return [=, whole = std::move(whole)](std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,
                                        std::span<std::int64_t> targets, std::span<std::int64_t> documents) {
     std::vector<std::uint64_t> of_all;
@@ -73,53 +62,118 @@ Source Replicas::source(Source whole) const {
   };
 }
 
-void Replicas::begin(Session& session) {
-  if (!are_apart()) return;
-  checkpoint::Progress own = session.progress();
-  own.next_sample /= static_cast<std::uint64_t>(count_);
-  session.go_on_from(own);
+bool Replicas::begin(Session& session) {
+  session_ = &session;
+  if (!are_apart()) return true;
+  if (!is_newcomer_) {
+    checkpoint::Progress own = session.progress();
+    own.next_sample /= static_cast<std::uint64_t>(count_);
+    session.go_on_from(own);
+    exchanged_after_ = own.step;
+    begin_outer();
+    return true;
+  }
+  begin_outer();
+  let_in_with_ = membership_->join();
+  if (!let_in_with_) return false;
+  told_replicas_ = membership_->replicas();
+  membership_->together([this](const auto& counterparts) { bring_newcomers_up(counterparts); });
+  return true;
+}
+
+void Replicas::begin_outer() {
   outer_.clear();
-  for (shard::FlatBucket& bucket : session.buckets()) {
+  for (shard::FlatBucket& bucket : session_->buckets()) {
     Outer& outer = outer_.emplace_back();
-    outer.weights = session.shard_of(bucket).clone();
-    outer.momentum = session.outer_momentum(bucket);
+    outer.weights = session_->shard_of(bucket).clone();
+    outer.momentum = session_->outer_momentum(bucket);
   }
 }
 
-std::vector<double> Replicas::sums(std::vector<double> values) const {
-  tensor::Tensor cells = tensor::view_of(values.data(), {std::ssize(values)}, at::kDouble);
-  everyone_.all_reduce_sum(cells);
-  return values;
-}
-
-void Replicas::exchange(Session& session, std::int64_t step, bool waits) {
-  if (under_way_.valid()) finish(session);
-  exchanged_after_ = begun_after_ = step;
+// The first of them, which is always there, sends what it has. A newcomer's own weights are the outer ones:
+// it has not moved.
+void Replicas::bring_newcomers_up(const collective::Group& counterparts) {
+  constexpr int kTag = 0;
+  const auto& replicas = membership_->replicas();
+  std::vector<int> to;  // positions
+  for (const int newcomer : membership_->newcomers())
+    to.push_back(static_cast<int>(std::ranges::find(replicas, newcomer) - replicas.begin()));
+  const bool is_new = membership_->is_newcomer();
+  if (!is_new && membership_->replica() != 0) return;
+  const auto pass_on = [&](Tensor values) {
+    if (is_new) counterparts.receive(values, 0, kTag);
+    for (const int position : to)
+      if (!is_new) counterparts.send(values, position, kTag);
+  };
+  checkpoint::Progress progress = session_->progress();
+  std::vector<std::int64_t> numbers = {progress.step, progress.updates,
+                                       static_cast<std::int64_t>(progress.next_sample), progress.reset_after,
+                                       exchanged_after_};
+  pass_on(tensor::view_of(numbers.data(), {std::ssize(numbers)}, at::kLong));
   for (std::size_t i = 0; i < outer_.size(); ++i) {
-    outer_[i].begun_with = session.shard_of(session.buckets()[i]).clone();
-    outer_[i].moved = outer_[i].weights.sub(outer_[i].begun_with);
+    const shard::FlatBucket& bucket = session_->buckets()[i];
+    pass_on(outer_[i].weights);
+    const auto kept = session_->kept(bucket);
+    for (std::size_t part = 1; part < kept.size(); ++part) pass_on(kept[part].flat);
+    if (!is_new) continue;
+    Tensor own = kept.front().flat;
+    own.copy_(outer_[i].weights);
+    session_->put_back(bucket, kept);
   }
-  // A bucket after the other: slices of the exchange.
-  const auto reduce = [this] {
-    for (Outer& outer : outer_) {
-      counterparts_.all_reduce_sum(outer.moved);
-      outer.moved.div_(static_cast<double>(count_));
-    }
+  if (!is_new) {
+    constexpr std::chrono::milliseconds kLook{100};
+    while (counterparts.unfinished_sends(kLook) > 0) continue;
+    return;
+  }
+  progress.step = numbers[0], progress.updates = numbers[1];
+  progress.next_sample = static_cast<std::uint64_t>(numbers[2]), progress.reset_after = numbers[3];
+  exchanged_after_ = numbers[4];
+  session_->go_on_from(progress);
+}
+
+std::vector<double> Replicas::sums(std::vector<double> values) {
+  if (let_in_with_) return *std::exchange(let_in_with_, std::nullopt);
+  auto out = membership_->sums(std::move(values));
+  if (!membership_->newcomers().empty())
+    membership_->together([this](const auto& counterparts) { bring_newcomers_up(counterparts); });
+  return out;
+}
+
+void Replicas::exchange(std::int64_t step, bool waits) {
+  if (exchanged_after_ == step) return;
+  if (under_way_.valid()) finish();
+  exchanged_after_ = begun_after_ = step;
+  for (std::size_t i = 0; i < outer_.size(); ++i)
+    outer_[i].begun_with = session_->shard_of(session_->buckets()[i]).clone();
+  const auto attempt = [this] {
+    return membership_->attempt([this](const auto& counterparts) { reduce(counterparts); });
   };
   if (waits || training_.outer_delay == 0) {
-    under_way_ = std::async(std::launch::deferred, reduce);
-    return finish(session);
+    under_way_ = std::async(std::launch::deferred, attempt);
+    return finish();
   }
-  under_way_ = std::async(std::launch::async, [reduce, account = tensor::Account::current()] {
+  under_way_ = std::async(std::launch::async, [attempt, account = tensor::Account::current()] {
     const tensor::AccountScope of_rank(account);
     tensor::set_threads(1);
-    reduce();
+    return attempt();
   });
 }
 
-void Replicas::after_step(Session& session, std::int64_t step, bool are_looked_at) {
-  if (under_way_.valid() && step == begun_after_ + training_.outer_delay) finish(session);
-  if (are_apart() && are_looked_at) exchange(session, step, true);
+// A bucket after the other: slices of the exchange. From what was there when it began, as it may be tried
+// again.
+void Replicas::reduce(const collective::Group& counterparts) {
+  const auto num_moved =
+      static_cast<double>(membership_->replicas().size() - membership_->newcomers().size());
+  for (Outer& outer : outer_) {
+    outer.moved = outer.weights.sub(outer.begun_with);
+    counterparts.all_reduce_sum(outer.moved);
+    outer.moved.div_(num_moved);
+  }
+}
+
+void Replicas::after_step(std::int64_t step, bool are_looked_at) {
+  if (under_way_.valid() && step == begun_after_ + training_.outer_delay) finish();
+  if (are_apart() && are_looked_at) exchange(step, true);
 }
 
 void Replicas::step_outside(Outer& outer) const {
@@ -135,30 +189,47 @@ void Replicas::step_outside(Outer& outer) const {
   }
 }
 
-void Replicas::finish(Session& session) {
-  under_way_.get();
+void Replicas::finish() {
+  for (bool went_well = under_way_.get(); !membership_->agree(went_well);)
+    went_well = membership_->attempt([this](const auto& counterparts) { reduce(counterparts); });
   for (std::size_t i = 0; i < outer_.size(); ++i) {
-    const shard::FlatBucket& bucket = session.buckets()[i];
+    const shard::FlatBucket& bucket = session_->buckets()[i];
     Outer& outer = outer_[i];
     step_outside(outer);
-    const auto kept = session.kept(bucket);
-    tensor::Tensor own = kept.front().flat;
-    if (begun_after_ == session.progress().step)
+    const auto kept = session_->kept(bucket);
+    Tensor own = kept.front().flat;
+    if (begun_after_ == session_->progress().step)
       own.copy_(outer.weights);
     else
       own.add_(outer.weights.sub(outer.begun_with));
-    session.put_back(bucket, kept);
-    outer.begun_with = outer.moved = tensor::Tensor();
+    session_->put_back(bucket, kept);
+    outer.begun_with = outer.moved = Tensor();
   }
 }
 
 std::vector<MovedAlong> Replicas::take_moved() {
-  const auto now = counterparts_.tally().volume(CallKind::all_reduce);
+  if (!are_apart()) return {};
+  const auto now = membership_->reduced();
   const auto since = now - told_;
   told_ = now;
   if (since.calls == 0) return {};
   return {{"replicas", collective::word(CallKind::all_reduce), since.calls, since.bytes,
-           collective::sent_bytes(CallKind::all_reduce, since.bytes, count_)}};
+           collective::sent_bytes(CallKind::all_reduce, since.bytes, num_present())}};
+}
+
+std::vector<std::string> Replicas::take_news() {
+  std::vector<std::string> out;
+  if (!are_apart()) return out;
+  const auto& now = membership_->replicas();
+  const auto tell = [&](const std::vector<int>& replicas, const std::vector<int>& without, const char* what) {
+    for (const int replica : replicas)
+      if (std::ranges::count(without, replica) == 0)
+        out.push_back(cat("replica ", replica, what, "; ", now.size(), " of ", count_, " take part"));
+  };
+  tell(told_replicas_, now, " is lost");
+  tell(now, told_replicas_, " is back");
+  told_replicas_ = now;
+  return out;
 }
 
 }  // namespace tessera::train

@@ -9,48 +9,63 @@
 // goes on with the outer weights. Where the exchange may take `outer_delay` steps, it runs beside them, and
 // what the replica has moved meanwhile is added to them. Nothing else crosses between replicas; their
 // optimizers keep a state each, of which a checkpoint has that of the first.
+//
+// A replica that is lost is left out of the mean; its samples are not computed by others. One that comes back
+// begins with the outer weights, the outer momentum and the optimizer state of the first, and counts in the
+// mean from the exchange after the next local steps on.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tessera/collective/part.hpp"
+#include "tessera/train/membership/membership.hpp"
 #include "tessera/train/session.hpp"
 
 namespace tessera::train {
 
 class Replicas {
  public:
-  // Without local steps there is one of them, which is the whole run.
-  Replicas(const spec::Run& run, const collective::Communicator& all);
+  // Without local steps there is one of them, which is the whole run. `attendance` may be null.
+  Replicas(const spec::Run& run, const collective::Communicator& all,
+           const collective::Attendance* attendance = nullptr);
   ~Replicas();
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
 
-  bool are_apart() const { return local_steps_ > 0; }
+  bool are_apart() const { return membership_.has_value(); }
   std::int64_t count() const { return count_; }
-  bool is_first() const { return number_ == 0; }
+  // Of these, how many take part now.
+  std::int64_t num_present() const { return are_apart() ? std::ssize(membership_->replicas()) : 1; }
+  bool is_first() const { return !are_apart() || membership_->replica() == 0; }
+  bool is_newcomer() const { return is_newcomer_; }
   // Of the replica that this rank is in.
   const spec::Run& run() const { return run_; }
   const collective::Communicator& communicator() const;
   // Its share of every batch.
   Source source(Source whole) const;
 
-  // The session stands where the run begins or goes on; its progress is that of the run.
-  void begin(Session& session);
+  // The session stands where the run begins or goes on; its progress is that of the run. A newcomer's waits
+  // until it is let in, and then stands where the others do; false: the run was over first.
+  bool begin(Session& session);
   bool meet_after(std::int64_t step) const { return are_apart() && step % local_steps_ == 0; }
-  // What the ranks of all replicas bring, added up; when they meet.
-  std::vector<double> sums(std::vector<double> values) const;
-  // Begins the exchange after a step; with `waits` it is over when this returns. Once for a step.
-  void exchange(Session& session, std::int64_t step, bool waits);
-  bool has_exchanged(std::int64_t step) const { return exchanged_after_ == step; }
+  // What the ranks of all replicas bring, added up; when they meet. Those that were lost are left out from
+  // then on, and those that come back are let in.
+  std::vector<double> sums(std::vector<double> values);
+  // After such a sum and that step: begins the exchange, unless there was one after that step; with `waits`
+  // it is over when this returns.
+  void exchange(std::int64_t step, bool waits);
   // After each step: an exchange whose time is over ends. `are_looked_at`: the weights must be equal on all
   // replicas, which then meet and wait for each other; all of them say so after the same steps.
-  void after_step(Session& session, std::int64_t step, bool are_looked_at);
+  void after_step(std::int64_t step, bool are_looked_at);
   // Calls and bytes of this rank in exchanges that have ended since the last call.
   std::vector<MovedAlong> take_moved();
+  // Who was lost and who came back since the last call, for people.
+  std::vector<std::string> take_news();
 
  private:
   // What is kept of a bucket.
@@ -59,19 +74,26 @@ class Replicas {
     tensor::Tensor begun_with;         // of this one, when the exchange under way began
     tensor::Tensor moved;              // by this one, then the mean of all
   };
-  void finish(Session& session);
+  void begin_outer();
+  void bring_newcomers_up(const collective::Group& counterparts);
+  void reduce(const collective::Group& counterparts);
+  void finish();
   void step_outside(Outer& outer) const;
 
   spec::Run run_;
   spec::Training training_;
   const collective::Communicator& all_;
-  std::int64_t local_steps_, count_, number_ = 0;
+  std::int64_t local_steps_, count_;
+  std::optional<Membership> membership_;
   std::optional<collective::PartCommunicator> part_;
-  collective::Group everyone_, counterparts_;  // all ranks; those in this rank's place in each replica
-  std::vector<Outer> outer_;                   // by bucket of the session
-  std::future<void> under_way_;
+  Session* session_ = nullptr;
+  std::vector<Outer> outer_;     // by bucket of the session
+  std::future<bool> under_way_;  // whether it went well here
   std::int64_t begun_after_ = 0, exchanged_after_ = -1;
   collective::Volume told_;
+  std::vector<int> told_replicas_;
+  bool is_newcomer_ = false;
+  std::optional<std::vector<double>> let_in_with_;  // sums that a newcomer has and not told yet
 };
 
 }  // namespace tessera::train

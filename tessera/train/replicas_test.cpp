@@ -86,7 +86,7 @@ TEST(Replicas, AreEqualAfterAnExchangeAndNotBefore) {
       Session session(replicas.run(), replicas.communicator(), replicas.source(random_source(run.model)));
       replicas.begin(session);
       for (std::int64_t step = 1; step <= steps; ++step) session.step();
-      if (at_the_end) replicas.exchange(session, steps, true);
+      if (at_the_end) replicas.exchange(steps, true);
       out[static_cast<std::size_t>(all.rank())] = session.buckets()[0].shard().clone();
     });
     return out[0].sub(out[1]).abs().max().item<double>() == 0;

@@ -8,7 +8,6 @@ Each run must end well, and `tessera verify --replay` must come to the same weig
 """
 import argparse
 import json
-import os
 import pathlib
 import random
 import signal
@@ -18,32 +17,10 @@ import tempfile
 import threading
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from job_processes import ranks_of, send  # noqa: E402
+
 WORKERS = 4
-
-
-def ranks_of(launcher):
-    """Process ids by rank."""
-    out = {}
-    try:
-        children = pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-    except OSError:
-        return out
-    for entry in children:
-        try:
-            variables = pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        for variable in variables:
-            if variable.startswith(b"TESSERA_RANK="):
-                out[int(variable.split(b"=")[1])] = int(entry)
-    return out
-
-
-def send(process, what):
-    try:
-        os.kill(process, what)
-    except ProcessLookupError:
-        pass
 
 
 def delay(launcher, draw, over):

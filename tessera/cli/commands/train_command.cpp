@@ -178,6 +178,7 @@ int train_command(const Options& options) {
                                      .peak_bytes = rank.peak_bytes,
                                      .start = start_of(options),
                                      .log = rank.log,
+                                     .attendance = rank.attendance,
                                      .stop = rank.stop});
     if (is_together ? rank.communicator.rank() == 0 : summary.is_told_here)
       print(summary_text(summary, run, folder, options.json), run.cluster.timeout_seconds / 2);

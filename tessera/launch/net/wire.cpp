@@ -94,7 +94,7 @@ std::optional<Request> parse_request(std::string_view body) {
   Reader in(body);
   Request request;
   const std::uint64_t kind = in.number(1);
-  if (kind > static_cast<std::uint64_t>(Request::Kind::connect)) return std::nullopt;
+  if (kind > static_cast<std::uint64_t>(Request::Kind::join)) return std::nullopt;
   request.kind = static_cast<Request::Kind>(kind);
   request.rank = static_cast<std::int32_t>(static_cast<std::uint32_t>(in.number(4)));
   request.report = in.text();

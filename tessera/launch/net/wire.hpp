@@ -16,8 +16,10 @@ inline constexpr std::uint32_t kMaxBodyBytes = 64u << 20;
 inline constexpr std::size_t kLengthBytes = 4;
 
 struct Request {
-  // hello comes first, with the rank; goodbye comes last. connect names connections to other ranks by `keys`.
-  enum class Kind : std::uint8_t { exchange, hello, report, goodbye, connect };
+  // hello comes first, with the rank; goodbye comes last. connect names connections to other ranks by `keys`,
+  // and with `puts` the ranks. meet, admit (meet, and let newcomers in) and join: see Note [Meetings] in
+  // launch/store/meeting.hpp; `keys` are the ranks, `report` is what this one brings.
+  enum class Kind : std::uint8_t { exchange, hello, report, goodbye, connect, meet, admit, join };
   Kind kind = Kind::exchange;
   std::int32_t rank = 0;
   std::string report = {};

@@ -7,6 +7,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/launch/net/poll_time.hpp"
+#include "tessera/launch/store/meeting.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -80,7 +81,7 @@ Reply KeyClient::next_reply(const Request& request, double deadline_seconds) {
   const auto reply = parse_reply(receive_exactly(length, deadline_seconds));
   if (!reply) throw PeerLost("the key server sent a malformed reply");
   has_answered_ = true;
-  const std::string words = join(reply->texts, ", ");
+  const std::string words = tessera::join(reply->texts, ", ");
   if (reply->kind == Reply::Kind::missing)
     throw PeerLost(cat(request.kind == Request::Kind::connect ? "no peer asked for " : "no peer wrote ",
                        words, " within ", request.timeout_milliseconds, " ms"));
@@ -92,15 +93,19 @@ std::vector<std::string> KeyClient::put_and_get(const KeyValues& puts, const std
                                                 milliseconds timeout) {
   const Request request{.timeout_milliseconds = timeout.count(), .puts = puts, .keys = wanted};
   const Reply reply = ask(request, timeout + kGrace);
-  if (reply.kind == Reply::Kind::lost) throw PeerLost(join(reply.texts, ", "));
+  if (reply.kind == Reply::Kind::lost) throw PeerLost(tessera::join(reply.texts, ", "));
   if (reply.texts.size() != wanted.size())
     throw PeerLost("the key server answered with another number of values");
   return reply.texts;
 }
 
-std::vector<Descriptor> KeyClient::connect(const std::vector<std::string>& names, milliseconds timeout) {
-  const Request request{
-      .kind = Request::Kind::connect, .timeout_milliseconds = timeout.count(), .keys = names};
+std::vector<Descriptor> KeyClient::connect(const std::vector<PeerRequest>& requests, milliseconds timeout) {
+  Request request{.kind = Request::Kind::connect, .timeout_milliseconds = timeout.count()};
+  for (const PeerRequest& each : requests) {
+    request.keys.push_back(each.name);
+    request.puts.emplace_back(each.name, cat(each.peer));
+  }
+  const auto& names = request.keys;
   if (names.empty()) return {};
   std::scoped_lock lock(mutex_);
   const double deadline_seconds = now_seconds() + std::chrono::duration<double>(timeout + kGrace).count();
@@ -108,7 +113,7 @@ std::vector<Descriptor> KeyClient::connect(const std::vector<std::string>& names
   std::map<std::string, Descriptor> by_name;
   while (by_name.size() < names.size()) {
     const Reply reply = next_reply(request, deadline_seconds);
-    if (reply.kind == Reply::Kind::lost) throw PeerLost(join(reply.texts, ", "));
+    if (reply.kind == Reply::Kind::lost) throw PeerLost(tessera::join(reply.texts, ", "));
     Descriptor arrived = channel_->take_descriptor();
     if (reply.kind != Reply::Kind::connected || reply.texts.size() != 1 || !arrived)
       throw PeerLost(
@@ -126,10 +131,28 @@ std::vector<Descriptor> KeyClient::connect(const std::vector<std::string>& names
   return out;
 }
 
+// There is no deadline: whoever watches the ranks ends those that hold up the others.
+std::vector<Attendant> KeyClient::attend(Request request, const std::vector<int>& ranks) {
+  constexpr milliseconds kForEver{std::chrono::hours(24 * 365)};
+  for (const int rank : ranks) request.keys.push_back(cat(rank));
+  const Reply reply = ask(request, kForEver);
+  if (reply.kind == Reply::Kind::lost) throw PeerLost(tessera::join(reply.texts, ", "));
+  return attendants_of(reply);
+}
+
+std::vector<Attendant> KeyClient::meet(const std::vector<int>& expected, const std::string& brought,
+                                       bool admits) {
+  return attend({.kind = admits ? Request::Kind::admit : Request::Kind::meet, .report = brought}, expected);
+}
+
+std::vector<Attendant> KeyClient::join(const std::vector<int>& together) {
+  return attend({.kind = Request::Kind::join}, together);
+}
+
 std::optional<std::string> KeyClient::report(std::string_view bytes, milliseconds timeout) {
   const Request request{.kind = Request::Kind::report, .report = std::string(bytes)};
   const Reply reply = ask(request, timeout);
-  if (reply.kind == Reply::Kind::lost) return join(reply.texts, ", ");
+  if (reply.kind == Reply::Kind::lost) return tessera::join(reply.texts, ", ");
   return std::nullopt;
 }
 

@@ -9,8 +9,11 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
+#include <limits>
 #include <list>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -22,6 +25,7 @@
 #include "tessera/launch/net/poll_time.hpp"
 #include "tessera/launch/net/wire.hpp"
 #include "tessera/launch/store/key_table.hpp"
+#include "tessera/launch/store/meeting.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -36,13 +40,16 @@ struct Client {
   std::size_t num_sent = 0;                                      // of `out`
   std::deque<std::pair<std::size_t, Descriptor>> enclosed = {};  // by the place in `out` where they are sent
   bool closing = false;                                          // once `out` is written
-  int rank = -1;                           // introduced, and not gone with a goodbye: its end is a loss
-  double stranger_until_seconds = 0;       // 0: no stranger
-  bool is_guest = false;                   // introduced, and came through the door
-  KeyTable::Request exchange = 0;          // the one it waits for; 0: none
-  std::set<std::string> unconnected = {};  // names for which no other client has asked yet
-  double deadline_seconds = 0;             // of either
-  bool waits() const { return exchange != 0 || !unconnected.empty(); }
+  int rank = -1;                                // introduced, and not gone with a goodbye: its end is a loss
+  double stranger_until_seconds = 0;            // 0: no stranger
+  bool is_guest = false;                        // introduced, and came through the door
+  KeyTable::Request exchange = 0;               // the one it waits for; 0: none
+  std::map<std::string, int> unconnected = {};  // the ranks, by names for which they have not asked yet
+  std::optional<Request> meeting = {};          // the one it waits in
+  int awaited = -1;                             // who it is, or is to be, if that is known
+  bool is_new = false;                          // a newcomer, until a meeting has admitted it
+  double deadline_seconds = 0;                  // of what it waits for
+  bool waits() const { return exchange != 0 || !unconnected.empty() || meeting; }
 };
 
 }  // namespace
@@ -62,11 +69,11 @@ class KeyServer::Loop {
     thread_.join();
   }
 
-  Descriptor connect() {
+  Descriptor connect(Arrival arrival) {
     auto [ours, theirs] = connected_pair();
     {
       std::scoped_lock lock(mutex_);
-      notes_.arrivals.push_back(std::move(ours));
+      notes_.arrivals.emplace_back(std::move(ours), arrival);
     }
     ring();
     return std::move(theirs);
@@ -104,7 +111,7 @@ class KeyServer::Loop {
  private:
   struct Notes {
     std::string abort_reason;
-    std::vector<Descriptor> arrivals;
+    std::vector<std::pair<Descriptor, Arrival>> arrivals;
     std::unique_ptr<Listener> listener;
   };
   // What others wait to hear of.
@@ -176,7 +183,11 @@ class KeyServer::Loop {
     while (read(bell_.number(), &count, sizeof(count)) > 0) continue;
     std::scoped_lock lock(mutex_);
     if (!notes_.abort_reason.empty() && lost_.empty()) lost_ = notes_.abort_reason;
-    for (auto& socket : notes_.arrivals) clients_.push_back({.channel = plain_channel(std::move(socket))});
+    for (auto& [socket, arrival] : notes_.arrivals) {
+      clients_.push_back({.channel = plain_channel(std::move(socket))});
+      clients_.back().awaited = arrival.rank;
+      clients_.back().is_new = arrival.is_newcomer;
+    }
     notes_.arrivals.clear();
     if (!notes_.listener) return;
     listener_ = std::move(notes_.listener);
@@ -268,8 +279,18 @@ class KeyServer::Loop {
         return begin_exchange(client, request);
       case Request::Kind::connect:
         return begin_connecting(client, request);
+      case Request::Kind::meet:
+      case Request::Kind::admit:
+      case Request::Kind::join:
+        if ((request.kind == Request::Kind::join) != client.is_new)
+          return refuse(client, "newcomers join a meeting, and nobody else does");
+        client.meeting = request;
+        client.deadline_seconds = std::numeric_limits<double>::infinity();
+        return;
       case Request::Kind::goodbye:
         await_again(client);
+        note_end(client.rank);
+        client.awaited = -1;
         client.rank = -1;
         client.closing = true;
         return;
@@ -288,7 +309,7 @@ class KeyServer::Loop {
       if (awaited_.empty()) listener_.reset();
       tell_news();  // before it is answered: whoever has the answer must not be told of an older state
     }
-    client.rank = rank;
+    client.rank = client.awaited = rank;
   }
 
   // It may have given up on an answer that came late, and come in anew.
@@ -307,12 +328,14 @@ class KeyServer::Loop {
       return refuse(client, "connections are handed over on one machine only");
     if (!lost_.empty()) return reply(client, {Reply::Kind::lost, {lost_}});
     client.deadline_seconds = now_seconds() + static_cast<double>(request.timeout_milliseconds) / 1000;
+    const std::map<std::string, std::string> peers(request.puts.begin(), request.puts.end());
     for (const auto& name : request.keys) {
       if (!client.channel) return;  // it left while it was told of the last
       const auto other = connecting_.find(name);
       if (other == connecting_.end()) {
         connecting_[name] = &client;
-        client.unconnected.insert(name);
+        const auto peer = peers.find(name);
+        client.unconnected[name] = peer == peers.end() ? -1 : std::atoi(peer->second.c_str());
       } else if (other->second == &client) {
         return refuse(client, cat("the connection ", name, " is asked for twice"));
       } else if (!connect_both(client, *other->second, name)) {
@@ -348,12 +371,44 @@ class KeyServer::Loop {
   void stop_waiting(Client& client) {
     table_.end(client.exchange);
     client.exchange = 0;
-    for (const auto& name : client.unconnected) connecting_.erase(name);
+    for (const auto& [name, peer] : client.unconnected) connecting_.erase(name);
     client.unconnected.clear();
+    client.meeting.reset();
+  }
+
+  // Whoever it is connecting to: the first of them who is gone, or waits in a meeting instead.
+  std::optional<int> lost_peer(const Client& client) const {
+    for (const auto& [name, peer] : client.unconnected) {
+      const bool meets = std::ranges::any_of(clients_, [rank = peer](const Client& other) {
+        return other.rank == rank && other.meeting && !other.is_new;
+      });
+      // Newcomers wait for each other: the others know nothing of them yet.
+      if (meets || (gone_.contains(peer) && !client.is_new)) return peer;
+    }
+    return std::nullopt;
+  }
+
+  void hold_meeting() {
+    std::vector<Client*> there;
+    std::vector<Participant> participants;
+    for (auto& client : clients_)
+      if (client.channel && client.rank >= 0) {
+        there.push_back(&client);
+        participants.push_back({client.rank, client.is_new, client.meeting ? &*client.meeting : nullptr});
+      }
+    const MeetingAnswer answer = answer_of(participants, gone_);
+    for (const std::size_t place : answer.to) {
+      there[place]->meeting.reset();
+      gone_.erase(there[place]->rank);
+      there[place]->is_new = false;
+    }
+    for (const std::size_t place : answer.to) reply(*there[place], to_reply(answer.attendants));
   }
 
   void answer_waiting() {
     const double now = now_seconds();
+    const auto meets = [](const Client& client) { return client.meeting.has_value(); };
+    if (lost_.empty() && std::ranges::any_of(clients_, meets)) hold_meeting();
     for (auto& client : clients_) {
       if (!client.waits()) continue;
       Reply answer;
@@ -361,15 +416,22 @@ class KeyServer::Loop {
         answer.texts = table_.values(client.exchange);
       else if (!lost_.empty())
         answer = {Reply::Kind::lost, {lost_}};
+      else if (const auto peer = lost_peer(client))
+        answer = {Reply::Kind::lost, {cat("rank ", *peer, " has left")}};
       else if (now >= client.deadline_seconds)
         answer = {Reply::Kind::missing,
-                  client.exchange ? table_.missing(client.exchange)
-                                  : std::vector(client.unconnected.begin(), client.unconnected.end())};
+                  client.exchange ? table_.missing(client.exchange) : names_of(client.unconnected)};
       else
         continue;
       stop_waiting(client);
       reply(client, answer);
     }
+  }
+
+  static std::vector<std::string> names_of(const std::map<std::string, int>& unconnected) {
+    std::vector<std::string> out;
+    for (const auto& [name, peer] : unconnected) out.push_back(name);
+    return out;
   }
 
   void reply(Client& client, const Reply& reply) {
@@ -416,9 +478,18 @@ class KeyServer::Loop {
     client.channel.reset();
     stop_waiting(client);
     await_again(client);
+    const bool is_missed = !note_end(client.awaited);
     if (client.rank < 0) return;
-    if (lost_.empty()) lost_ = cat("rank ", client.rank, "'s connection to the store broke off");
+    if (lost_.empty() && is_missed) lost_ = cat("rank ", client.rank, "'s connection to the store broke off");
     if (callbacks_.on_lost) callbacks_.on_lost(client.rank);
+    client.rank = -1;
+  }
+
+  // Whether the others do without it.
+  bool note_end(int rank) {
+    const bool may = rank >= 0 && callbacks_.may_be_lost && callbacks_.may_be_lost(rank);
+    if (may) gone_.insert(rank);
+    return may;
   }
 
   const KeyServerCallbacks callbacks_;
@@ -434,6 +505,7 @@ class KeyServer::Loop {
   std::list<Client> clients_;
   KeyTable table_;
   std::unordered_map<std::string, Client*> connecting_;  // by name: who asked first, and waits for the other
+  std::set<int> gone_;                                   // of those that may be lost
   std::string lost_;                                     // why waiting is in vain, once it is
   std::thread thread_;
 };
@@ -441,7 +513,7 @@ class KeyServer::Loop {
 KeyServer::KeyServer(KeyServerCallbacks callbacks, StrangerLimits limits)
     : loop_(std::make_unique<Loop>(std::move(callbacks), limits)) {}
 KeyServer::~KeyServer() = default;
-Descriptor KeyServer::connect() { return loop_->connect(); }
+Descriptor KeyServer::connect(Arrival arrival) { return loop_->connect(arrival); }
 void KeyServer::open(std::unique_ptr<Listener> listener, const std::vector<int>& awaited) {
   loop_->open(std::move(listener), awaited);
 }

@@ -18,10 +18,19 @@ struct KeyServerCallbacks {
   std::function<void(int rank, std::string_view bytes)> on_report = {};
   // Its connection broke off without a goodbye; called once per connection.
   std::function<void(int rank)> on_lost = {};
+  // Ranks that the others do without: whoever waits for a connection to one that is gone is told so, and
+  // nobody else. Empty: the job is lost with any rank.
+  std::function<bool(int rank)> may_be_lost = {};
 };
 
 // A stranger came through the door and has not introduced itself yet. When there are too many, the oldest
 // goes: a rank needs its place for a moment only, and comes again if it lost it.
+// Who is to come over a connection; -1: any rank. Newcomers: see Note [Meetings] in meeting.hpp.
+struct Arrival {
+  int rank = -1;
+  bool is_newcomer = false;
+};
+
 struct StrangerLimits {
   std::size_t most = 128;
   double seconds = 10;
@@ -38,7 +47,7 @@ class KeyServer {
 
   // One end of a connection that exists nowhere else, for a KeyClient of this process or of a child that
   // inherits it (it is closed on exec unless told otherwise).
-  Descriptor connect();
+  Descriptor connect(Arrival arrival = Arrival());
   // Also serves whom this door lets in, until all that are awaited have introduced themselves; then it is
   // closed. `awaited` has a rank once for each of its connections; others are refused. One that leaves before
   // all have come is awaited again. At most one door.

@@ -8,9 +8,7 @@ class LocalPeers final : public PeerConnector {
   explicit LocalPeers(KeyClient& keys) : keys_(keys) {}
   std::vector<Descriptor> connect(const std::vector<PeerRequest>& requests,
                                   std::chrono::milliseconds timeout) override {
-    std::vector<std::string> names;
-    for (const PeerRequest& request : requests) names.push_back(request.name);
-    return keys_.connect(names, timeout);
+    return keys_.connect(requests, timeout);
   }
 
  private:

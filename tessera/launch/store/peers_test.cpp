@@ -101,11 +101,11 @@ TEST(LocalPeers, WithoutDescriptorsTheJobIsLostInWords) {
   KeyClient one(server.connect(), 0), two(server.connect(), 1);
   rlimit before;
   getrlimit(RLIMIT_NOFILE, &before);
-  auto waiting = std::async(std::launch::async, [&] { one.connect({"0-1"}, 10s); });
+  auto waiting = std::async(std::launch::async, [&] { one.connect({{1, "0-1"}}, 10s); });
   std::this_thread::sleep_for(30ms);
   const rlimit none{3, before.rlim_max};
   setrlimit(RLIMIT_NOFILE, &none);
-  EXPECT_THROW(two.connect({"0-1"}, 10s), PeerLost);
+  EXPECT_THROW(two.connect({{0, "0-1"}}, 10s), PeerLost);
   setrlimit(RLIMIT_NOFILE, &before);
   try {
     waiting.get();

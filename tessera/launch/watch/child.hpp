@@ -25,6 +25,7 @@ class Child {
   Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
         const std::vector<const Descriptor*>& inherited, const sigset_t& blocked);
   Child(Child&&) noexcept = default;
+  Child& operator=(Child&&) noexcept = default;
 
   // -1 once its stderr is closed.
   int errors_descriptor() const { return errors_.number(); }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "tessera/base/error.hpp"
 
@@ -55,6 +56,8 @@ void StatusBoard::map() {
 StatusBoard::~StatusBoard() {
   if (memory_ && memory_ != MAP_FAILED) munmap(memory_, board_bytes(num_ranks_));
 }
+
+void StatusBoard::clear(int rank) { std::memset(static_cast<void*>(logs_ + rank), 0, sizeof(ActivityLog)); }
 
 std::vector<RankState> StatusBoard::states() const {
   std::vector<RankState> out;

@@ -23,6 +23,8 @@ class StatusBoard {
   const Descriptor& descriptor() const { return descriptor_; }
   ActivityLog& log(int rank) { return logs_[rank]; }
   const ActivityLog& log(int rank) const { return logs_[rank]; }
+  // Blank again, for a rank that is started anew.
+  void clear(int rank);
   StopRequest& stop_request() { return *stop_request_; }
   std::vector<RankState> states() const;
   // By rank.

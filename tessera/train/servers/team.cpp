@@ -6,29 +6,25 @@
 
 namespace tessera::train {
 
-std::optional<int> Team::worker_of(int rank) const {
-  const std::int64_t place = rank / tp_ % (workers_ + servers_);
-  return place < workers_ ? std::optional(static_cast<int>(place)) : std::nullopt;
-}
-
 std::vector<int> Team::ranks_at(const std::vector<std::int64_t>& places) const {
   std::vector<int> out;
-  for (std::int64_t stage = 0; stage < pp_; ++stage)
+  const std::int64_t all = layout_.dp() + layout_.servers;
+  for (std::int64_t stage = 0; stage < layout_.pp; ++stage)
     for (const std::int64_t place : places)
-      for (std::int64_t t = 0; t < tp_; ++t)
-        out.push_back(static_cast<int>((stage * (workers_ + servers_) + place) * tp_ + t));
+      for (std::int64_t t = 0; t < layout_.tp; ++t)
+        out.push_back(static_cast<int>((stage * all + place) * layout_.tp + t));
   return out;
 }
 
 std::vector<int> Team::server_ranks() const {
-  std::vector<std::int64_t> places(static_cast<std::size_t>(servers_));
-  std::iota(places.begin(), places.end(), workers_);
+  std::vector<std::int64_t> places(static_cast<std::size_t>(layout_.servers));
+  std::iota(places.begin(), places.end(), layout_.dp());
   return ranks_at(places);
 }
 
 std::vector<int> Team::ranks_with(int worker) const {
-  std::vector<std::int64_t> places(static_cast<std::size_t>(servers_) + 1);
-  std::iota(places.begin(), places.end(), workers_ - 1);
+  std::vector<std::int64_t> places(static_cast<std::size_t>(layout_.servers) + 1);
+  std::iota(places.begin(), places.end(), layout_.dp() - 1);
   places.front() = worker;
   return ranks_at(places);
 }

@@ -15,12 +15,11 @@ namespace tessera::train {
 // A worker is the pp x tp ranks that compute together; each of them has its own servers.
 class Team {
  public:
-  explicit Team(const spec::Layout& layout)
-      : pp_(layout.pp), tp_(layout.tp), workers_(layout.dp()), servers_(layout.servers) {}
+  explicit Team(const spec::Layout& layout) : layout_(layout) {}
 
-  int workers() const { return static_cast<int>(workers_); }
+  int workers() const { return static_cast<int>(layout_.dp()); }
   // Nothing: it serves.
-  std::optional<int> worker_of(int rank) const;
+  std::optional<int> worker_of(int rank) const { return layout_.worker_of(rank); }
   std::vector<int> ranks_of_worker(int worker) const { return ranks_at({worker}); }
   std::vector<int> server_ranks() const;
   // Those of a worker and of the servers, as the mesh of run_of_worker numbers them.
@@ -33,7 +32,7 @@ class Team {
   // At these places along the axis of workers and servers.
   std::vector<int> ranks_at(const std::vector<std::int64_t>& places) const;
 
-  std::int64_t pp_, tp_, workers_, servers_;
+  spec::Layout layout_;
 };
 
 // What a worker does, with all servers: a step on its share of the batch.

@@ -55,7 +55,7 @@ Summary work(const spec::Run& run, const Communicator& all, const Team& team, in
 Summary train_with_servers(const spec::Run& run, const collective::Communicator& communicator,
                            const LoopOptions& options) {
   const Team team(run.layout);
-  if (const auto worker = team.worker_of(communicator.rank()))
+  if (const auto worker = run.layout.worker_of(communicator.rank()))
     return work(run, communicator, team, *worker, options);
   return serve_workers(run, communicator, team, options);
 }

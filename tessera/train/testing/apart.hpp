@@ -27,11 +27,10 @@ inline Apart train_apart(const spec::Run& run, const Source& source,
     const auto inner = static_cast<std::size_t>(run.layout.ranks() / run.layout.pp / run.layout.dp_replicate);
     const auto number = static_cast<std::size_t>(all.rank()) / inner % replicas_of_run;
     for (std::int64_t step = 1; step <= run.training.steps; ++step) {
-      if (step > 1 && replicas.meet_after(step - 1) && !replicas.has_exchanged(step - 1))
-        replicas.exchange(session, step - 1, false);
+      if (replicas.meet_after(step - 1)) replicas.exchange(step - 1, false);
       const auto report = session.step();
       if (tells) out.losses[static_cast<std::size_t>(step - 1) * replicas_of_run + number] = report.loss;
-      replicas.after_step(session, step, step == run.training.steps);
+      replicas.after_step(step, step == run.training.steps);
       if (all.rank() == 0)
         for (const MovedAlong& moved : replicas.take_moved()) out.exchanged_bytes += moved.bytes;
     }

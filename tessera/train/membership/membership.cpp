@@ -1,0 +1,165 @@
+#include "tessera/train/membership/membership.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "tessera/base/error.hpp"
+#include "tessera/tensor/tensor.hpp"
+
+namespace tessera::train {
+
+namespace {
+
+std::string bytes_of(const std::vector<double>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)};
+}
+
+std::vector<double> doubles_of(const std::string& bytes, std::size_t count) {
+  if (bytes.size() != count * sizeof(double)) throw PeerLost("a rank brought other numbers than this one");
+  std::vector<double> out(count);
+  std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+
+}  // namespace
+
+Membership::Membership(const spec::Layout& layout, const collective::Communicator& all,
+                       const collective::Attendance* attendance)
+    : layout_(layout), all_(all), attendance_(attendance), replica_(layout.replica_of(all.rank())) {
+  replicas_.resize(static_cast<std::size_t>(layout.dp_replicate));
+  std::iota(replicas_.begin(), replicas_.end(), 0);
+  if (attendance) return;
+  std::vector<int> everyone(static_cast<std::size_t>(all.size())), counterparts;
+  std::iota(everyone.begin(), everyone.end(), 0);
+  const auto mine = ranks_of(replica_);
+  const auto place = std::ranges::find(mine, all.rank()) - mine.begin();
+  for (const int replica : replicas_)
+    counterparts.push_back(ranks_of(replica)[static_cast<std::size_t>(place)]);
+  auto groups = collective::make_groups(all, {everyone, counterparts});
+  everyone_ = groups[0], counterparts_ = groups[1];
+}
+
+// dp_replicate lies inside of the stages.
+std::vector<int> Membership::ranks_of(int replica) const {
+  std::vector<int> out;
+  for (int rank = 0; rank < layout_.ranks(); ++rank)
+    if (layout_.replica_of(rank) == replica) out.push_back(rank);
+  return out;
+}
+
+bool Membership::is_newcomer() const { return std::ranges::count(newcomers_, replica_) > 0; }
+
+std::vector<double> Membership::sums(std::vector<double> values) {
+  if (attendance_) return meet(values, true);
+  tensor::Tensor cells = tensor::view_of(values.data(), {std::ssize(values)}, at::kDouble);
+  everyone_.all_reduce_sum(cells);
+  return values;
+}
+
+std::vector<double> Membership::meet(const std::vector<double>& values, bool admits) {
+  std::vector<int> expected;
+  for (const int replica : replicas_)
+    for (const int rank : ranks_of(replica)) expected.push_back(rank);
+  std::vector<double> brought = values;
+  brought.push_back(static_cast<double>(connections_));
+  const auto there = attendance_->calls.meet(expected, bytes_of(brought), admits);
+  if (admits) newcomers_.clear();
+  return take_over(there, values.size());
+}
+
+std::optional<std::vector<double>> Membership::join() {
+  const auto there = attendance_->calls.join(ranks_of(replica_));
+  if (there.empty()) return std::nullopt;
+  const auto other = std::ranges::find(there, false, &Attendant::is_new);
+  TESSERA_CHECK(other != there.end(), "newcomers are let in by nobody");
+  return take_over(there, other->brought.size() / sizeof(double) - 1);
+}
+
+std::vector<double> Membership::take_over(const std::vector<Attendant>& there, std::size_t num_values) {
+  std::vector<double> sums(num_values, 0);
+  for (const Attendant& each : there) {
+    if (each.is_new) continue;
+    const auto brought = doubles_of(each.brought, num_values + 1);
+    for (std::size_t i = 0; i < num_values; ++i) sums[i] += brought[i];
+    connections_ = static_cast<std::int64_t>(brought.back());
+  }
+  const auto is_whole = [&](int replica, bool are_new) {
+    return std::ranges::all_of(ranks_of(replica), [&](int rank) {
+      return std::ranges::any_of(
+          there, [&](const Attendant& each) { return each.rank == rank && (!are_new || each.is_new); });
+    });
+  };
+  std::vector<int> replicas;
+  for (int replica = 0; replica < layout_.dp_replicate; ++replica) {
+    if (!is_whole(replica, false)) continue;
+    replicas.push_back(replica);
+    if (is_whole(replica, true)) newcomers_.push_back(replica);
+  }
+  if (std::ranges::count(replicas, replica_) == 0) throw PeerLost("another rank of this replica is lost");
+  const bool are_others = std::ranges::any_of(there, &Attendant::is_new) || replicas != replicas_;
+  if (are_others) is_connected_ = false;
+  std::erase_if(newcomers_, [&](int replica) { return std::ranges::count(replicas, replica) == 0; });
+  replicas_ = std::move(replicas);
+  return sums;
+}
+
+bool Membership::attempt(const Work& work) {
+  if (!attendance_) {
+    work(counterparts_);
+    return true;
+  }
+  try {
+    if (!is_connected_) connect();
+    work(counterparts_);
+    return true;
+  } catch (const PeerLost&) {
+    // No failure of this rank: who is left tries again. Whoever waits for this one is told by the end of its
+    // connections.
+    leave();
+    return false;
+  }
+}
+
+bool Membership::agree(bool went_well) {
+  if (!attendance_) return true;
+  const bool are_well = meet({went_well ? 0.0 : 1.0}, false).front() == 0;
+  if (!are_well) is_connected_ = false;
+  return are_well;
+}
+
+void Membership::together(const Work& work) {
+  bool went_well = false;
+  do went_well = attempt(work);
+  while (!agree(went_well));
+}
+
+void Membership::leave() {
+  before_ = reduced();
+  counterparts_ = collective::Group(all_.rank());
+  communicator_.reset();
+}
+
+void Membership::connect() {
+  ++connections_;
+  const auto mine = ranks_of(replica_);
+  const auto place = static_cast<std::size_t>(std::ranges::find(mine, all_.rank()) - mine.begin());
+  std::vector<int> counterparts;
+  for (const int replica : replicas_) counterparts.push_back(ranks_of(replica)[place]);
+  leave();
+  communicator_ = attendance_->connect(cat("replicas-", connections_));
+  if (counterparts.size() > 1)
+    counterparts_ = collective::make_groups(*communicator_, {counterparts}).front();
+  is_connected_ = true;
+}
+
+collective::Volume Membership::reduced() const {
+  return before_ + counterparts_.tally().volume(collective::CallKind::all_reduce);
+}
+
+void Membership::abort() const {
+  all_.abort();
+  if (communicator_) communicator_->abort();
+}
+
+}  // namespace tessera::train
