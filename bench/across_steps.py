@@ -2,11 +2,12 @@
 """How much faster is a step when the next one begins before it has ended, and when reductions come by priority?
 
 usage, as root: tests/hosts/with-two-hosts .venv/bin/python bench/across_steps.py [--binary build/release/tessera] [--rounds 3]
-                    [--models 10m,44m] [--mbits 200,1000] [--zero 0,1] [--clip 0,1] [--ddp]
+                    [--models 10m,44m] [--mbits 200,1000] [--zero 0,1] [--clip 0,1] [--ddp] [--lossy]
 
 Two ranks, each in a network namespace of its own, with a token bucket at either end of the cable between them. Each case is
 run with steps one after the other, overlapping in the order of arrival, and overlapping by priority, interleaved; printed are
-medians of the step and what `tessera simulate` predicts at the speed of one rank alone and the cable's. About 20 s a run.
+medians of the step and what `tessera simulate` predicts at the speed of one rank alone and the cable's. With --lossy also compressed
+traffic and local steps, of which a step is the mean from exchange to exchange. About 20 s a run.
 """
 import argparse
 import json
@@ -26,7 +27,22 @@ CASES = {
     "overlapping, arrival": ["layout.overlap_steps=true"],
     "overlapping, priority": ["layout.overlap_steps=true", "layout.communication=priority"],
     "priority, slices of 2 MiB": ["layout.overlap_steps=true", "layout.communication=priority", "layout.slice_kib=2048"],
+    "slices, credit of 6 MiB": ["layout.overlap_steps=true", "layout.communication=priority", "layout.slice_kib=2048", "layout.credit_kib=6144"],
 }
+LOCAL_STEPS = 5
+LOSSY = {
+    "gradients in bf16": ["layout.compress_gradients=bf16"],
+    "gradients in int8": ["layout.compress_gradients=int8"],
+    "gradients by PowerSGD": ["layout.compress_gradients=powersgd", "layout.compress_rank=4"],
+    "weights and gradients in int8": ["layout.compress_gradients=int8", "layout.compress_weights=int8"],
+    "5 local steps": ["training.local_steps=5"],
+    "5 local steps, 2 of delay": ["training.local_steps=5", "training.outer_delay=2"],
+}
+
+
+def lossy(zero):
+    """Those that mean something with that ZeRO."""
+    return {name: keys for name, keys in LOSSY.items() if ("weights" in name) <= (zero != "0") and ("local" in name) <= (zero == "0")}
 
 
 def shape(mbits):
@@ -56,7 +72,9 @@ def train(binary, run, keys, folder):
     with open(f"{folder}/out/metrics.jsonl") as file:
         steps = [json.loads(line) for line in file]
     times = [step["step_seconds"] for step in steps if "step_seconds" in step][3:]
-    return statistics.median(times), [step["loss"] for step in steps if "loss" in step]
+    exchanges = any("local_steps" in key for key in keys)
+    seconds = statistics.mean(times[:len(times) // LOCAL_STEPS * LOCAL_STEPS]) if exchanges else statistics.median(times)
+    return seconds, [step["loss"] for step in steps if "loss" in step]
 
 
 def ddp(model, clip, steps):
@@ -96,6 +114,7 @@ def main():
     parser.add_argument("--mbits", default="200,1000")
     parser.add_argument("--zero", default="0,1")
     parser.add_argument("--clip", default="0,1")
+    parser.add_argument("--lossy", action="store_true", help="also what changes the numbers: compressed traffic, local steps")
     parser.add_argument("--ddp", action="store_true", help="beside PyTorch's DistributedDataParallel, for zero 0")
     args = parser.parse_args()
     if "HOST_A" not in os.environ:
@@ -113,21 +132,22 @@ def main():
                     for clip in args.clip.split(","):
                         base = [*MODELS[model], f"training.steps={args.steps}", f"training.global_batch={SAMPLES[model]}", f"layout.micro_batch={SAMPLES[model] // 2}",
                                 "layout.dp=2", f"layout.zero={zero}", f"training.clip_norm={clip}", f"cluster.link_mbits={mbits}", "cluster.peak_tflops=0.06"]
-                        taken = {name: [] for name in CASES}
+                        cases = CASES | (lossy(zero) if args.lossy else {})
+                        taken = {name: [] for name in cases}
                         losses = {}
                         for turn in range(args.rounds):
-                            for name, keys in CASES.items():
+                            for name, keys in cases.items():
                                 seconds, losses[name] = train(args.binary, run, base + keys, folder)
                                 taken[name].append(seconds)
                         rates = rates_of(args.binary, run, base, folder, mbits)
                         first = statistics.median(taken["one after the other"])
                         print(f"{model}, {mbits} Mbit/s, zero {zero}, clip {clip}", flush=True)
-                        for name, keys in CASES.items():
+                        for name, keys in cases.items():
                             median = statistics.median(taken[name])
                             foreseen = predicted(args.binary, run, base + keys, rates)
                             same = losses[name] == losses["one after the other"]
                             print(f"  {name:28} {median:7.3f} s  {first / median:5.2f} times  spread {max(taken[name]) / min(taken[name]):.2f}"
-                                  f"  predicted {foreseen:7.3f} s  losses {'equal' if same else 'DIFFER'}", flush=True)
+                                  f"  predicted {foreseen:7.3f} s  losses {'equal' if same else 'others, as they may be' if name in LOSSY else 'DIFFER'}", flush=True)
                         if args.ddp and zero == "0":
                             seconds = ddp(model, clip, args.steps)
                             print(f"  {'PyTorch DDP':28} {seconds:7.3f} s  {first / seconds:5.2f} times", flush=True)

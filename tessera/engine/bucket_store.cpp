@@ -34,7 +34,7 @@ BucketStore::BucketStore(const Parts& parts, const SlotMemory& slots)
   for (const auto& bucket : parts.buckets) {
     auto& thin = thin_sums_.emplace_back();
     if (bucket.table().reduced_as == program::Wire::thin)
-      thin.emplace(bucket.table(), kThinSeed, shard::to_torch(bucket.table().gradient));
+      thin.emplace(bucket.table(), kThinSeed, shard::to_torch(bucket.table().gradient), bucket.device());
   }
 }
 
@@ -147,7 +147,7 @@ Tensor BucketStore::error_between_steps(const shard::FlatBucket& bucket) {
   if (!thin->error().defined())
     return tensor::zeros({bucket.table().elements}, shard::to_torch(bucket.table().gradient),
                          bucket.device());
-  return thin->error().mul(static_cast<double>(group(bucket.table().reduced_over).size()));
+  return read_here(thin->error()).mul(static_cast<double>(group(bucket.table().reduced_over).size()));
 }
 
 void BucketStore::put_error(const shard::FlatBucket& bucket, const Tensor& error) {

@@ -1,11 +1,7 @@
 #include "tessera/engine/packed.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <limits>
 
-#include "tessera/base/error.hpp"
 #include "tessera/program/ir/calls.hpp"
 
 namespace tessera::engine {
@@ -15,66 +11,48 @@ using tensor::Tensor;
 
 namespace {
 
-constexpr float kMost = 127;
+constexpr double kMost = 127;
+constexpr std::int64_t kScaleBytes = sizeof(float);
 
-template <typename T>
-void pack_blocks(const T* from, std::int64_t elements, std::int64_t block, std::uint8_t* to) {
-  for (std::int64_t first = 0; first < elements; first += block) {
-    const std::int64_t count = std::min(block, elements - first);
-    T most = 0;
-    bool is_finite = true;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const T size = std::abs(from[first + i]);
-      is_finite = is_finite && std::isfinite(size);
-      most = std::max(most, size);
-    }
-    const float scale =
-        is_finite ? static_cast<float>(most / kMost) : std::numeric_limits<float>::quiet_NaN();
-    std::memcpy(to, &scale, sizeof scale);
-    auto* values = reinterpret_cast<std::int8_t*>(to + sizeof scale);
-    for (std::int64_t i = 0; i < block; ++i) {
-      const T quotient = i < count && scale > 0 ? from[first + i] / static_cast<T>(scale) : T(0);
-      values[i] = static_cast<std::int8_t>(std::clamp(std::nearbyint(quotient), T(-kMost), T(kMost)));
-    }
-    to += sizeof scale + static_cast<std::size_t>(block);
-  }
-}
-
-template <typename T>
-void unpack_blocks(const std::uint8_t* from, std::int64_t elements, std::int64_t block, T* to) {
-  for (std::int64_t first = 0; first < elements; first += block) {
-    float scale = 0;
-    std::memcpy(&scale, from, sizeof scale);
-    const auto* values = reinterpret_cast<const std::int8_t*>(from + sizeof scale);
-    for (std::int64_t i = 0; i < std::min(block, elements - first); ++i)
-      to[first + i] = static_cast<T>(scale) * static_cast<T>(values[i]);
-    from += sizeof scale + static_cast<std::size_t>(block);
-  }
+// As rows of a block each; the last one is filled up with zeros.
+Tensor in_blocks(const Tensor& flat, std::int64_t block) {
+  const std::int64_t elements = flat.numel(), blocks = (elements + block - 1) / block;
+  if (blocks * block == elements) return flat.view({blocks, block});
+  return tensor::concatenate(
+             {flat, tensor::zeros({blocks * block - elements}, flat.scalar_type(), flat.device())}, 0)
+      .view({blocks, block});
 }
 
 }  // namespace
 
 Tensor packed(const Tensor& flat, Wire wire, std::int64_t block) {
   if (wire == Wire::bf16) return flat.to(at::kBFloat16).contiguous().view(at::kByte);
-  const Tensor wide = flat.to(tensor::wide(flat.scalar_type())).contiguous();
-  Tensor out = tensor::empty({program::packed_bytes(flat.numel(), wire, block)}, at::kByte);
-  if (wide.scalar_type() == at::kDouble)
-    pack_blocks(wide.const_data_ptr<double>(), flat.numel(), block, out.mutable_data_ptr<std::uint8_t>());
-  else
-    pack_blocks(wide.const_data_ptr<float>(), flat.numel(), block, out.mutable_data_ptr<std::uint8_t>());
-  return out;
+  const Tensor rows = in_blocks(flat.to(tensor::wide(flat.scalar_type())).contiguous(), block);
+  const Tensor most = rows.abs().amax(1, true);
+  const Tensor scale =
+      most.div(kMost)
+          .to(at::kFloat)
+          .masked_fill(most.isfinite().logical_not(), std::numeric_limits<double>::quiet_NaN());
+  // Of zeros, and where the scale is no number, zeros.
+  const Tensor wide_scale = scale.to(rows.scalar_type());
+  const Tensor values =
+      rows.div(wide_scale).round().clamp(-kMost, kMost).masked_fill(wide_scale.gt(0).logical_not(), 0);
+  return tensor::concatenate({scale.view(at::kByte), values.to(at::kChar).view(at::kByte)}, 1).view({-1});
 }
 
 Tensor unpacked(const Tensor& bytes, std::int64_t elements, at::ScalarType dtype, Wire wire,
                 std::int64_t block) {
   if (wire == Wire::bf16) return bytes.view(at::kBFloat16).to(dtype);
-  Tensor out = tensor::empty({elements}, tensor::wide(dtype));
-  const Tensor dense = bytes.contiguous();
-  if (out.scalar_type() == at::kDouble)
-    unpack_blocks(dense.const_data_ptr<std::uint8_t>(), elements, block, out.mutable_data_ptr<double>());
-  else
-    unpack_blocks(dense.const_data_ptr<std::uint8_t>(), elements, block, out.mutable_data_ptr<float>());
-  return out.to(dtype);
+  const Tensor rows = bytes.view({-1, kScaleBytes + block});
+  const auto wide = tensor::wide(dtype);
+  const Tensor scale = rows.narrow(1, 0, kScaleBytes).contiguous().view(at::kFloat).to(wide);
+  return rows.narrow(1, kScaleBytes, block)
+      .view(at::kChar)
+      .to(wide)
+      .mul(scale)
+      .view({-1})
+      .narrow(0, 0, elements)
+      .to(dtype);
 }
 
 }  // namespace tessera::engine

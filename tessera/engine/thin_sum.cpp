@@ -5,9 +5,11 @@
 
 #include "tessera/base/random.hpp"
 #include "tessera/program/ir/calls.hpp"
+#include "tessera/tensor/device.hpp"
 
 namespace tessera::engine {
 
+using tensor::read_here;
 using tensor::Tensor;
 
 namespace {
@@ -33,33 +35,31 @@ void orthonormalize(Tensor& p) {
   constexpr double kSpanned = 1e-12;  // of its length before
   for (std::int64_t column = 0; column < p.size(1); ++column) {
     Tensor own = p.select(1, column);
-    const double before = own.norm().item<double>();
+    const Tensor before = own.norm();
     for (int twice = 0; twice < 2; ++twice)
       for (std::int64_t earlier = 0; earlier < column; ++earlier) {
         const Tensor other = p.select(1, earlier);
         own.sub_(other.mul(own.dot(other)));
       }
-    const double length = own.norm().item<double>();
-    if (length > kSpanned * before)
-      own.div_(length);
-    else
-      own.zero_();
+    const Tensor length = own.norm();
+    own.copy_(own.div(length).masked_fill(length.gt(before.mul(kSpanned)).logical_not(), 0));
   }
 }
 
-ThinSum::ThinSum(const program::Bucket& bucket, std::uint64_t seed, at::ScalarType dtype)
-    : bucket_(bucket), dtype_(dtype) {
+ThinSum::ThinSum(const program::Bucket& bucket, std::uint64_t seed, at::ScalarType dtype, at::Device device)
+    : bucket_(bucket), dtype_(dtype), device_(device) {
   for (const program::Parameter& parameter : bucket.parameters)
     if (program::is_thin(parameter, bucket.rank))
       q_.push_back(
-          drawn(seed, parameter.name, parameter.elements() / parameter.shape.front(), bucket.rank, dtype));
+          drawn(seed, parameter.name, parameter.elements() / parameter.shape.front(), bucket.rank, dtype)
+              .to(device));
 }
 
 void ThinSum::reduce(Tensor& whole, const collective::Group& group) {
-  if (error_.defined()) whole.add_(error_);
+  if (error_.defined()) whole.add_(read_here(error_));
   const program::ThinElements sizes = program::thin_elements(bucket_);
-  Tensor first = tensor::empty({sizes.first}, whole.scalar_type()),
-         second = tensor::empty({sizes.second}, whole.scalar_type());
+  Tensor first = tensor::empty({sizes.first}, whole.scalar_type(), device_),
+         second = tensor::empty({sizes.second}, whole.scalar_type(), device_);
   // Each thin matrix with its places in the two buffers; what goes as it is with its place in the first.
   const auto visit = [&](auto thin, auto as_it_is) {
     std::int64_t at_first = 0, at_second = 0;
@@ -80,7 +80,7 @@ void ThinSum::reduce(Tensor& whole, const collective::Group& group) {
     }
   };
   const auto nothing = [](const Tensor&, Tensor) {};
-  visit([](const Tensor& m, Tensor p, Tensor, const Tensor& q) { p.copy_(m.matmul(q)); },
+  visit([](const Tensor& m, Tensor p, Tensor, const Tensor& q) { p.copy_(m.matmul(read_here(q))); },
         [](const Tensor& flat, Tensor place) { place.copy_(flat); });
   group.all_reduce_sum(first);
   visit(
@@ -90,14 +90,10 @@ void ThinSum::reduce(Tensor& whole, const collective::Group& group) {
       },
       nothing);
   if (sizes.second > 0) group.all_reduce_sum(second);
-  // A gradient that is not finite ends here, on all ranks: the step is not taken, and the error stays.
-  const bool is_finite = std::isfinite(first.sum().item<double>()) &&
-                         (sizes.second == 0 || std::isfinite(second.sum().item<double>()));
-  if (!is_finite) {
-    whole.fill_(std::numeric_limits<double>::quiet_NaN());
-    return;
-  }
-  Tensor error = tensor::zeros({whole.numel()}, whole.scalar_type());
+  // A gradient that is not finite ends here, on all ranks: the step is not taken, and what is kept stays.
+  const Tensor is_lost = first.sum().add(second.sum()).isfinite().logical_not();
+  Tensor error = tensor::zeros({whole.numel()}, whole.scalar_type(), device_);
+  if (!error_.defined()) error_ = tensor::zeros({whole.numel()}, whole.scalar_type(), device_);
   const double share = 1.0 / group.size();
   visit(
       [&](Tensor m, Tensor p, Tensor next, Tensor& q) {
@@ -106,10 +102,11 @@ void ThinSum::reduce(Tensor& whole, const collective::Group& group) {
             error.narrow(0, m.storage_offset() - whole.storage_offset(), m.numel()).view(m.sizes());
         left_out.copy_(m.sub(product, share));
         m.copy_(product);
-        q = next.clone();
+        q = q.where(is_lost, next);
       },
       [](Tensor flat, const Tensor& place) { flat.copy_(place); });
-  error_ = error;
+  whole.masked_fill_(is_lost, std::numeric_limits<double>::quiet_NaN());
+  error_ = error_.where(is_lost, error);
 }
 
 namespace {
@@ -128,18 +125,21 @@ void visit_directions(const program::Bucket& bucket, const Tensor& flat,
 }  // namespace
 
 Tensor ThinSum::directions() const {
-  Tensor out = tensor::zeros({bucket_.elements}, dtype_);
-  visit_directions(bucket_, out, [this](Tensor place, std::size_t number) { place.copy_(q_[number].t()); });
+  Tensor out = tensor::zeros({bucket_.elements}, dtype_, device_);
+  visit_directions(bucket_, out,
+                   [this](Tensor place, std::size_t number) { place.copy_(read_here(q_[number]).t()); });
   return out;
 }
 
 void ThinSum::set_directions(const Tensor& flat) {
-  visit_directions(bucket_, flat,
-                   [this](const Tensor& place, std::size_t number) { q_[number] = place.t().contiguous(); });
+  visit_directions(bucket_, flat, [this](const Tensor& place, std::size_t number) {
+    q_[number] = place.t().contiguous().to(device_);
+  });
 }
 
 void ThinSum::settle(const collective::Group& group) {
   if (!error_.defined() || group.size() == 1) return;
+  read_here(error_);
   group.all_reduce_sum(error_);
   error_.div_(static_cast<double>(group.size()));
 }

@@ -17,7 +17,8 @@ namespace tessera::engine {
 // stays. The error of a rank is its M less an equal share of P Q^T.
 class ThinSum {
  public:
-  ThinSum(const program::Bucket& bucket, std::uint64_t seed, at::ScalarType dtype);
+  ThinSum(const program::Bucket& bucket, std::uint64_t seed, at::ScalarType dtype,
+          at::Device device = at::kCPU);
 
   // In place: `whole` becomes the sum over the group, of rank `bucket.rank`.
   void reduce(tensor::Tensor& whole, const collective::Group& group);
@@ -35,6 +36,7 @@ class ThinSum {
  private:
   const program::Bucket& bucket_;
   at::ScalarType dtype_;
+  at::Device device_;
   tensor::Tensor error_;
   std::vector<tensor::Tensor> q_;  // by parameter that is thin
 };

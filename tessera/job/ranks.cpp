@@ -76,6 +76,23 @@ int failed(ActivityLog& log) {
   return told.exit_code;
 }
 
+// Whoever waits for a rank that is gone is told so over sockets; a GPU would wait for ever.
+bool replicas_may_be_lost(const spec::Run& run) {
+  return run.training.local_steps > 0 && !spec::traits(run.cluster.transport).uses_gpus;
+}
+
+// Of a run that trains: as SpawnOptions has it.
+std::function<std::optional<int>(int)> dispensable_part(const spec::Run& run) {
+  if (run.layout.updates != spec::Updates::synchronous)
+    return [layout = run.layout](int rank) { return layout.worker_of(rank); };
+  if (!replicas_may_be_lost(run)) return {};
+  // The first replica tells and saves.
+  return [layout = run.layout](int rank) {
+    const int replica = layout.replica_of(rank);
+    return replica == 0 ? std::nullopt : std::optional(replica);
+  };
+}
+
 // Returns the exit code: the error is told by the launcher, which reads it from the board.
 int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
   const int size = number_handed_down("TESSERA_WORLD_SIZE", 1, std::numeric_limits<int>::max()),
@@ -101,7 +118,7 @@ int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
         keys, [&](const std::string& name) { return connect_as(cat(job, "/", name)); },
         !environment("TESSERA_NEWCOMER").empty()};
     try {
-      body({*communicator, &log, &board.stop_request(), &attendance,
+      body({*communicator, &log, &board.stop_request(), replicas_may_be_lost(run) ? &attendance : nullptr,
             [&board] { return board.resident_bytes(); }, [&board] { return board.peak_bytes(); }});
     } catch (...) {
       return failed(log);  // before the connections end, or peers would seem to fail first
@@ -218,16 +235,11 @@ int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, 
   spawn.job = cat("local-", getpid());
   spawn.timeout_seconds = run.cluster.timeout_seconds;
   spawn.describer = describer_of([run] { return plan::compile(run); });
-  if (run.layout.updates != spec::Updates::synchronous)
-    spawn.dispensable_part = [layout = run.layout](int rank) { return layout.worker_of(rank); };
-  if (run.training.local_steps > 0)
-    // The first replica tells and saves.
-    spawn.dispensable_part = [layout = run.layout](int rank) {
-      const int replica = layout.replica_of(rank);
-      return replica == 0 ? std::nullopt : std::optional(replica);
-    };
-  spawn.restarts = run.cluster.restarts;
-  if (stops == Stops::between_steps) spawn.grace_seconds = run.cluster.grace_seconds;
+  if (stops == Stops::between_steps) {
+    spawn.dispensable_part = dispensable_part(run);
+    spawn.restarts = run.cluster.restarts;
+    spawn.grace_seconds = run.cluster.grace_seconds;
+  }
   return launch::run_local_ranks(spawn);
 }
 

@@ -66,9 +66,11 @@ program::GenerateOptions generate_options(const spec::Run& run, const program::T
                                .take_server_turns = layout.updates != spec::Updates::synchronous,
                                .receives_ahead = ahead};
   if (layout.communication == spec::Communication::priority)
-    out.priority = [&tables, rates = rates_of(run)](const program::Op& op) {
-      return simulate::total_seconds(simulate::cost(op, tables, rates));
-    };
+    out.priority = {.seconds =
+                        [&tables, rates = rates_of(run)](const program::Op& op) {
+                          return simulate::total_seconds(simulate::cost(op, tables, rates));
+                        },
+                    .credit_bytes = layout.credit_kib << 10};
   return out;
 }
 

@@ -226,6 +226,7 @@ class Enumeration {
     if (!layout.overlap_steps) return;
     if (draw(2) == 0) run.training.clip_norm = 0;
     if (draw(2) == 0) layout.communication = spec::Communication::priority, run.cluster.link_mbits = 100;
+    if (layout.communication == spec::Communication::priority) layout.credit_kib = draw(2) == 0 ? 32 : 0;
   }
 
   // Units dealt by chance, at least one to a stage.

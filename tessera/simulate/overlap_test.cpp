@@ -26,7 +26,7 @@ double step_seconds(bool overlaps, bool clips, bool by_priority, double reductio
     return op.what == OpKind::reduce && op.item < kSegments ? reduction : 0.0;
   };
   program::GenerateOptions options;
-  if (by_priority) options.priority = seconds;
+  if (by_priority) options.priority = program::Priority{seconds};
   const auto compiled = program::data_parallel(tables, options);
   EXPECT_TRUE(program::check(compiled).empty());
   const OpCosts costs = costs_by(compiled, [&](std::uint32_t, const Op& op) -> program::Cost {

@@ -207,6 +207,8 @@ void check_overlap_steps(const Run& run, Findings& findings) {
   findings.need(run.layout.overlap_steps || run.layout.communication == Communication::arrival,
                 "layout.communication",
                 "changes nothing where each step ends before the next begins: set layout.overlap_steps too");
+  findings.need(run.layout.communication != Communication::arrival || run.layout.credit_kib == 0,
+                "layout.credit_kib", "is for layout.communication = priority or auto");
   if (!run.layout.overlap_steps) return;
   findings.need(
       run.layout.overlap, "layout.overlap",

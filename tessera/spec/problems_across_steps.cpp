@@ -75,8 +75,8 @@ void check_local_steps(const Run& run, Findings& findings) {
   findings.need(training.record_choices.empty() && training.replay_choices.empty(),
                 training.record_choices.empty() ? "training.replay_choices" : "training.record_choices",
                 cat("does not work with ", how));
-  findings.need(!traits(run.cluster.transport).uses_gpus, "cluster.transport",
-                cat("does not work with ", how, ": write sockets"));
+  findings.need(run.cluster.restarts == 0 || !traits(run.cluster.transport).uses_gpus, "cluster.restarts",
+                "is for ranks on CPUs: on GPUs a replica that is lost ends the job");
 }
 
 // What travels in fewer bytes.
@@ -99,8 +99,6 @@ void check_compression(const Run& run, Findings& findings) {
                                                                    : "layout.compress_weights";
   findings.need(layout.servers == 0, key, "does not work with layout.servers");
   findings.need(!entry(layout.schedule).traits.is_delayed, key, "does not work with weights of two versions");
-  findings.need(!traits(run.cluster.transport).uses_gpus, key,
-                "is built for CPUs: write cluster.transport = sockets");
   if (layout.compress_gradients != Compression::powersgd) return;
   findings.need(layout.tp == 1, key,
                 "would compress each part of a matrix by itself with layout.tp above 1: write int8");

@@ -378,6 +378,10 @@ void declare_layout(std::vector<Key>& keys) {
       "slice_kib", &Layout::slice_kib, from_to(0, 1 << 24),
       "KiB of parameters that are reduced and gathered at a time, at most; a matrix stays whole. 0: all "
       "of a block");
+  section.add(
+      "credit_kib", &Layout::credit_kib, from_to(0, 1 << 24),
+      "by priority: KiB of gradients that may be on their way at a time; one slice may always. 0: one "
+      "slice");
   section.add("automatic", &Layout::automatic,
               "train plans the layout at its start, for the ranks that it is given; layout = \"auto\" "
               "outside of a section says the same");

@@ -243,7 +243,9 @@ struct Layout {
   bool overlap_steps = false;  // the next step begins while reductions and updates of this one are under way
   Communication communication = Communication::arrival;
   std::int64_t slice_kib = 0;  // of parameters that are reduced at a time, at most; 0: those of a block
-  bool automatic = false;      // train plans it at its start
+  // By priority: gradients that may be on their way at a time over the same axes; 0: those of one slice.
+  std::int64_t credit_kib = 0;
+  bool automatic = false;  // train plans it at its start
   // Model chunks per pipeline rank.
   std::int64_t num_virtual() const;
   std::int64_t dp() const { return dp_replicate * dp_shard; }

@@ -8,6 +8,7 @@
 #include <c10/util/ArrayRef.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -66,6 +67,21 @@ class Event {
   c10::Device device_;
   std::mutex mutex_;  // c10's events want one caller at a time
   std::unique_ptr<c10::Event> event_;
+};
+
+// A stream beside the calling thread's, of an accelerator.
+class SideStream {
+ public:
+  explicit SideStream(c10::Device device);
+  // Calls `work`, which issues there: it begins after what the calling thread's stream has been given so far,
+  // and runs beside what that one is given next.
+  void issue(const std::function<void()>& work);
+  // What the calling thread's stream is given from now on starts after what was issued last.
+  void join() { ended_.wait(); }
+
+ private:
+  c10::Device device_;
+  Event begun_, ended_;
 };
 
 }  // namespace tessera::tensor

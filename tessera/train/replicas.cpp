@@ -13,6 +13,7 @@ namespace tessera::train {
 namespace {
 
 using collective::CallKind;
+using tensor::read_here;
 using tensor::Tensor;
 
 spec::Run run_of_replica(spec::Run run) {
@@ -33,6 +34,7 @@ Replicas::Replicas(const spec::Run& run, const collective::Communicator& all,
       count_(local_steps_ > 0 ? run.layout.dp_replicate : 1) {
   if (local_steps_ == 0) return;
   membership_.emplace(run.layout, all, count_ > 1 ? attendance : nullptr);
+  if (!all.device().is_cpu()) side_.emplace(all.device());
   told_replicas_ = membership_->replicas();
   is_newcomer_ = count_ > 1 && attendance && attendance->is_newcomer;
   part_.emplace(all, membership_->ranks_of(membership_->replica()));
@@ -145,14 +147,24 @@ void Replicas::exchange(std::int64_t step, bool waits) {
   exchanged_after_ = begun_after_ = step;
   for (std::size_t i = 0; i < outer_.size(); ++i)
     outer_[i].begun_with = session_->shard_of(session_->buckets()[i]).clone();
+  const bool ends_here = waits || training_.outer_delay == 0;
+  under_way_ = begun(ends_here);
+  if (ends_here) finish();
+}
+
+// Beside the next steps by a thread of its own. An accelerator's is issued at once, to a stream of its own,
+// so that all ranks issue it between the same steps.
+std::future<bool> Replicas::begun(bool ends_here) {
   const auto attempt = [this] {
     return membership_->attempt([this](const auto& counterparts) { reduce(counterparts); });
   };
-  if (waits || training_.outer_delay == 0) {
-    under_way_ = std::async(std::launch::deferred, attempt);
-    return finish();
+  if (side_) {
+    bool went_well = false;
+    side_->issue([&] { went_well = attempt(); });
+    return std::async(std::launch::deferred, [went_well] { return went_well; });
   }
-  under_way_ = std::async(std::launch::async, [attempt, account = tensor::Account::current()] {
+  if (ends_here) return std::async(std::launch::deferred, attempt);
+  return std::async(std::launch::async, [attempt, account = tensor::Account::current()] {
     const tensor::AccountScope of_rank(account);
     tensor::set_threads(1);
     return attempt();
@@ -165,7 +177,7 @@ void Replicas::reduce(const collective::Group& counterparts) {
   const auto num_moved =
       static_cast<double>(membership_->replicas().size() - membership_->newcomers().size());
   for (Outer& outer : outer_) {
-    outer.moved = outer.weights.sub(outer.begun_with);
+    outer.moved = read_here(outer.weights).sub(read_here(outer.begun_with));
     counterparts.all_reduce_sum(outer.moved);
     outer.moved.div_(num_moved);
   }
@@ -192,9 +204,11 @@ void Replicas::step_outside(Outer& outer) const {
 void Replicas::finish() {
   for (bool went_well = under_way_.get(); !membership_->agree(went_well);)
     went_well = membership_->attempt([this](const auto& counterparts) { reduce(counterparts); });
+  if (side_) side_->join();
   for (std::size_t i = 0; i < outer_.size(); ++i) {
     const shard::FlatBucket& bucket = session_->buckets()[i];
     Outer& outer = outer_[i];
+    read_here(outer.moved);
     step_outside(outer);
     const auto kept = session_->kept(bucket);
     Tensor own = kept.front().flat;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "tessera/collective/part.hpp"
+#include "tessera/tensor/device.hpp"
 #include "tessera/train/membership/membership.hpp"
 #include "tessera/train/session.hpp"
 
@@ -76,6 +77,7 @@ class Replicas {
   };
   void begin_outer();
   void bring_newcomers_up(const collective::Group& counterparts);
+  std::future<bool> begun(bool ends_here);
   void reduce(const collective::Group& counterparts);
   void finish();
   void step_outside(Outer& outer) const;
@@ -87,8 +89,9 @@ class Replicas {
   std::optional<Membership> membership_;
   std::optional<collective::PartCommunicator> part_;
   Session* session_ = nullptr;
-  std::vector<Outer> outer_;     // by bucket of the session
-  std::future<bool> under_way_;  // whether it went well here
+  std::vector<Outer> outer_;                // by bucket of the session
+  std::future<bool> under_way_;             // whether it went well here
+  std::optional<tensor::SideStream> side_;  // of exchanges; nothing on a CPU
   std::int64_t begun_after_ = 0, exchanged_after_ = -1;
   collective::Volume told_;
   std::vector<int> told_replicas_;

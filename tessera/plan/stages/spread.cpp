@@ -50,6 +50,7 @@ std::vector<std::pair<std::string, std::string>> traits(const spec::Run& run) {
       {"tp regather", layout.regathers() ? "on" : "off"},
       {"zero", cat(layout.zero)},
       {"steps", !layout.overlap_steps ? "apart" : cat("overlap, by ", spec::word(layout.communication))},
+      {"credit", layout.credit_kib > 0 ? "several slices" : "one slice"},
       {"slices", layout.slice_kib > 0 ? "of blocks" : "none"},
       {"schedule", spec::word(layout.schedule)},
       {"stages", layout.stages.empty() ? "by cost" : "by hand"},

@@ -253,7 +253,7 @@ Program generate(const Tables& tables, const Order& order, const Staging& stagin
                             walked.with_next[position], crossings[position])
                       .run();
     add_residency(draft, program.tables, options.residency);
-    if (options.priority) prioritise(draft, program.tables, options.priority);
+    if (options.priority) prioritise(draft, program.tables, *options.priority);
     add_updates(draft, program.tables);
     add_offload(draft, program.tables, options.offload);
     if (tables.has_servers())

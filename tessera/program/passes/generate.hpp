@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "tessera/program/ir/types.hpp"
@@ -29,8 +30,8 @@ struct GenerateOptions {
   bool take_turns = false;
   // Servers serve one worker at a time: see Note [Servers] in servers.hpp.
   bool take_server_turns = false;
-  // Of an op, foreseen: reductions come in the order in which the next step needs them. Empty: as they come.
-  SecondsOf priority;
+  // Reductions come in the order in which the next step needs them; nothing: as they come.
+  std::optional<Priority> priority;
   // How many values and gradients a rank may receive before it needs them.
   std::uint32_t receives_ahead = std::numeric_limits<std::uint32_t>::max();
 };

@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 
+#include "tessera/base/text.hpp"
+
 namespace tessera::program {
 namespace {
 
@@ -14,18 +16,25 @@ struct Reduction {
   std::uint32_t used_at = 0;  // the first op that computes with the bucket
   double ready = 0;           // seconds after which its gradient is there
   double seconds = 0;
-  std::uint32_t place = 0;  // the op in front of which it comes to stand
+  std::int64_t bytes = 0;
+  std::uint32_t place = 0;   // the op in front of which it comes to stand
+  std::size_t num_over = 0;  // of those in front of it, the first so many have ended when it begins
 };
+
+constexpr std::size_t kMostChannels = 8;
+
+std::int64_t gradient_bytes(const Bucket& bucket) { return bucket.elements * bytes_of(bucket.gradient); }
 
 class PriorityPass {
  public:
-  PriorityPass(Draft& draft, const Tables& tables, const SecondsOf& seconds)
-      : draft_(draft), tables_(tables), seconds_(seconds) {}
+  PriorityPass(Draft& draft, Tables& tables, const Priority& priority)
+      : draft_(draft), tables_(tables), priority_(priority) {}
 
   void run() {
     find_times();
-    for (auto& [lane, reductions] : movable()) {
+    for (auto& [axes, reductions] : movable()) {
       order(reductions);
+      take_channels(reductions);
       for (std::size_t i = 0; i < reductions.size(); ++i) moved_[reductions[i].at] = {reductions[i].place, i};
     }
     follow();
@@ -47,7 +56,7 @@ class PriorityPass {
       const Op& op = draft_.ops[at];
       begins_.push_back(now);
       if (!is_compute(op.what)) continue;
-      now += seconds_(op);
+      now += priority_.seconds(op);
       end_ = at + 1;
     }
     // Behind the last computation come what follows its transfers, and reductions that keep their places.
@@ -55,40 +64,91 @@ class PriorityPass {
     }
   }
 
-  std::map<Lane, std::vector<Reduction>> movable() const {
+  // By the axes that they share, on however many channels.
+  std::map<std::vector<std::int16_t>, std::vector<Reduction>> movable() const {
     std::vector<std::uint32_t> last(tables_.buckets.size(), std::numeric_limits<std::uint32_t>::max());
     for (std::uint32_t at = 0; at < draft_.ops.size(); ++at)
       if (const Op& op = draft_.ops[at]; op.what == OpKind::reduce && !(op.flags & kOfShard))
         last[op.item] = at;
-    std::map<Lane, std::vector<Reduction>> out;
+    std::map<std::vector<std::int16_t>, std::vector<Reduction>> out;
     for (std::uint32_t at = 0; at < draft_.ops.size(); ++at) {
       const Op& op = draft_.ops[at];
       if (op.what != OpKind::reduce || last[op.item] != at || tables_.meets_other_stages(op.along)) continue;
       if (op.lane.kind != LaneKind::communication) continue;
-      out[op.lane].push_back(
-          {.at = at, .used_at = used_at_[op.item], .ready = begins_[at], .seconds = seconds_(op)});
+      out[tables_.axis_sets[static_cast<std::size_t>(op.along)].axes].push_back(
+          {.at = at,
+           .used_at = used_at_[op.item],
+           .ready = begins_[at],
+           .seconds = priority_.seconds(op),
+           .bytes = gradient_bytes(tables_.buckets[op.item])});
     }
     return out;
   }
 
+  // Those on their way share the link: each ends when it would behind the one in front of it.
   void order(std::vector<Reduction>& reductions) const {
     std::vector<Reduction> left = std::move(reductions);
     reductions.clear();
-    double now = 0;
+    double now = 0, link_is_free = 0;
+    std::vector<double> ends;  // of `reductions`
+    std::size_t num_over = 0;  // of them, the first so many
+    std::int64_t on_their_way = 0;
+    const auto await_first = [&] {
+      now = std::max(now, ends[num_over]);
+      on_their_way -= reductions[num_over++].bytes;
+    };
     while (!left.empty()) {
       const double first = std::ranges::min(left, {}, &Reduction::ready).ready;
       now = std::max(now, first);
+      while (num_over < ends.size() && ends[num_over] <= now) await_first();
       auto next = left.end();
       for (auto it = left.begin(); it != left.end(); ++it)
         if (it->ready <= now && (next == left.end() || it->used_at < next->used_at)) next = it;
+      // Another may be ready, and more urgent, when there is room.
+      const std::size_t num_on_their_way = ends.size() - num_over;
+      const bool is_room =
+          num_on_their_way < kMostChannels && on_their_way + next->bytes <= priority_.credit_bytes;
+      if (num_on_their_way > 0 && !is_room) {
+        await_first();
+        continue;
+      }
       next->place = std::max(next->at, place_at(now));
-      now += next->seconds;
+      link_is_free = std::max(now, link_is_free) + next->seconds;
+      ends.push_back(link_is_free);
+      on_their_way += next->bytes;
+      next->num_over = num_over;
       reductions.push_back(*next);
       left.erase(next);
     }
     // A lane keeps the order in which its ops stand.
     for (std::size_t i = 1; i < reductions.size(); ++i)
       reductions[i].place = std::max(reductions[i].place, reductions[i - 1].place);
+  }
+
+  // By turns as many as are on their way at a time, so that none waits for its channel.
+  void take_channels(const std::vector<Reduction>& reductions) {
+    std::size_t channels = 1;
+    for (std::size_t i = 0; i < reductions.size(); ++i)
+      channels = std::max(channels, i + 1 - reductions[i].num_over);
+    for (std::size_t i = 0; i < reductions.size(); ++i) {
+      const Op op = draft_.ops[reductions[i].at];
+      if (i % channels > 0) take_channel(op.item, op.along, i % channels);
+      const auto over = std::span(reductions).first(reductions[i].num_over);
+      // Of those on one channel the last is enough.
+      for (const Reduction& each : over.last(std::min(over.size(), channels)))
+        if (draft_.ops[each.at].lane != draft_.ops[reductions[i].at].lane)
+          draft_.waits.push_back({reductions[i].at, each.at});
+    }
+  }
+
+  void take_channel(std::uint32_t bucket, std::int16_t set, std::size_t number) {
+    AxisSet twin = tables_.axis_sets[static_cast<std::size_t>(set)];
+    twin.name += cat(".", number);
+    const std::int16_t channel = set_of(std::move(twin), tables_);
+    tables_.buckets[bucket].reduced_over = channel;
+    for (Op& op : draft_.ops)
+      if (op.what == OpKind::reduce && op.item == bucket && !(op.flags & kOfShard))
+        op.along = channel, op.lane = communication(channel);
   }
 
   // The first op that computes and begins at that time or later.
@@ -126,8 +186,8 @@ class PriorityPass {
   }
 
   Draft& draft_;
-  const Tables& tables_;
-  const SecondsOf& seconds_;
+  Tables& tables_;
+  const Priority& priority_;
   std::vector<double> begins_;          // per op
   std::vector<std::uint32_t> used_at_;  // per bucket
   std::uint32_t end_ = 0;               // behind the last computation
@@ -136,8 +196,8 @@ class PriorityPass {
 
 }  // namespace
 
-void prioritise(Draft& draft, const Tables& tables, const SecondsOf& seconds) {
-  PriorityPass(draft, tables, seconds).run();
+void prioritise(Draft& draft, Tables& tables, const Priority& priority) {
+  PriorityPass(draft, tables, priority).run();
 }
 
 }  // namespace tessera::program

@@ -52,8 +52,10 @@ bool Membership::is_newcomer() const { return std::ranges::count(newcomers_, rep
 
 std::vector<double> Membership::sums(std::vector<double> values) {
   if (attendance_) return meet(values, true);
-  tensor::Tensor cells = tensor::view_of(values.data(), {std::ssize(values)}, at::kDouble);
+  tensor::Tensor mine = tensor::view_of(values.data(), {std::ssize(values)}, at::kDouble);
+  tensor::Tensor cells = mine.to(all_.device());
   everyone_.all_reduce_sum(cells);
+  mine.copy_(cells);
   return values;
 }
 

@@ -15,11 +15,12 @@ struct Apart {
 
 // As the loop trains; `look` sees each session at the end.
 inline Apart train_apart(const spec::Run& run, const Source& source,
-                         const std::function<void(const Replicas&, Session&)>& look = {}) {
+                         const std::function<void(const Replicas&, Session&)>& look = {},
+                         const collective::RunRanks& run_ranks = collective::run_ranks) {
   Apart out;
   const auto replicas_of_run = static_cast<std::size_t>(run.layout.dp_replicate);
   out.losses.resize(static_cast<std::size_t>(run.training.steps) * replicas_of_run);
-  collective::run_ranks(static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& all) {
+  run_ranks(static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& all) {
     Replicas replicas(run, all);
     Session session(replicas.run(), replicas.communicator(), replicas.source(source));
     replicas.begin(session);
@@ -27,7 +28,10 @@ inline Apart train_apart(const spec::Run& run, const Source& source,
     const auto inner = static_cast<std::size_t>(run.layout.ranks() / run.layout.pp / run.layout.dp_replicate);
     const auto number = static_cast<std::size_t>(all.rank()) / inner % replicas_of_run;
     for (std::int64_t step = 1; step <= run.training.steps; ++step) {
-      if (replicas.meet_after(step - 1)) replicas.exchange(step - 1, false);
+      if (replicas.meet_after(step - 1)) {
+        replicas.sums({1});
+        replicas.exchange(step - 1, false);
+      }
       const auto report = session.step();
       if (tells) out.losses[static_cast<std::size_t>(step - 1) * replicas_of_run + number] = report.loss;
       replicas.after_step(step, step == run.training.steps);
