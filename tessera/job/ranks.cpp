@@ -93,6 +93,24 @@ std::function<std::optional<int>(int)> dispensable_part(const spec::Run& run) {
   };
 }
 
+launch::RankDescriber of_run(const spec::Run& run) {
+  const auto compile = [replica = run.of_replica()] { return plan::compile(replica); };
+  return run.training.local_steps > 0 ? describer_of_replicas(run.layout, compile) : describer_of(compile);
+}
+
+// A rank that was started again reads the run file again; the others have what it held when the job began.
+void expect_run_of_job(const spec::Run& run, KeyStore& keys, const std::string& job, bool is_newcomer,
+                       int rank) {
+  const std::string key = job + "/run", mine = spec::to_text(run);
+  const auto patience =
+      std::chrono::milliseconds(static_cast<std::int64_t>(run.cluster.timeout_seconds * 1000));
+  if (!is_newcomer && rank == 0) keys.put_and_get({{key, mine}}, {}, patience);
+  if (is_newcomer && keys.put_and_get({}, {key}, patience).front() != mine)
+    throw UserError(
+        "the run file is another than when this job began, so a replica that was lost can't come back. Stop "
+        "the job and start it again for the new file.");
+}
+
 // Returns the exit code: the error is told by the launcher, which reads it from the board.
 int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
   const int size = number_handed_down("TESSERA_WORLD_SIZE", 1, std::numeric_limits<int>::max()),
@@ -113,10 +131,11 @@ int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
       return connect(run, {keys, *peers}, {.rank = rank, .size = size, .local_rank = rank, .prefix = prefix});
     };
     const std::string job = environment("TESSERA_JOB");
+    const bool is_newcomer = !environment("TESSERA_NEWCOMER").empty();
+    if (replicas_may_be_lost(run)) expect_run_of_job(run, keys, job, is_newcomer, rank);
     const auto communicator = connect_as(job);
     const collective::Attendance attendance{
-        keys, [&](const std::string& name) { return connect_as(cat(job, "/", name)); },
-        !environment("TESSERA_NEWCOMER").empty()};
+        keys, [&](const std::string& name) { return connect_as(cat(job, "/", name)); }, is_newcomer};
     try {
       body({*communicator, &log, &board.stop_request(), replicas_may_be_lost(run) ? &attendance : nullptr,
             [&board] { return board.resident_bytes(); }, [&board] { return board.peak_bytes(); }});
@@ -164,8 +183,7 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
   std::optional<launch::StopOnSignals> signals;
   if (stops == Stops::between_steps)
     signals.emplace(board.stop_request(), launch::StopOptions{.grace_seconds = run.cluster.grace_seconds});
-  const OwnWatch watch(board, ranks, run.cluster.timeout_seconds,
-                       describer_of([run] { return plan::compile(run); }));
+  const OwnWatch watch(board, ranks, run.cluster.timeout_seconds, of_run(run));
   const auto run_one = [&](const collective::Communicator& communicator) {
     ActivityLog& log = board.log(communicator.rank());
     body({communicator, &log, &board.stop_request(), nullptr,
@@ -223,8 +241,7 @@ int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, 
   tensor::use_arena();
   std::signal(SIGPIPE, SIG_IGN);  // who read our output may leave: the training goes on
   if (started_by_launcher()) return join_launcher(run, body, stops);
-  if (const auto joined = joined_membership())
-    return on_joined_rank(run, *joined, body, describer_of([run] { return plan::compile(run); }), stops);
+  if (const auto joined = joined_membership()) return on_joined_rank(run, *joined, body, of_run(run), stops);
   const int ranks = static_cast<int>(run.layout.ranks());
   if (ranks == 1 || spec::traits(run.cluster.transport).is_one_process) return run_here(run, body, stops);
   setenv(kStartedAt, cat(options.main_seconds).c_str(), 1);
@@ -234,7 +251,7 @@ int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, 
   spawn.command.front() = "/proc/self/exe";
   spawn.job = cat("local-", getpid());
   spawn.timeout_seconds = run.cluster.timeout_seconds;
-  spawn.describer = describer_of([run] { return plan::compile(run); });
+  spawn.describer = of_run(run);
   if (stops == Stops::between_steps) {
     spawn.dispensable_part = dispensable_part(run);
     spawn.restarts = run.cluster.restarts;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -122,6 +123,9 @@ class Job {
   struct Part {
     std::vector<int> ranks;
     bool is_lost = false;
+    bool is_cleared = false;  // of a lost one: its ranks have ended, and their places are blank
+    bool may_return = true;   // it was no error of its own, which would come again
+    double lost_seconds = 0;
     std::int64_t restarts = 0;
   };
 
@@ -175,21 +179,70 @@ class Job {
   }
 
   void look_for_losses() {
+    if (is_ending() || first_) return;
+    const bool is_over = are_others_through();
     for (auto& [number, part] : parts_) {
-      if (is_ending()) return;
+      if (!part.is_lost && is_over) send_away(part);
       if (!part.is_lost) look_at(part);
-      if (part.is_lost) start_again(part);
+      if (part.is_lost) clear(part);
+      if (part.is_cleared && !is_over) start_again(part);
     }
+  }
+
+  bool has_ended(int rank) { return children_[static_cast<std::size_t>(rank)].ending().has_value(); }
+  bool have_ended(const Part& part) {
+    return std::ranges::all_of(part.ranks, [this](int rank) { return has_ended(rank); });
+  }
+
+  // All but those that may be lost have ended.
+  bool are_others_through() {
+    for (int rank = 0; rank < options_.num_ranks; ++rank)
+      if (!may_be_lost(rank) && !has_ended(rank)) return false;
+    return true;
   }
 
   void look_at(Part& part) {
     const auto lost = std::ranges::find_if(part.ranks, [&](int rank) { return is_lost(rank); });
     if (lost == part.ranks.end()) return;
+    const Ending ending = *children_[static_cast<std::size_t>(*lost)].ending();
+    part.may_return = ending.signal != 0 || ending.code == kExitPeerLost;
+    do_without(part, ending_text(*lost, ending, {board_.states(), now_seconds()}, options_.describer));
+  }
+
+  void do_without(Part& part, const std::string& why) {
     part.is_lost = true;
-    report_.write(cat(ending_text(*lost, *children_[static_cast<std::size_t>(*lost)].ending(),
-                                  {board_.states(), now_seconds()}, options_.describer),
-                      "The others go on without it.\n"));
+    part.lost_seconds = now_seconds();
+    report_.write(cat(why, "The others go on without it.",
+                      options_.restarts > 0 && !part.may_return
+                          ? " It is not started again: it would end the same way."
+                          : "",
+                      "\n"));
+    end(part);
+  }
+
+  void end(const Part& part) {
     for (const int rank : part.ranks) children_[static_cast<std::size_t>(rank)].signal(SIGKILL);
+  }
+
+  // Of one that was started again too late: it has not come as far as to ask.
+  void send_away(Part& part) {
+    const auto is_loading = [&](int rank) {
+      const RankState state = board_.log(rank).state();
+      return !has_ended(rank) && (!state.now() || state.now()->doing <= Doing::resuming);
+    };
+    if (part.restarts == 0 || std::ranges::none_of(part.ranks, is_loading)) return;
+    part.is_lost = true;
+    end(part);
+  }
+
+  // What its ranks were at last says nothing about the others.
+  void clear(Part& part) {
+    if (part.is_cleared || !have_ended(part)) return;
+    part.is_cleared = true;
+    for (const int rank : part.ranks) {
+      pass_on_errors(static_cast<std::size_t>(rank), true);
+      board_.clear(rank);
+    }
   }
 
   static std::string ranks_text(const std::vector<int>& ranks) {
@@ -198,27 +251,30 @@ class Job {
     return cat(ranks.size() == 1 ? "rank " : "ranks ", join(words, ", "), ranks.size() == 1 ? " is" : " are");
   }
 
-  // When all of it have ended, and there is somebody whom they can join.
+  // When all of it have ended; each time later than the last.
   void start_again(Part& part) {
-    const auto has_ended = [&](int rank) {
-      return children_[static_cast<std::size_t>(rank)].ending().has_value();
-    };
-    if (part.restarts == options_.restarts || stop().signal() != 0 ||
-        !std::ranges::all_of(part.ranks, has_ended))
+    constexpr double kLongestPause = 60;
+    const double pause =
+        part.restarts == 0
+            ? 0
+            : std::min(kLongestPause,
+                       std::exp2(static_cast<double>(std::min<std::int64_t>(part.restarts, 8))));
+    if (!part.may_return || part.restarts == options_.restarts || stop().signal() != 0 ||
+        now_seconds() - part.lost_seconds < pause)
       return;
-    for (int rank = 0; rank < options_.num_ranks; ++rank)
-      if (!may_be_lost(rank) && has_ended(rank)) return;
-    part.is_lost = false;
     ++part.restarts;
+    part.is_lost = part.is_cleared = false;
+    try {
+      for (const int rank : part.ranks) {
+        stopped_since_seconds_[static_cast<std::size_t>(rank)] = 0;
+        children_[static_cast<std::size_t>(rank)] = started(rank, true);
+      }
+    } catch (const std::exception& error) {
+      return do_without(part,
+                        cat("tessera: ", ranks_text(part.ranks), " not started again: ", error.what(), ". "));
+    }
     report_.write(cat("tessera: ", ranks_text(part.ranks), " started again (", part.restarts, " of ",
                       options_.restarts, ")\n"));
-    for (const int rank : part.ranks) {
-      const auto at = static_cast<std::size_t>(rank);
-      pass_on_errors(at, true);
-      board_.clear(rank);
-      stopped_since_seconds_[at] = 0;
-      children_[at] = started(rank, true);
-    }
   }
 
   // A rank that has told its error may take long to end: what it holds may wait for its peers.
@@ -257,22 +313,30 @@ class Job {
                  limit = now - (options_.dispensable_part ? 2 : 1) * options_.timeout_seconds;
     bool hangs = false, all_here = true;
     for (std::size_t rank = 0; rank < children_.size() && !hangs; ++rank) {
+      if (children_[rank].ending()) continue;
       all_here = all_here && board_.log(static_cast<int>(rank)).beat_seconds() > 0;
       const double last_sign = last_sign_seconds(rank, now);
-      hangs = !may_be_lost(static_cast<int>(rank)) && !children_[rank].ending() && last_sign < limit &&
+      hangs = !may_be_lost(static_cast<int>(rank)) && last_sign < limit &&
               (last_sign < limit - kLoadingSeconds || !has_finished(rank));
     }
     // What was waited before that was for ranks that were loading.
     if (!all_here) all_here_seconds_ = now;
     bool all_stand = all_here_seconds_ < limit;
     for (int rank = 0; rank < options_.num_ranks && all_stand && !hangs; ++rank)
-      all_stand = board_.log(rank).progress_seconds() < limit;
+      all_stand = has_ended(rank) || board_.log(rank).progress_seconds() < limit;
     for (int rank = 0; rank < options_.num_ranks && all_stand && !hangs; ++rank) {
       const double waiting = board_.log(rank).waiting_since_seconds();
-      hangs = !children_[static_cast<std::size_t>(rank)].ending() && waiting > 0 && waiting < limit;
+      hangs = !has_ended(rank) && waiting > 0 && waiting < limit;
     }
     if (!hangs) return;
     snapshot_ = {board_.states(), now};
+    // Whoever has ended holds up nobody any more.
+    for (int rank = 0; rank < options_.num_ranks; ++rank)
+      if (has_ended(rank)) {
+        RankState& state = snapshot_.states[static_cast<std::size_t>(rank)];
+        state = RankState();
+        state.lanes = {{-1, 0, {Activity{.doing = Doing::finished}}}};
+      }
     hang_ = options_.describer.culprit(snapshot_.states, snapshot_.now_seconds);
     if (hang_->rank >= 0) {
       const pid_t process = children_[static_cast<std::size_t>(hang_->rank)].process();
@@ -280,6 +344,12 @@ class Job {
         hang_note_ = cat("Rank ", hang_->rank, " (process ", process,
                          ") was stopped by a signal or a debugger; kill -CONT would have continued it.");
     }
+    const auto part = hang_->rank >= 0 ? part_of(hang_->rank) : std::nullopt;
+    if (!part || parts_.at(*part).is_lost) return;
+    do_without(parts_.at(*part), hang_text(*hang_, options_.timeout_seconds, hang_note_));
+    hang_.reset();
+    hang_note_.clear();
+    all_here_seconds_ = now;
   }
 
   void end_if_due() {

@@ -24,7 +24,8 @@ struct SpawnOptions {
   // badly the others of it are ended too, which is told, and the job goes on. Nothing: the job ends with the
   // rank. Empty: so it is for all.
   std::function<std::optional<int>(int rank)> dispensable_part;
-  // How often the ranks of such a part are started again, as newcomers (TESSERA_NEWCOMER=1).
+  // How often the ranks of such a part are started again, as newcomers (TESSERA_NEWCOMER=1), after longer and
+  // longer pauses; not after an error of their own, which would come again.
   std::int64_t restarts = 0;
   RankDescriber describer = plain_describer();
   // The ranks take stop signals by themselves (StopOnSignals) and look at the board's stop request between

@@ -147,6 +147,29 @@ TEST_F(Spawn, APartThatIsDispensableEndsTogetherAndIsStartedAgain) {
   EXPECT_LT(seconds_, 10);
 }
 
+TEST_F(Spawn, APartThatEndsByItsOwnErrorIsNotStartedAgain) {
+  auto options =
+      shell(2, "test $TESSERA_RANK = 0 && exec sleep 1; echo x >> $SPAWN_TEST_FOLDER/starts; exit 2");
+  options.dispensable_part = [](int rank) { return rank == 0 ? std::nullopt : std::optional(rank); };
+  options.restarts = 3;
+  EXPECT_EQ(run(options), 0);
+  EXPECT_NE(report_.find("The others go on without it. It is not started again"), std::string::npos)
+      << report_;
+  EXPECT_EQ(file_text(folder_ / "starts"), "x\n");
+}
+
+TEST_F(Spawn, ANewcomerThatStillLoadsWhenTheOthersAreThroughIsSentAway) {
+  auto options =
+      shell(2,
+            "test -n \"$TESSERA_NEWCOMER\" && { echo x > $SPAWN_TEST_FOLDER/started; exec sleep 60; }; "
+            "test $TESSERA_RANK = 1 && kill -9 $$; "
+            "while ! test -s $SPAWN_TEST_FOLDER/started; do sleep 0.01; done");
+  options.dispensable_part = [](int rank) { return rank == 0 ? std::nullopt : std::optional(rank); };
+  options.restarts = 1;
+  EXPECT_EQ(run(options), 0);
+  EXPECT_LT(seconds_, 10);
+}
+
 TEST_F(Spawn, RanksThatIgnoreSigtermAreKilled) {
   auto options =
       shell(2, "test $TESSERA_RANK = 0 && { sleep 0.2; exit 3; }; trap '' TERM; sleep 60; sleep 60");

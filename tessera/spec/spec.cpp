@@ -93,6 +93,21 @@ int Layout::replica_of(int rank) const {
   return static_cast<int>(rank / (ranks() / pp / dp_replicate) % dp_replicate);
 }
 
+std::vector<int> Layout::ranks_of_replica(int replica) const {
+  std::vector<int> out;
+  for (int rank = 0; rank < ranks(); ++rank)
+    if (replica_of(rank) == replica) out.push_back(rank);
+  return out;
+}
+
+Run Run::of_replica() const {
+  Run out = *this;
+  if (training.local_steps == 0) return out;
+  out.training.global_batch /= layout.dp_replicate;
+  out.layout.dp_replicate = 1;
+  return out;
+}
+
 TensorGrid Layout::grid() const {
   switch (tp_kind) {
     case TensorKind::d1:

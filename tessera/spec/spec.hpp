@@ -265,6 +265,7 @@ struct Layout {
   std::optional<int> worker_of(int rank) const;
   // Which of the dp_replicate a rank is in.
   int replica_of(int rank) const;
+  std::vector<int> ranks_of_replica(int replica) const;
   bool operator==(const Layout&) const = default;
 };
 
@@ -312,6 +313,8 @@ struct Run {
   std::int64_t num_micro_batches() const;
   // Of each data-parallel rank, where they have unequal numbers of them; else empty.
   std::vector<std::int64_t> micro_batches_by_rank() const;
+  // What each replica runs that makes local steps; the run itself where there are none.
+  Run of_replica() const;
   bool operator==(const Run&) const = default;
 };
 

@@ -39,7 +39,9 @@ spec::Run coming_and_going(spec::Layout layout, std::int64_t delay) {
 
 class ComingAndGoing {
  public:
-  explicit ComingAndGoing(const spec::Run& run) : run_(run), ranks_(static_cast<int>(run.layout.ranks())) {}
+  // `saves`: replicas are made equal at every meeting before it, as for a checkpoint.
+  ComingAndGoing(const spec::Run& run, bool saves)
+      : run_(run), saves_(saves), ranks_(static_cast<int>(run.layout.ranks())) {}
 
   // As the launcher and the loop have it, with ranks as threads. Replica 1 comes back when the first has made
   // six steps.
@@ -94,11 +96,12 @@ class ComingAndGoing {
         steps_of_first_ = step;
         if (step >= 8 && let_in_after_ < 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
       }
-      replicas.after_step(step, step == run_.training.steps);
+      replicas.after_step(step, step == run_.training.steps || (saves_ && replicas.meet_after(step)));
     }
   }
 
   const spec::Run run_;
+  const bool saves_;
   const int ranks_;
   launch::KeyServer server_{{.may_be_lost = [this](int rank) { return run_.layout.replica_of(rank) > 0; }}};
   std::atomic<std::int64_t> steps_of_first_ = 0, let_in_after_ = -1;
@@ -111,9 +114,9 @@ TEST(ReplicasThatComeAndGo, AreLeftOutOfTheMeanAndLetInAgain) {
   for (const spec::Layout& layout :
        {spec::Layout{.dp_replicate = 3}, spec::Layout{.pp = 2, .dp_replicate = 2},
         spec::Layout{.dp_replicate = 2, .dp_shard = 2, .zero = 1}})
-    for (const std::int64_t delay : {0, 1}) {
+    for (const auto& [delay, saves] : {std::pair(0, false), std::pair(1, false), std::pair(0, true)}) {
       const spec::Run run = coming_and_going(layout, delay);
-      ComingAndGoing job(run);
+      ComingAndGoing job(run, saves);
       const Losses found = job.found();
       EXPECT_GE(job.let_in_after(), 6);
       EXPECT_LE(job.let_in_after(), 12) << "it came too late to be compared";
@@ -123,8 +126,9 @@ TEST(ReplicasThatComeAndGo, AreLeftOutOfTheMeanAndLetInAgain) {
       });
       ASSERT_EQ(found.size(), expected.size());
       for (const auto& [at, loss] : expected)
-        EXPECT_NEAR(found.at(at), loss, 1e-10 * loss) << spec::shares_text(layout) << ", delay " << delay
-                                                      << ", replica " << at.first << ", step " << at.second;
+        EXPECT_NEAR(found.at(at), loss, 1e-10 * loss)
+            << spec::shares_text(layout) << ", delay " << delay << ", saves " << saves << ", replica "
+            << at.first << ", step " << at.second;
     }
 }
 

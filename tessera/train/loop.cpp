@@ -155,19 +155,19 @@ class SkippedSteps {
 // What a rank knows of a step when it has ended.
 class FactsOfSteps {
  public:
-  // `replicas`: how many do the same as the ranks of the session, each on as many samples.
-  FactsOfSteps(const Session& session, int rank, double replicas, const LoopOptions& options)
+  FactsOfSteps(const Session& session, int rank, const LoopOptions& options)
       : tables_(session.program().tables),
         sequence_(session.program().classes.at(tables_.class_of_rank.at(static_cast<std::size_t>(rank)))),
         options_(options),
         steps_(session.run().training.steps) {
     flops_ = plan::step_flops(session.run(), session.program());
-    flops_.model *= replicas, flops_.hardware *= replicas;
   }
+  // Of the ranks of the session.
   void set_peak(double flops_per_second) { peak_flops_per_second_ = flops_per_second; }
 
+  // `replicas`: how many do the same as these ranks, each on as many samples.
   metrics::StepFacts of(std::int64_t step, const engine::StepReport& report, double seconds,
-                        const Tally& tally) const {
+                        const Tally& tally, double replicas) const {
     return {
         .step = step,
         .steps = steps_,
@@ -179,9 +179,9 @@ class FactsOfSteps {
         .step_seconds = seconds,
         .left_seconds = tally.left_seconds(steps_ - step),
         .exposed_seconds = exposed_seconds(report.times, sequence_, tables_),
-        .model_flops = flops_.model,
-        .hardware_flops = flops_.hardware,
-        .peak_flops_per_second = peak_flops_per_second_,
+        .model_flops = flops_.model * replicas,
+        .hardware_flops = flops_.hardware * replicas,
+        .peak_flops_per_second = peak_flops_per_second_ * replicas,
         .resident_bytes = options_.resident_bytes ? options_.resident_bytes() : std::vector{resident_bytes()},
         .peak_bytes = options_.peak_bytes ? options_.peak_bytes() : std::vector{report.at_peak.total()},
         .moved = report.moved,
@@ -210,13 +210,13 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   std::optional<HeldOut> evaluated;
   if (run.evaluation.every > 0) evaluated = held_out(run);
   opening.reset();
-  Replicas replicas(run, communicator, options.attendance);
+  Replicas replicas(run, communicator, options.attendance, options.log);
   const int own_rank = replicas.communicator().rank();
   Session session(replicas.run(), replicas.communicator(), replicas.source(std::move(source)), {},
                   options.log, &start_timer);
   if (!run.training.record_choices.empty()) session.record_choices();
   const auto& tables = session.program().tables;
-  const auto ranks = static_cast<double>(communicator.size());
+  const auto ranks = static_cast<double>(replicas.communicator().size());
   const std::string checkpoints = options.checkpoints;
   Resumed resumed;
   if (!checkpoints.empty() && !replicas.is_newcomer())
@@ -227,11 +227,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                                .data = data,
                                .accepted = options.accepted,
                                .run = &run});
-  {
-    std::optional<During> joining;
-    if (replicas.is_newcomer()) joining.emplace(options.log, Doing::meeting);
-    if (!replicas.begin(session)) return {};
-  }
+  if (!replicas.begin(session)) return {};
   if (replicas.is_newcomer()) resumed.step = session.progress().step;
   // Before the outputs, which remove what an earlier run left: what may be refused comes first.
   std::optional<During> making(std::in_place, options.log, Doing::writing);
@@ -264,7 +260,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                .data = data,
                .samples_of_each = replicas.count(),
                .tell = tell});
-  FactsOfSteps facts(session, own_rank, static_cast<double>(replicas.count()), options);
+  FactsOfSteps facts(session, own_rank, options);
   facts.set_peak(run.cluster.peak_tflops * 1e12 * ranks);
 
   Tally tally;
@@ -308,7 +304,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
       throw skipped.spoilt_error(saver.saved_step());
     }
     tracer.add(step, report.times);
-    auto told = facts.of(step, report, seconds, tally);
+    auto told = facts.of(step, report, seconds, tally, static_cast<double>(replicas.num_present()));
     told.expert_loads = session.expert_loads();
     if (evaluates_after(step))
       between_steps([&] { last_evaluation = told.evaluation = evaluate(session, *evaluated); });
@@ -331,8 +327,8 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     const std::int64_t to_read =
         replicas.are_apart() ? run.training.local_steps : step - session.progress().step;
     trouble = complaint_of([&] { session.read_ahead(static_cast<std::size_t>(to_read)); });
-    // What it wishes at its first meeting is heard by nobody.
-    if (!trouble.empty() && replicas.is_newcomer() && step == first) throw UserError(trouble);
+    // The others go on without it.
+    if (!trouble.empty() && replicas.may_be_lost()) throw UserError(trouble);
     agreement.ask({.stop_signal = options.stop ? options.stop->signal() : 0,
                    .save = saver.wants_to_save(step - 1),
                    .end = !trouble.empty()});
@@ -393,6 +389,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     if (skipped.are_too_many() && !is_followed) break;
   }
   finish_all();
+  for (const std::string& news : replicas.take_news()) tell(cat(news, " at the end"));
   saver.finish(session.progress().step);
   auto summary = tally.summary(tables, communicator.size(), now_seconds() - begin);
   summary.start = start_timer;

@@ -16,19 +16,13 @@ using collective::CallKind;
 using tensor::read_here;
 using tensor::Tensor;
 
-spec::Run run_of_replica(spec::Run run) {
-  if (run.training.local_steps == 0) return run;
-  run.training.global_batch /= run.layout.dp_replicate;
-  run.layout.dp_replicate = 1;
-  return run;
-}
-
 }  // namespace
 
 Replicas::Replicas(const spec::Run& run, const collective::Communicator& all,
-                   const collective::Attendance* attendance)
-    : run_(run_of_replica(run)),
+                   const collective::Attendance* attendance, ActivityLog* log)
+    : run_(run.of_replica()),
       training_(run.training),
+      log_(log),
       all_(all),
       local_steps_(run.training.local_steps),
       count_(local_steps_ > 0 ? run.layout.dp_replicate : 1) {
@@ -37,7 +31,7 @@ Replicas::Replicas(const spec::Run& run, const collective::Communicator& all,
   if (!all.device().is_cpu()) side_.emplace(all.device());
   told_replicas_ = membership_->replicas();
   is_newcomer_ = count_ > 1 && attendance && attendance->is_newcomer;
-  part_.emplace(all, membership_->ranks_of(membership_->replica()));
+  part_.emplace(all, run.layout.ranks_of_replica(membership_->replica()));
 }
 
 Replicas::~Replicas() {
@@ -76,10 +70,13 @@ bool Replicas::begin(Session& session) {
     return true;
   }
   begin_outer();
-  let_in_with_ = membership_->join();
+  {
+    const During joining(log_, Doing::joining);
+    let_in_with_ = membership_->join();
+  }
   if (!let_in_with_) return false;
   told_replicas_ = membership_->replicas();
-  membership_->together([this](const auto& counterparts) { bring_newcomers_up(counterparts); });
+  bring_newcomers_up();
   return true;
 }
 
@@ -92,10 +89,17 @@ void Replicas::begin_outer() {
   }
 }
 
+void Replicas::bring_newcomers_up() {
+  const During meeting(log_, Doing::meeting, session_->progress().step);
+  membership_->together([this](const auto& counterparts) { hand_over(counterparts); });
+  let_in_after_ = session_->progress().step;
+}
+
 // The first of them, which is always there, sends what it has. A newcomer's own weights are the outer ones:
 // it has not moved.
-void Replicas::bring_newcomers_up(const collective::Group& counterparts) {
+void Replicas::hand_over(const collective::Group& counterparts) {
   constexpr int kTag = 0;
+  constexpr std::chrono::milliseconds kLook{100};
   const auto& replicas = membership_->replicas();
   std::vector<int> to;  // positions
   for (const int newcomer : membership_->newcomers())
@@ -106,6 +110,8 @@ void Replicas::bring_newcomers_up(const collective::Group& counterparts) {
     if (is_new) counterparts.receive(values, 0, kTag);
     for (const int position : to)
       if (!is_new) counterparts.send(values, position, kTag);
+    // Before the next is sent: a send holds a copy.
+    while (!is_new && counterparts.unfinished_sends(kLook) > 0) continue;
   };
   checkpoint::Progress progress = session_->progress();
   std::vector<std::int64_t> numbers = {progress.step, progress.updates,
@@ -122,11 +128,7 @@ void Replicas::bring_newcomers_up(const collective::Group& counterparts) {
     own.copy_(outer_[i].weights);
     session_->put_back(bucket, kept);
   }
-  if (!is_new) {
-    constexpr std::chrono::milliseconds kLook{100};
-    while (counterparts.unfinished_sends(kLook) > 0) continue;
-    return;
-  }
+  if (!is_new) return;
   progress.step = numbers[0], progress.updates = numbers[1];
   progress.next_sample = static_cast<std::uint64_t>(numbers[2]), progress.reset_after = numbers[3];
   exchanged_after_ = numbers[4];
@@ -135,10 +137,12 @@ void Replicas::bring_newcomers_up(const collective::Group& counterparts) {
 
 std::vector<double> Replicas::sums(std::vector<double> values) {
   if (let_in_with_) return *std::exchange(let_in_with_, std::nullopt);
-  auto out = membership_->sums(std::move(values));
-  if (!membership_->newcomers().empty())
-    membership_->together([this](const auto& counterparts) { bring_newcomers_up(counterparts); });
-  return out;
+  {
+    const During meeting(log_, Doing::meeting, session_->progress().step);
+    values = membership_->sums(std::move(values));
+  }
+  if (!membership_->newcomers().empty()) bring_newcomers_up();
+  return values;
 }
 
 void Replicas::exchange(std::int64_t step, bool waits) {
@@ -174,8 +178,9 @@ std::future<bool> Replicas::begun(bool ends_here) {
 // A bucket after the other: slices of the exchange. From what was there when it began, as it may be tried
 // again.
 void Replicas::reduce(const collective::Group& counterparts) {
-  const auto num_moved =
-      static_cast<double>(membership_->replicas().size() - membership_->newcomers().size());
+  // Whoever has been let in since the last step has not moved yet.
+  const std::size_t others = begun_after_ == let_in_after_ ? membership_->newcomers().size() : 0;
+  const auto num_moved = static_cast<double>(membership_->replicas().size() - others);
   for (Outer& outer : outer_) {
     outer.moved = read_here(outer.weights).sub(read_here(outer.begun_with));
     counterparts.all_reduce_sum(outer.moved);
@@ -202,8 +207,10 @@ void Replicas::step_outside(Outer& outer) const {
 }
 
 void Replicas::finish() {
+  const During meeting(log_, Doing::meeting, session_->progress().step);
   for (bool went_well = under_way_.get(); !membership_->agree(went_well);)
     went_well = membership_->attempt([this](const auto& counterparts) { reduce(counterparts); });
+  exchanged_ = membership_->reduced();
   if (side_) side_->join();
   for (std::size_t i = 0; i < outer_.size(); ++i) {
     const shard::FlatBucket& bucket = session_->buckets()[i];
@@ -222,10 +229,8 @@ void Replicas::finish() {
 }
 
 std::vector<MovedAlong> Replicas::take_moved() {
-  if (!are_apart()) return {};
-  const auto now = membership_->reduced();
-  const auto since = now - told_;
-  told_ = now;
+  const auto since = exchanged_ - told_;
+  told_ = exchanged_;
   if (since.calls == 0) return {};
   return {{"replicas", collective::word(CallKind::all_reduce), since.calls, since.bytes,
            collective::sent_bytes(CallKind::all_reduce, since.bytes, num_present())}};

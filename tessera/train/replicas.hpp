@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/process/activity.hpp"
 #include "tessera/collective/part.hpp"
 #include "tessera/tensor/device.hpp"
 #include "tessera/train/membership/membership.hpp"
@@ -31,9 +32,9 @@ namespace tessera::train {
 
 class Replicas {
  public:
-  // Without local steps there is one of them, which is the whole run. `attendance` may be null.
+  // Without local steps there is one of them, which is the whole run. `attendance` and `log` may be null.
   Replicas(const spec::Run& run, const collective::Communicator& all,
-           const collective::Attendance* attendance = nullptr);
+           const collective::Attendance* attendance = nullptr, ActivityLog* log = nullptr);
   ~Replicas();
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
@@ -44,6 +45,8 @@ class Replicas {
   std::int64_t num_present() const { return are_apart() ? std::ssize(membership_->replicas()) : 1; }
   bool is_first() const { return !are_apart() || membership_->replica() == 0; }
   bool is_newcomer() const { return is_newcomer_; }
+  // Whether the others go on without this one.
+  bool may_be_lost() const { return are_apart() && !is_first() && membership_->does_without_some(); }
   // Of the replica that this rank is in.
   const spec::Run& run() const { return run_; }
   const collective::Communicator& communicator() const;
@@ -76,7 +79,8 @@ class Replicas {
     tensor::Tensor moved;              // by this one, then the mean of all
   };
   void begin_outer();
-  void bring_newcomers_up(const collective::Group& counterparts);
+  void bring_newcomers_up();
+  void hand_over(const collective::Group& counterparts);
   std::future<bool> begun(bool ends_here);
   void reduce(const collective::Group& counterparts);
   void finish();
@@ -84,6 +88,7 @@ class Replicas {
 
   spec::Run run_;
   spec::Training training_;
+  ActivityLog* log_;
   const collective::Communicator& all_;
   std::int64_t local_steps_, count_;
   std::optional<Membership> membership_;
@@ -93,7 +98,8 @@ class Replicas {
   std::future<bool> under_way_;             // whether it went well here
   std::optional<tensor::SideStream> side_;  // of exchanges; nothing on a CPU
   std::int64_t begun_after_ = 0, exchanged_after_ = -1;
-  collective::Volume told_;
+  std::int64_t let_in_after_ = -1;  // the newest newcomers
+  collective::Volume exchanged_, told_;
   std::vector<int> told_replicas_;
   bool is_newcomer_ = false;
   std::optional<std::vector<double>> let_in_with_;  // sums that a newcomer has and not told yet

@@ -1,14 +1,15 @@
 """Do replicas that make local steps go on without one that is killed, and does it come back?
 
-  replicas.py BINARY [--runs 20] [--seed 1]
+  replicas.py BINARY PRELOAD [--runs 20] [--seed 1]
 
 Trains three replicas as processes, every third run with two pipeline stages in each. Random replicas but the first are killed at random
 instants, one to three times a run, or stopped until the launcher ends them; half of the runs start them again. Each run must end well with
 all of its steps, with everybody who was lost told, and those who came back; another run that is stopped by SIGTERM afterwards must be
-saved, and go on. About 8 s a run.
+saved, and go on. About 8 s a run. In one more run a replica never gets its data (PRELOAD, tests/faults): it must be named and done without.
 """
 import argparse
 import json
+import os
 import pathlib
 import random
 import signal
@@ -47,9 +48,24 @@ def disturb(job, metrics, draw, pp, strikes):
     return struck
 
 
+def hangs_over_its_data(binary, preload):
+    """What is wrong with a run whose replica 1 waits for its data for ever; empty: nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        data, out = pathlib.Path(folder, "data", "text"), pathlib.Path(folder, "out")
+        data.parent.mkdir()
+        data.write_text("x" * 100_000)
+        environment = dict(os.environ, LD_PRELOAD=str(pathlib.Path(preload).resolve()), TESSERA_FAULT_FOLDER=str(data.parent), TESSERA_FAULT_FROM="text", TESSERA_FAULT_AT="1",
+                           TESSERA_FAULT_DOES="hang", TESSERA_FAULT_WHERE="TESSERA_RANK=1")
+        job = subprocess.run(command(binary, out, f"data.path={data}", "training.steps=12", "cluster.timeout_seconds=2"), env=environment, capture_output=True, text=True, timeout=120)
+        words = ["the other replicas wait for replica 1", "reading the data", "The others go on without it.", "replica 1 is lost; 2 of 3 take part"]
+        missing = [word for word in words if word not in job.stdout + job.stderr]
+        return "" if job.returncode == 0 and not missing else f"exit code {job.returncode}, not told: {missing}; {(job.stdout + job.stderr)[-2000:]}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
+    parser.add_argument("preload")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
@@ -85,6 +101,9 @@ def main():
                   f"{'' if good else ' WRONG'}", flush=True)
             if not good:
                 print(f"hangs {hangs}, exit code {job.returncode}, {len(lines)} steps", text[-3000:], saved.stderr[-1000:])
+    complaint = hangs_over_its_data(arguments.binary, arguments.preload)
+    print(f"a replica that hangs over its data: {complaint or 'done without'}")
+    wrong += bool(complaint)
     print(f"{arguments.runs} runs with replicas that are killed: {wrong} wrong")
     sys.exit(wrong > 0)
 

@@ -55,6 +55,7 @@ bool should_be_short(Doing doing) {
       return true;
     case Doing::starting:
     case Doing::preparing:
+    case Doing::joining:
     case Doing::evaluating:
     case Doing::serving:
     case Doing::computing:

@@ -18,6 +18,7 @@ enum class Doing : std::uint8_t {
   preparing,  // drawing weights, which takes one rank longer than another
   loading,    // reading starting weights
   resuming,   // reading a checkpoint
+  joining,    // of a replica that was started again: ready, until the others meet
   reading_data,
   writing,        // metrics of a step
   saving,         // a checkpoint

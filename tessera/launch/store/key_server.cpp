@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstdlib>
-#include <deque>
 #include <limits>
 #include <list>
 #include <map>
@@ -26,6 +25,7 @@
 #include "tessera/launch/net/wire.hpp"
 #include "tessera/launch/store/key_table.hpp"
 #include "tessera/launch/store/meeting.hpp"
+#include "tessera/launch/store/served_client.hpp"
 
 namespace tessera::launch {
 namespace {
@@ -33,24 +33,6 @@ namespace {
 // Nobody is served less because others talk or come in much.
 constexpr int kReceivesPerRound = 16;
 constexpr int kVisitorsPerRound = 16;
-
-struct Client {
-  std::unique_ptr<Channel> channel;  // null once the connection has ended
-  std::string in = {}, out = {};
-  std::size_t num_sent = 0;                                      // of `out`
-  std::deque<std::pair<std::size_t, Descriptor>> enclosed = {};  // by the place in `out` where they are sent
-  bool closing = false;                                          // once `out` is written
-  int rank = -1;                                // introduced, and not gone with a goodbye: its end is a loss
-  double stranger_until_seconds = 0;            // 0: no stranger
-  bool is_guest = false;                        // introduced, and came through the door
-  KeyTable::Request exchange = 0;               // the one it waits for; 0: none
-  std::map<std::string, int> unconnected = {};  // the ranks, by names for which they have not asked yet
-  std::optional<Request> meeting = {};          // the one it waits in
-  int awaited = -1;                             // who it is, or is to be, if that is known
-  bool is_new = false;                          // a newcomer, until a meeting has admitted it
-  double deadline_seconds = 0;                  // of what it waits for
-  bool waits() const { return exchange != 0 || !unconnected.empty() || meeting; }
-};
 
 }  // namespace
 
@@ -139,27 +121,27 @@ class KeyServer::Loop {
       answer_waiting();
       dismiss_strangers();
       if (polled[1].revents && listener_) admit();
-      clients_.remove_if([](const Client& client) { return !client.channel; });
+      clients_.remove_if([](const ServedClient& client) { return !client.channel; });
       tell_news();
     }
   }
 
   void tell_news() {
     std::scoped_lock lock(mutex_);
-    news_.num_guests = std::ranges::count_if(clients_, &Client::is_guest);
+    news_.num_guests = std::ranges::count_if(clients_, &ServedClient::is_guest);
     news_.lost = lost_;
     if (!notes_.listener) news_.awaited.assign(awaited_.begin(), awaited_.end());
     changed_.notify_all();
   }
 
-  void attend(Client& client, short events) {
+  void attend(ServedClient& client, short events) {
     // With nothing to write, POLLOUT was asked for by a handshake.
     if (events & (POLLIN | POLLHUP | POLLERR) || (events && client.out.empty())) read_from(client);
     if (events & POLLOUT) write_to(client);
   }
 
   // Who doesn't take its answers is not asked for more.
-  static short events_of(const Client& client) {
+  static short events_of(const ServedClient& client) {
     if (client.out.empty()) return client.channel->events_to_receive();
     const short out = client.channel->events_to_send();
     return client.closing ? static_cast<short>(client.channel->events_to_receive() | out) : out;
@@ -216,7 +198,7 @@ class KeyServer::Loop {
     }
   }
 
-  static bool is_stranger(const Client& client) {
+  static bool is_stranger(const ServedClient& client) {
     return client.channel && client.stranger_until_seconds > 0;
   }
 
@@ -237,7 +219,7 @@ class KeyServer::Loop {
       if (is_stranger(client) && now >= client.stranger_until_seconds) drop(client);
   }
 
-  void read_from(Client& client) {
+  void read_from(ServedClient& client) {
     char buffer[65536];
     for (int i = 0; i < kReceivesPerRound && client.channel; ++i) {
       const auto count = client.channel->receive(buffer);
@@ -251,7 +233,7 @@ class KeyServer::Loop {
     }
   }
 
-  void take_messages(Client& client) {
+  void take_messages(ServedClient& client) {
     while (!client.closing && client.in.size() >= kLengthBytes) {
       const std::uint32_t length = body_bytes(client.in);
       const std::uint32_t most = client.rank < 0 ? static_cast<std::uint32_t>(limits_.bytes) : kMaxBodyBytes;
@@ -266,7 +248,7 @@ class KeyServer::Loop {
     }
   }
 
-  void answer(Client& client, const Request& request) {
+  void answer(ServedClient& client, const Request& request) {
     const bool is_hello = request.kind == Request::Kind::hello;
     if (is_hello != (client.rank < 0)) return refuse(client, "a hello must come first, and once");
     switch (request.kind) {
@@ -297,7 +279,7 @@ class KeyServer::Loop {
     }
   }
 
-  void introduce(Client& client, int rank) {
+  void introduce(ServedClient& client, int rank) {
     if (rank < 0) return refuse(client, cat("there is no rank ", rank));
     if (is_stranger(client)) {
       const auto place = awaited_.find(rank);
@@ -313,17 +295,17 @@ class KeyServer::Loop {
   }
 
   // It may have given up on an answer that came late, and come in anew.
-  void await_again(const Client& client) {
+  void await_again(const ServedClient& client) {
     if (listener_ && client.is_guest && client.rank >= 0) awaited_.insert(client.rank);
   }
 
-  void begin_exchange(Client& client, const Request& request) {
+  void begin_exchange(ServedClient& client, const Request& request) {
     if (!lost_.empty()) return reply(client, {Reply::Kind::lost, {lost_}});
     client.exchange = table_.begin(request.puts, request.keys);
     client.deadline_seconds = now_seconds() + static_cast<double>(request.timeout_milliseconds) / 1000;
   }
 
-  void begin_connecting(Client& client, const Request& request) {
+  void begin_connecting(ServedClient& client, const Request& request) {
     if (!client.channel->carries_descriptors())
       return refuse(client, "connections are handed over on one machine only");
     if (!lost_.empty()) return reply(client, {Reply::Kind::lost, {lost_}});
@@ -345,7 +327,7 @@ class KeyServer::Loop {
   }
 
   // False when the system has no more descriptors: then the job is lost.
-  bool connect_both(Client& client, Client& other, const std::string& name) {
+  bool connect_both(ServedClient& client, ServedClient& other, const std::string& name) {
     connecting_.erase(name);
     other.unconnected.erase(name);
     try {
@@ -355,7 +337,7 @@ class KeyServer::Loop {
       return true;
     } catch (const UserError& error) {
       if (lost_.empty()) lost_ = error.what();
-      for (Client* waiting : {&client, &other}) {
+      for (ServedClient* waiting : {&client, &other}) {
         stop_waiting(*waiting);
         reply(*waiting, {Reply::Kind::lost, {lost_}});
       }
@@ -363,12 +345,12 @@ class KeyServer::Loop {
     }
   }
 
-  void hand_over(Client& client, const std::string& name, Descriptor end) {
+  void hand_over(ServedClient& client, const std::string& name, Descriptor end) {
     client.enclosed.emplace_back(client.out.size(), std::move(end));
     reply(client, {Reply::Kind::connected, {name}});
   }
 
-  void stop_waiting(Client& client) {
+  void stop_waiting(ServedClient& client) {
     table_.end(client.exchange);
     client.exchange = 0;
     for (const auto& [name, peer] : client.unconnected) connecting_.erase(name);
@@ -377,9 +359,9 @@ class KeyServer::Loop {
   }
 
   // Whoever it is connecting to: the first of them who is gone, or waits in a meeting instead.
-  std::optional<int> lost_peer(const Client& client) const {
+  std::optional<int> lost_peer(const ServedClient& client) const {
     for (const auto& [name, peer] : client.unconnected) {
-      const bool meets = std::ranges::any_of(clients_, [rank = peer](const Client& other) {
+      const bool meets = std::ranges::any_of(clients_, [rank = peer](const ServedClient& other) {
         return other.rank == rank && other.meeting && !other.is_new;
       });
       // Newcomers wait for each other: the others know nothing of them yet.
@@ -389,7 +371,7 @@ class KeyServer::Loop {
   }
 
   void hold_meeting() {
-    std::vector<Client*> there;
+    std::vector<ServedClient*> there;
     std::vector<Participant> participants;
     for (auto& client : clients_)
       if (client.channel && client.rank >= 0) {
@@ -407,7 +389,7 @@ class KeyServer::Loop {
 
   void answer_waiting() {
     const double now = now_seconds();
-    const auto meets = [](const Client& client) { return client.meeting.has_value(); };
+    const auto meets = [](const ServedClient& client) { return client.meeting.has_value(); };
     if (lost_.empty() && std::ranges::any_of(clients_, meets)) hold_meeting();
     for (auto& client : clients_) {
       if (!client.waits()) continue;
@@ -434,7 +416,7 @@ class KeyServer::Loop {
     return out;
   }
 
-  void reply(Client& client, const Reply& reply) {
+  void reply(ServedClient& client, const Reply& reply) {
     try {
       client.out += encode(reply);
     } catch (const UserError& error) {  // the values asked for are too many for one message
@@ -443,7 +425,7 @@ class KeyServer::Loop {
     write_to(client);
   }
 
-  void refuse(Client& client, const std::string& words) {
+  void refuse(ServedClient& client, const std::string& words) {
     stop_waiting(client);
     await_again(client);
     client.closing = true;
@@ -453,7 +435,7 @@ class KeyServer::Loop {
     write_to(client);
   }
 
-  void write_to(Client& client) {
+  void write_to(ServedClient& client) {
     if (!client.channel || client.out.empty()) return;
     while (client.num_sent < client.out.size()) {
       const std::string_view left = std::string_view(client.out).substr(client.num_sent);
@@ -474,7 +456,7 @@ class KeyServer::Loop {
     if (client.closing) client.channel->end_sending();
   }
 
-  void drop(Client& client) {
+  void drop(ServedClient& client) {
     client.channel.reset();
     stop_waiting(client);
     await_again(client);
@@ -502,11 +484,12 @@ class KeyServer::Loop {
   std::condition_variable changed_;
   std::unique_ptr<Listener> listener_;
   std::multiset<int> awaited_;  // through the door; empty without one
-  std::list<Client> clients_;
+  std::list<ServedClient> clients_;
   KeyTable table_;
-  std::unordered_map<std::string, Client*> connecting_;  // by name: who asked first, and waits for the other
-  std::set<int> gone_;                                   // of those that may be lost
-  std::string lost_;                                     // why waiting is in vain, once it is
+  std::unordered_map<std::string, ServedClient*>
+      connecting_;      // by name: who asked first, and waits for the other
+  std::set<int> gone_;  // of those that may be lost
+  std::string lost_;    // why waiting is in vain, once it is
   std::thread thread_;
 };
 

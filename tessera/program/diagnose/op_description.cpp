@@ -47,6 +47,8 @@ std::string doing_text(const Program& program, int rank, const Activity& at, dou
       return cat("reading its starting weights (model.weights)", lasting);
     case Doing::resuming:
       return cat("reading the checkpoint that it goes on from", lasting);
+    case Doing::joining:
+      return cat("waiting to be let in when the others meet", lasting);
     case Doing::reading_data:
       return cat("reading the data", of_step, lasting);
     case Doing::writing:

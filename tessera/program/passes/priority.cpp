@@ -22,7 +22,6 @@ struct Reduction {
 };
 
 constexpr std::size_t kMostChannels = 8;
-
 std::int64_t gradient_bytes(const Bucket& bucket) { return bucket.elements * bytes_of(bucket.gradient); }
 
 class PriorityPass {
@@ -60,8 +59,7 @@ class PriorityPass {
       end_ = at + 1;
     }
     // Behind the last computation come what follows its transfers, and reductions that keep their places.
-    for (; end_ < draft_.ops.size() && draft_.ops[end_].what != OpKind::sum; ++end_) {
-    }
+    while (end_ < draft_.ops.size() && draft_.ops[end_].what != OpKind::sum) ++end_;
   }
 
   // By the axes that they share, on however many channels.
@@ -98,8 +96,7 @@ class PriorityPass {
       on_their_way -= reductions[num_over++].bytes;
     };
     while (!left.empty()) {
-      const double first = std::ranges::min(left, {}, &Reduction::ready).ready;
-      now = std::max(now, first);
+      now = std::max(now, std::ranges::min(left, {}, &Reduction::ready).ready);
       while (num_over < ends.size() && ends[num_over] <= now) await_first();
       auto next = left.end();
       for (auto it = left.begin(); it != left.end(); ++it)

@@ -32,20 +32,12 @@ Membership::Membership(const spec::Layout& layout, const collective::Communicato
   if (attendance) return;
   std::vector<int> everyone(static_cast<std::size_t>(all.size())), counterparts;
   std::iota(everyone.begin(), everyone.end(), 0);
-  const auto mine = ranks_of(replica_);
+  const auto mine = layout_.ranks_of_replica(replica_);
   const auto place = std::ranges::find(mine, all.rank()) - mine.begin();
   for (const int replica : replicas_)
-    counterparts.push_back(ranks_of(replica)[static_cast<std::size_t>(place)]);
+    counterparts.push_back(layout_.ranks_of_replica(replica)[static_cast<std::size_t>(place)]);
   auto groups = collective::make_groups(all, {everyone, counterparts});
   everyone_ = groups[0], counterparts_ = groups[1];
-}
-
-// dp_replicate lies inside of the stages.
-std::vector<int> Membership::ranks_of(int replica) const {
-  std::vector<int> out;
-  for (int rank = 0; rank < layout_.ranks(); ++rank)
-    if (layout_.replica_of(rank) == replica) out.push_back(rank);
-  return out;
 }
 
 bool Membership::is_newcomer() const { return std::ranges::count(newcomers_, replica_) > 0; }
@@ -62,7 +54,7 @@ std::vector<double> Membership::sums(std::vector<double> values) {
 std::vector<double> Membership::meet(const std::vector<double>& values, bool admits) {
   std::vector<int> expected;
   for (const int replica : replicas_)
-    for (const int rank : ranks_of(replica)) expected.push_back(rank);
+    for (const int rank : layout_.ranks_of_replica(replica)) expected.push_back(rank);
   std::vector<double> brought = values;
   brought.push_back(static_cast<double>(connections_));
   const auto there = attendance_->calls.meet(expected, bytes_of(brought), admits);
@@ -71,7 +63,7 @@ std::vector<double> Membership::meet(const std::vector<double>& values, bool adm
 }
 
 std::optional<std::vector<double>> Membership::join() {
-  const auto there = attendance_->calls.join(ranks_of(replica_));
+  const auto there = attendance_->calls.join(layout_.ranks_of_replica(replica_));
   if (there.empty()) return std::nullopt;
   const auto other = std::ranges::find(there, false, &Attendant::is_new);
   TESSERA_CHECK(other != there.end(), "newcomers are let in by nobody");
@@ -87,7 +79,7 @@ std::vector<double> Membership::take_over(const std::vector<Attendant>& there, s
     connections_ = static_cast<std::int64_t>(brought.back());
   }
   const auto is_whole = [&](int replica, bool are_new) {
-    return std::ranges::all_of(ranks_of(replica), [&](int rank) {
+    return std::ranges::all_of(layout_.ranks_of_replica(replica), [&](int rank) {
       return std::ranges::any_of(
           there, [&](const Attendant& each) { return each.rank == rank && (!are_new || each.is_new); });
     });
@@ -100,7 +92,7 @@ std::vector<double> Membership::take_over(const std::vector<Attendant>& there, s
   }
   if (std::ranges::count(replicas, replica_) == 0) throw PeerLost("another rank of this replica is lost");
   const bool are_others = std::ranges::any_of(there, &Attendant::is_new) || replicas != replicas_;
-  if (are_others) is_connected_ = false;
+  if (are_others) is_connected_ = false, failures_ = 0;
   std::erase_if(newcomers_, [&](int replica) { return std::ranges::count(replicas, replica) == 0; });
   replicas_ = std::move(replicas);
   return sums;
@@ -115,7 +107,8 @@ bool Membership::attempt(const Work& work) {
     if (!is_connected_) connect();
     work(counterparts_);
     return true;
-  } catch (const PeerLost&) {
+  } catch (const PeerLost& error) {
+    last_failure_ = error.what();
     // No failure of this rank: who is left tries again. Whoever waits for this one is told by the end of its
     // connections.
     leave();
@@ -125,9 +118,16 @@ bool Membership::attempt(const Work& work) {
 
 bool Membership::agree(bool went_well) {
   if (!attendance_) return true;
+  constexpr std::int64_t kMostFailures = 5;
   const bool are_well = meet({went_well ? 0.0 : 1.0}, false).front() == 0;
-  if (!are_well) is_connected_ = false;
-  return are_well;
+  if (are_well) {
+    failures_ = 0;
+    return true;
+  }
+  is_connected_ = false;
+  if (++failures_ < kMostFailures) return false;
+  throw PeerLost(cat("replicas could not exchange ", failures_, " times in a row, although none was lost",
+                     last_failure_.empty() ? "" : cat("; this rank: ", last_failure_)));
 }
 
 void Membership::together(const Work& work) {
@@ -139,17 +139,23 @@ void Membership::together(const Work& work) {
 void Membership::leave() {
   before_ = reduced();
   counterparts_ = collective::Group(all_.rank());
+  const std::scoped_lock lock(mutex_);
   communicator_.reset();
 }
 
 void Membership::connect() {
   ++connections_;
-  const auto mine = ranks_of(replica_);
+  const auto mine = layout_.ranks_of_replica(replica_);
   const auto place = static_cast<std::size_t>(std::ranges::find(mine, all_.rank()) - mine.begin());
   std::vector<int> counterparts;
-  for (const int replica : replicas_) counterparts.push_back(ranks_of(replica)[place]);
+  for (const int replica : replicas_) counterparts.push_back(layout_.ranks_of_replica(replica)[place]);
   leave();
-  communicator_ = attendance_->connect(cat("replicas-", connections_));
+  auto communicator = attendance_->connect(cat("replicas-", connections_));
+  {
+    const std::scoped_lock lock(mutex_);
+    if (is_aborted_) throw PeerLost("this rank has failed");
+    communicator_ = std::move(communicator);
+  }
   if (counterparts.size() > 1)
     counterparts_ = collective::make_groups(*communicator_, {counterparts}).front();
   is_connected_ = true;
@@ -159,8 +165,10 @@ collective::Volume Membership::reduced() const {
   return before_ + counterparts_.tally().volume(collective::CallKind::all_reduce);
 }
 
-void Membership::abort() const {
+void Membership::abort() {
   all_.abort();
+  const std::scoped_lock lock(mutex_);
+  is_aborted_ = true;
   if (communicator_) communicator_->abort();
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,9 +29,8 @@ class Membership {
   Membership(const spec::Layout& layout, const collective::Communicator& all,
              const collective::Attendance* attendance);
 
-  // Of the replica of that number, in the order of their places in it.
-  std::vector<int> ranks_of(int replica) const;
   int replica() const { return replica_; }  // this rank's
+  bool does_without_some() const { return attendance_ != nullptr; }
   // Of those that take part; the first is always among them.
   const std::vector<int>& replicas() const { return replicas_; }
   // Those among them that were let in at the last meeting.
@@ -46,15 +46,16 @@ class Membership {
   using Work = std::function<void(const collective::Group&)>;
   // Whether it went well here; throws what it throws where no replica may be lost.
   bool attempt(const Work& work);
-  // Whether it went well for all of those that take part: a meeting too.
+  // Whether it went well for all of those that take part: a meeting too. Throws PeerLost when it fails again
+  // and again although nobody is lost.
   bool agree(bool went_well);
   // Until it went well for all.
   void together(const Work& work);
 
-  // What was summed over these since the start, by this rank.
+  // What was summed over these since the start, by this rank; not while something is tried.
   collective::Volume reduced() const;
-  // Ends what waits for others.
-  void abort() const;
+  // Ends what waits for others, on whichever thread, and what is tried later.
+  void abort();
 
  private:
   std::vector<double> meet(const std::vector<double>& values, bool admits);
@@ -68,10 +69,14 @@ class Membership {
   int replica_ = 0;
   std::vector<int> replicas_, newcomers_;
   collective::Group everyone_;  // where all take part for good
+  std::mutex mutex_;            // of the next two
   std::unique_ptr<collective::Communicator> communicator_;
+  bool is_aborted_ = false;
   collective::Group counterparts_;
   bool is_connected_ = false;     // the counterparts are those of replicas()
   std::int64_t connections_ = 0;  // that were tried, the same number by all
+  std::int64_t failures_ = 0;     // of tries in a row, by whomever, with the same replicas
+  std::string last_failure_;      // of this rank's
   collective::Volume before_;     // reduced over counterparts of before
 };
 
