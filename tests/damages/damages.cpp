@@ -46,6 +46,7 @@ spec::Run small_run(spec::Family family) {
   run.layout.precision = spec::Precision::fp64;
   run.layout.micro_batch = 2;
   run.cluster.transport = spec::Transport::threads;
+  run.cluster.link_mbits = 100;  // so slow that reductions by priority are put off
   return run;
 }
 
@@ -138,6 +139,12 @@ std::vector<spec::Layout> layouts(const spec::Run& run) {
       Layout{.dp_shard = 2, .tp = 2, .zero = 1, .overlap_steps = true},
       Layout{.pp = 2, .dp_shard = 2, .zero = 1, .schedule = "pipedream-2bw"_schedule, .overlap_steps = true},
       Layout{.dp_shard = 2, .servers = 2, .tp = 2},
+      // Several reductions on their way, on channels of their own.
+      Layout{.dp_replicate = 2,
+             .overlap_steps = true,
+             .communication = spec::Communication::priority,
+             .slice_kib = 2,
+             .credit_kib = 16},
   };
 }
 
