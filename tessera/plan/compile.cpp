@@ -1,9 +1,11 @@
 #include "tessera/plan/compile.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "tessera/base/error.hpp"
 #include "tessera/families/families.hpp"
+#include "tessera/plan/communication.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/plan/memory/budget.hpp"
 #include "tessera/plan/rates_of.hpp"
@@ -96,15 +98,18 @@ program::Program compile_in_order(const spec::Run& run, const Blueprint& model, 
 }  // namespace
 
 program::Program compile_cut(const spec::Run& run, const Blueprint& model, const Staged& staged,
-                             const Cuts& cuts) {
+                             const Cuts& cuts, std::string* note) {
   if (run.layout.communication != spec::Communication::automatic)
     return compile_in_order(run, model, staged, cuts);
-  spec::Run arrival = run, priority = run;
-  arrival.layout.communication = spec::Communication::arrival;
-  priority.layout.communication = spec::Communication::priority;
-  program::Program first = compile_in_order(arrival, model, staged, cuts),
-                   second = compile_in_order(priority, model, staged, cuts);
-  return step_seconds(run, second) < step_seconds(run, first) ? std::move(second) : std::move(first);
+  Candidate best = fastest_communication(run.layout, [&](const spec::Layout& layout) {
+    spec::Run changed = run;
+    changed.layout = layout;
+    Candidate out{layout, compile_in_order(changed, model, staged, cuts)};
+    out.seconds = step_seconds(run, out.program);
+    return out;
+  });
+  if (note) *note += cat(note->empty() ? "" : "; ", communication_words(best.layout));
+  return std::move(best.program);
 }
 
 namespace {
@@ -129,7 +134,7 @@ program::Program compile_unchecked(const spec::Run& run, std::string* note) {
   const Blueprint model = families::blueprint(run);
   const Staged staged = stage(run, model);
   if (note) *note = staged.note;
-  return compile_cut(run, model, staged, chosen_cuts(run, model, staged));
+  return compile_cut(run, model, staged, chosen_cuts(run, model, staged), note);
 }
 
 program::Program compile(const spec::Run& run, std::string* note) {

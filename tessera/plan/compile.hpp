@@ -12,7 +12,7 @@
 namespace tessera::plan {
 
 // Describes, deals, orders, generates and checks; throws Bug if the checker finds anything. `note` is told
-// what the schedule had to do otherwise than asked for, if anything.
+// what the schedule had to do otherwise than asked for, and what was chosen, if anything.
 program::Program compile(const spec::Run& run, std::string* note = nullptr);
 // The same without the check, to compare programs or to price them; not to be run.
 program::Program compile_unchecked(const spec::Run& run, std::string* note = nullptr);
@@ -27,7 +27,7 @@ std::vector<program::Slots> place_in_slots(program::Program& program);
 
 // The program of these stages with blocks cut so, not checked.
 program::Program compile_cut(const spec::Run& run, const Blueprint& model, const Staged& staged,
-                             const Cuts& cuts);
+                             const Cuts& cuts, std::string* note = nullptr);
 
 // The stages of the run's model.
 Staged stage(const spec::Run& run);

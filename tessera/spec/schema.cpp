@@ -373,7 +373,7 @@ void declare_layout(std::vector<Key>& keys) {
       "communication", &Layout::communication,
       "with overlap_steps: gradients are reduced in the order of arrival, or by priority: first what the "
       "next step needs first, as far as cluster.link_mbits lets it be foreseen; auto: whichever is "
-      "simulated to be faster");
+      "simulated to be faster, where slice_kib and credit_kib are 0 with slices and a credit of its choice");
   section.add(
       "slice_kib", &Layout::slice_kib, from_to(0, 1 << 24),
       "KiB of parameters that are reduced and gathered at a time, at most; a matrix stays whole. 0: all "

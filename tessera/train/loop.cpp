@@ -44,7 +44,8 @@ metrics::RunTitle title_of(const spec::Run& run, const Session& session, const L
                        precision, ", ", layout.ranks(), layout.ranks() == 1 ? " rank" : " ranks", " (",
                        stages, spec::shares_text(layout), "), ", tables.num_micro, " x ", layout.micro_batch,
                        " x ", run.model.sequence, " tokens a rank",
-                       lossy.empty() ? "" : cat(", lossy traffic (", lossy, ")"), unsaved),
+                       lossy.empty() ? "" : cat(", lossy traffic (", lossy, ")"),
+                       layout.pp > 1 || session.note().empty() ? "" : cat(", ", session.note()), unsaved),
           .place = options.folder,
           .peak_source = run.cluster.peak_tflops > 0 ? "cluster.peak_tflops"
                                                      : cat("measured, ", precision, " matrix product"),

@@ -97,6 +97,8 @@ class Session {
   ActivityLog* log() const { return log_; }
   // Its order of micro-batches in words: the one asked for, and what became of it.
   std::string schedule() const;
+  // What the compiler chose or had to do otherwise; empty: nothing.
+  const std::string& note() const { return note_; }
   at::Device device() const { return device_; }
   // Those that this rank holds.
   std::span<shard::FlatBucket> buckets() { return buckets_; }
