@@ -1,6 +1,8 @@
 // Is what layout.communication = auto chooses the fastest of what it may choose? Under a second.
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/rates_of.hpp"
 
@@ -59,6 +61,31 @@ TEST(CommunicationByItself, SaysWhatItTookAndKeepsToWhatIsAskedFor) {
   note.clear();
   compile(run, &note);
   EXPECT_EQ(note, "gradients are reduced as they arrive");
+}
+
+// The table of two stages stays on the channel that both know; others are spread over several.
+TEST(Credit, LeavesBucketsThatStagesShareOnTheirChannel) {
+  spec::Run run = slow_link(1);
+  run.model.tied_embeddings = true;
+  run.layout.pp = 2;
+  run.layout.dp_replicate = 1;
+  run.layout.dp_shard = 2;
+  run.layout.zero = 1;
+  run.layout.communication = Communication::priority;
+  run.layout.slice_kib = 20;
+  run.layout.credit_kib = 1000;
+  const program::Program program = compile(run);
+  std::set<std::string> channels, of_shared;
+  for (const program::Sequence& stage : program.classes)
+    for (const program::Op& op : stage.ops)
+      if (op.what == program::OpKind::reduce && !(op.flags & program::kOfShard)) {
+        const program::Bucket& bucket = program.tables.buckets[op.item];
+        EXPECT_EQ(op.along, bucket.reduced_over) << bucket.name;
+        const std::string name = program.tables.axis_sets[static_cast<std::size_t>(op.along)].name;
+        (program.tables.meets_other_stages(bucket.shared_over) ? of_shared : channels).insert(name);
+      }
+  EXPECT_EQ(of_shared, std::set<std::string>{"shard.gradients"});
+  EXPECT_GT(channels.size(), 2);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ program::GenerateOptions generate_options(const spec::Run& run, const program::T
                                .receives_ahead = ahead};
   if (layout.communication == spec::Communication::priority)
     out.priority = {.seconds =
-                        [&tables, rates = rates_of(run)](const program::Op& op) {
+                        [rates = rates_of(run)](const program::Op& op, const program::Tables& tables) {
                           return simulate::total_seconds(simulate::cost(op, tables, rates));
                         },
                     .credit_bytes = layout.credit_kib << 10};

@@ -20,7 +20,7 @@ constexpr int kSegments = 16;
 double step_seconds(bool overlaps, bool clips, bool by_priority, double reduction) {
   program::Tables tables = program::example_tables({.num_blocks = kSegments - 2, .num_micro = 1});
   if (overlaps) program::overlap_steps(tables, clips);
-  const auto seconds = [=](const Op& op) {
+  const auto seconds = [=](const Op& op, const program::Tables&) {
     if (op.what == OpKind::forward) return 1.0;
     if (op.what == OpKind::backward) return 2.0;
     return op.what == OpKind::reduce && op.item < kSegments ? reduction : 0.0;
@@ -30,8 +30,8 @@ double step_seconds(bool overlaps, bool clips, bool by_priority, double reductio
   const auto compiled = program::data_parallel(tables, options);
   EXPECT_TRUE(program::check(compiled).empty());
   const OpCosts costs = costs_by(compiled, [&](std::uint32_t, const Op& op) -> program::Cost {
-    return {
-        .phases = {{op.along >= 0 && op.what == OpKind::reduce ? op.along : std::int16_t{-1}, seconds(op)}}};
+    return {.phases = {{op.along >= 0 && op.what == OpKind::reduce ? op.along : std::int16_t{-1},
+                        seconds(op, compiled.tables)}}};
   });
   return report(compiled, simulate(compiled, costs)).step_seconds;
 }

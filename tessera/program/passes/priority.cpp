@@ -55,7 +55,7 @@ class PriorityPass {
       const Op& op = draft_.ops[at];
       begins_.push_back(now);
       if (!is_compute(op.what)) continue;
-      now += priority_.seconds(op);
+      now += priority_.seconds(op, tables_);
       end_ = at + 1;
     }
     // Behind the last computation come what follows its transfers, and reductions that keep their places.
@@ -77,7 +77,7 @@ class PriorityPass {
           {.at = at,
            .used_at = used_at_[op.item],
            .ready = begins_[at],
-           .seconds = priority_.seconds(op),
+           .seconds = priority_.seconds(op, tables_),
            .bytes = gradient_bytes(tables_.buckets[op.item])});
     }
     return out;
@@ -129,12 +129,21 @@ class PriorityPass {
       channels = std::max(channels, i + 1 - reductions[i].num_over);
     for (std::size_t i = 0; i < reductions.size(); ++i) {
       const Op op = draft_.ops[reductions[i].at];
-      if (i % channels > 0) take_channel(op.item, op.along, i % channels);
-      const auto over = std::span(reductions).first(reductions[i].num_over);
-      // Of those on one channel the last is enough.
-      for (const Reduction& each : over.last(std::min(over.size(), channels)))
-        if (draft_.ops[each.at].lane != draft_.ops[reductions[i].at].lane)
-          draft_.waits.push_back({reductions[i].at, each.at});
+      const bool is_tied = tables_.meets_other_stages(tables_.buckets[op.item].shared_over);
+      if (i % channels > 0 && !is_tied) take_channel(op.item, op.along, i % channels);
+      await_over(reductions, i);
+    }
+  }
+
+  // Of those on one channel the last is enough.
+  void await_over(const std::vector<Reduction>& reductions, std::size_t number) {
+    const Reduction& waiting = reductions[number];
+    std::vector<Lane> seen = {draft_.ops[waiting.at].lane};
+    for (std::size_t i = waiting.num_over; i-- > 0;) {
+      const Lane lane = draft_.ops[reductions[i].at].lane;
+      if (std::ranges::find(seen, lane) != seen.end()) continue;
+      seen.push_back(lane);
+      draft_.waits.push_back({waiting.at, reductions[i].at});
     }
   }
 

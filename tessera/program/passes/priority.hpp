@@ -8,7 +8,7 @@
 
 namespace tessera::program {
 
-using SecondsOf = std::function<double(const Op&)>;
+using SecondsOf = std::function<double(const Op&, const Tables&)>;
 
 struct Priority {
   SecondsOf seconds;              // of an op, foreseen
@@ -29,7 +29,8 @@ struct Priority {
 // what has come. A credit lets the next begin when so many bytes are left; what is on its way is not
 // overtaken any more, so a large credit is the order of arrival again. Reductions beside each other need
 // channels of their own, which buckets take by turns. When one may begin is an edge of the program: it waits
-// for those in front of it that would exceed the credit.
+// for those in front of it that would exceed the credit. A bucket that several stages share keeps its
+// channel, which all of them know it by.
 
 // Of a draft with reductions and without optimizer steps. A bucket may get another channel to be reduced
 // over.

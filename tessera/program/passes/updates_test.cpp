@@ -22,7 +22,9 @@ Tables overlapping(bool updates_wait, const Example& example = {.num_micro = 1})
 
 // A computation takes 1, a reduction as long as given.
 SecondsOf taking(double reduction) {
-  return [=](const Op& op) { return is_compute(op.what) ? 1 : op.what == OpKind::reduce ? reduction : 0.0; };
+  return [=](const Op& op, const Tables&) {
+    return is_compute(op.what) ? 1 : op.what == OpKind::reduce ? reduction : 0.0;
+  };
 }
 
 std::string checked_order(const Program& program) {
