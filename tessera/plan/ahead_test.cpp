@@ -117,5 +117,13 @@ TEST(Ahead, OtherVersionsAreRefused) {
               HasSubstr("stuck with forwards in the step before theirs"));
 }
 
+// There a cell waits for its place in memory; with six stages also for what a forward ahead would come
+// before.
+TEST(Ahead, OnAnAcceleratorForwardsStayInTheirStep) {
+  program::Program program = two_versions(6, 6);
+  EXPECT_NO_THROW(plan::place_in_slots(program));
+  EXPECT_THAT(program::to_text(program::check(program)), HasSubstr("stuck with forwards in the step before"));
+}
+
 }  // namespace
 }  // namespace tessera::plan

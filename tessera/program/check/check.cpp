@@ -47,7 +47,7 @@ std::vector<Problem> check(const Program& program, const CheckOptions& options) 
   }
   check_sum_order(program, out);
   check_compute(program, out);
-  check_meetings(program, out);
+  check_meetings(program, options.runs_ahead, out);
   return out;
 }
 

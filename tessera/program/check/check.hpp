@@ -19,6 +19,7 @@ struct Problem {
 
 struct CheckOptions {
   std::int64_t budget_bytes = 0;  // of each rank; 0: no limit
+  bool runs_ahead = true;         // forwards marked so run in the step before theirs; on accelerators never
 };
 
 // Every problem found, none for a program that may run. O(ops).

@@ -120,13 +120,13 @@ void check_ahead(const Program& program, std::vector<Problem>& out) {
 
 }  // namespace
 
-void check_meetings(const Program& program, std::vector<Problem>& out) {
+void check_meetings(const Program& program, bool runs_ahead, std::vector<Problem>& out) {
   const std::size_t before = out.size();
   check_symmetry(program, out);
   if (out.size() > before) return;  // partners would be sought in the wrong classes
   const Partners partners = find_partners(program, out);
   if (out.size() > before) return;  // whoever has no partner is stuck: one word about it is enough
-  check_ahead(program, out);
+  if (runs_ahead) check_ahead(program, out);
   Advance walk(program, partners);
   struct {
     Advance::Mode mode;

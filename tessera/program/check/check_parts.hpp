@@ -31,7 +31,8 @@ void check_compute(const Program& program, std::vector<Problem>& out);
 void check_symmetry(const Program& program, std::vector<Problem>& out);
 // Ranks meet: classes are symmetric, sends match receives, group ops are equal on all members, and nobody
 // gets stuck, whether sends are buffered, a rendezvous, or a rendezvous with all communication of a rank in
-// one queue: a program should run on any transport.
-void check_meetings(const Program& program, std::vector<Problem>& out);
+// one queue: a program should run on any transport. `runs_ahead`: also with forwards in the step before
+// theirs.
+void check_meetings(const Program& program, bool runs_ahead, std::vector<Problem>& out);
 
 }  // namespace tessera::program
