@@ -2,6 +2,7 @@
 // micro-batch.
 #include <gtest/gtest.h>
 
+#include "tessera/base/testing/one_in.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
@@ -52,9 +53,11 @@ std::string recomputed_text(const spec::Run& run) {
 }
 
 TEST(Recompute, EveryScheduleEqualsOneDevice) {
+  OneIn takes(5);
   for (const auto schedule : kSchedules)
     for (const std::int64_t pp : {1, 2, 3})
       for (const Mode& mode : {kFull, kNarrow}) {
+        if (!takes()) continue;
         const spec::Run run = with(staged(small_run(pp == 2 ? 2 : 1), pp, schedule), mode);
         expect_equal_to_one_device(run, recomputed_text(run));
       }
@@ -172,8 +175,10 @@ double recomputed_flops(const program::Program& program) {
 }
 
 TEST(Recompute, RunsOncePerSegmentAndMicroBatchInEveryScheduleCountedAtTheKernels) {
+  OneIn takes(3);
   for (const auto schedule : kSchedules)
     for (const std::int64_t pp : {1, 2, 3, 4}) {
+      if (!takes()) continue;
       auto run = staged(small_run(1), pp, schedule);
       run.model.layers = 7;
       run.training.global_batch = 2 * (2 * pp + 1);

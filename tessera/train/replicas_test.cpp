@@ -1,6 +1,7 @@
 // Replicas that make steps by themselves: where theory says so they are synchronous data parallelism, their
 // bytes fall with the number of local steps, and they go on from what they save. About 3 s.
 #include "tessera/train/replicas.hpp"
+#include "tessera/base/testing/one_in.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -28,12 +29,14 @@ spec::Run apart(spec::Layout layout, std::int64_t local_steps) {
 
 // With equal shares, plain SGD and no clipping the mean of the weights is the step with the mean gradient.
 TEST(Replicas, OfOneLocalStepAreSynchronous) {
+  OneIn takes(3);
   for (const spec::Layout& layout :
        {spec::Layout{.dp_replicate = 1}, spec::Layout{.dp_replicate = 3},
         spec::Layout{.pp = 2, .dp_replicate = 2, .tp = 2},
         spec::Layout{.dp_replicate = 2, .dp_shard = 3, .zero = 3},
         spec::Layout{.dp_replicate = 2, .cp = 2, .recompute = spec::Recompute::full}})
     for (const bool is_tied : {false, true}) {
+      if (!takes()) continue;
       spec::Run run = apart(layout, 1);
       run.model.tied_embeddings = is_tied;
       const auto found = train_apart(run, random_source(run.model)).losses;

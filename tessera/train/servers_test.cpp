@@ -1,5 +1,6 @@
 // Parameter servers: workers and servers together equal one device, and what they save goes on elsewhere.
 // About 4 s.
+#include "tessera/base/testing/one_in.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/ir/ranks.hpp"
@@ -20,6 +21,7 @@ spec::Run served(Layout layout) {
 
 TEST(Servers, WithWorkersEqualOneDevice) {
   References references;
+  OneIn takes(3);
   for (const bool is_tied : {false, true})
     for (const Layout& layout :
          {Layout{.servers = 1}, Layout{.dp_shard = 3, .servers = 2},
@@ -28,6 +30,7 @@ TEST(Servers, WithWorkersEqualOneDevice) {
           Layout{.dp_shard = 2, .servers = 2, .tp = 2, .sequence_parallel = false, .overlap = false},
           Layout{.dp_shard = 2, .servers = 2, .tp = 4, .tp_kind = spec::TensorKind::d2},
           Layout{.dp_shard = 2, .servers = 2, .overlap_steps = true}}) {
+      if (!takes()) continue;
       spec::Run run = served(layout);
       run.model.tied_embeddings = is_tied;
       run.model.kv_heads = run.model.heads, run.model.vocab = 64;

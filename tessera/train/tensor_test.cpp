@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tessera/base/testing/one_in.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/train/testing/equal.hpp"
@@ -39,9 +40,11 @@ void as_documents(spec::Run& run) {
 }
 
 TEST(TensorParallel, EverySizeThatDividesIsEqualToOneDevice) {
+  OneIn takes(3);
   for (const std::int64_t tp : {1, 2, 3, 6})
     for (const bool cuts : {true, false})
       for (const bool is_gpt2 : {false, true}) {
+        if (!takes()) continue;
         spec::Run run = shared_run(tp);
         if (tp == 2) run.model.kv_heads = 2;
         run.layout.sequence_parallel = cuts;
@@ -63,8 +66,10 @@ TEST(TensorParallel, RanksThatShareAHeadOfKeysAddUpItsGradient) {
 }
 
 TEST(ContextParallel, RingsExchangesAndBothAreEqualToOneDevice) {
+  OneIn takes(3);
   for (const auto& [cp, heads] : {std::pair{2, 1}, {3, 1}, {2, 2}, {4, 2}, {6, 6}})
     for (const bool has_documents : {false, true}) {
+      if (!takes()) continue;
       spec::Run run = shared_run(1, cp, heads);
       if (has_documents) as_documents(run);
       const std::string what = cat("cp ", cp, " heads ", heads, has_documents ? ", documents" : "");
