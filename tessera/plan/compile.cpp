@@ -84,33 +84,14 @@ void expect_right(const program::Program& program, const char* what,
 
 }  // namespace
 
-namespace {
-
-program::Program compile_in_order(const spec::Run& run, const Blueprint& model, const Staged& staged,
-                                  const Cuts& cuts) {
+program::Program compile_cut(const spec::Run& run, const Blueprint& model, const Staged& staged,
+                             const Cuts& cuts) {
   const bool is_pipeline = run.layout.pp > 1;
   const auto tables = describe(
       run, model, is_pipeline ? std::span(staged.rank_of_unit) : std::span<const std::uint32_t>(), cuts);
   return program::generate(tables, staged.order,
                            in_segments(timed(staged.staging, run, model.blocks, cuts), tables),
                            generate_options(run, tables));
-}
-
-}  // namespace
-
-program::Program compile_cut(const spec::Run& run, const Blueprint& model, const Staged& staged,
-                             const Cuts& cuts, std::string* note) {
-  if (run.layout.communication != spec::Communication::automatic)
-    return compile_in_order(run, model, staged, cuts);
-  Candidate best = fastest_communication(run.layout, [&](const spec::Layout& layout) {
-    spec::Run changed = run;
-    changed.layout = layout;
-    Candidate out{layout, compile_in_order(changed, model, staged, cuts)};
-    out.seconds = step_seconds(run, out.program);
-    return out;
-  });
-  if (note) *note += cat(note->empty() ? "" : "; ", communication_words(best.layout));
-  return std::move(best.program);
 }
 
 namespace {
@@ -135,7 +116,24 @@ program::Program compile_unchecked(const spec::Run& run, std::string* note) {
   const Blueprint model = families::blueprint(run);
   const Staged staged = stage(run, model);
   if (note) *note = staged.note;
-  return compile_cut(run, model, staged, chosen_cuts(run, model, staged), note);
+  if (run.layout.communication != spec::Communication::automatic)
+    return compile_cut(run, model, staged, chosen_cuts(run, model, staged));
+  // A budget compiles very many programs: what is communicated in which order is settled before.
+  const bool has_budget = run.layout.recompute == spec::Recompute::budget;
+  spec::Run changed = run;
+  if (has_budget) changed.layout.recompute = spec::Recompute::none;
+  const Cuts given = cuts(changed.layout, model.blocks);
+  Candidate best = fastest_communication(changed.layout, [&](const spec::Layout& layout) {
+    changed.layout = layout;
+    Candidate out{layout, compile_cut(changed, model, staged, given)};
+    out.seconds = step_seconds(changed, out.program);
+    return out;
+  });
+  if (note) *note += cat(note->empty() ? "" : "; ", communication_words(best.layout));
+  if (!has_budget) return std::move(best.program);
+  changed.layout = best.layout;
+  changed.layout.recompute = spec::Recompute::budget;
+  return compile_cut(changed, model, staged, chosen_cuts(changed, model, staged));
 }
 
 program::Program compile(const spec::Run& run, std::string* note) {

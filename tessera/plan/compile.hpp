@@ -25,9 +25,9 @@ std::vector<program::Sequence> compile_evaluation(const spec::Run& run, const pr
 // this takes.
 std::vector<program::Slots> place_in_slots(program::Program& program);
 
-// The program of these stages with blocks cut so, not checked.
+// The program of these stages with blocks cut so, not checked. Not for communication = auto.
 program::Program compile_cut(const spec::Run& run, const Blueprint& model, const Staged& staged,
-                             const Cuts& cuts, std::string* note = nullptr);
+                             const Cuts& cuts);
 
 // The stages of the run's model.
 Staged stage(const spec::Run& run);

@@ -113,7 +113,7 @@ class KeyServer::Loop {
       std::vector<pollfd> polled{{bell_.number(), POLLIN, 0},
                                  {listener_ ? listener_->descriptor() : -1, POLLIN, 0}};
       for (const auto& client : clients_)
-        polled.push_back({client.channel->descriptor(), events_of(client), 0});
+        polled.push_back({client.channel->descriptor(), client.events(), 0});
       if (poll(polled.data(), polled.size(), milliseconds_to_next_deadline()) < 0 && errno != EINTR) return;
       if (polled[0].revents) hear_bell();
       auto client = clients_.begin();
@@ -138,13 +138,6 @@ class KeyServer::Loop {
     // With nothing to write, POLLOUT was asked for by a handshake.
     if (events & (POLLIN | POLLHUP | POLLERR) || (events && client.out.empty())) read_from(client);
     if (events & POLLOUT) write_to(client);
-  }
-
-  // Who doesn't take its answers is not asked for more.
-  static short events_of(const ServedClient& client) {
-    if (client.out.empty()) return client.channel->events_to_receive();
-    const short out = client.channel->events_to_send();
-    return client.closing ? static_cast<short>(client.channel->events_to_receive() | out) : out;
   }
 
   int milliseconds_to_next_deadline() const {
@@ -436,24 +429,7 @@ class KeyServer::Loop {
   }
 
   void write_to(ServedClient& client) {
-    if (!client.channel || client.out.empty()) return;
-    while (client.num_sent < client.out.size()) {
-      const std::string_view left = std::string_view(client.out).substr(client.num_sent);
-      const bool encloses = !client.enclosed.empty() && client.enclosed.front().first == client.num_sent;
-      const auto after = client.enclosed.begin() + (encloses ? 1 : 0);
-      const auto part =
-          after == client.enclosed.end() ? left : left.substr(0, after->first - client.num_sent);
-      const auto count = encloses ? client.channel->send_with(part, client.enclosed.front().second)
-                                  : client.channel->send(part);
-      if (!count) return drop(client);
-      if (*count == 0) return;
-      client.num_sent += *count;
-      if (encloses) client.enclosed.pop_front();
-    }
-    client.out.clear();
-    client.num_sent = 0;
-    // Half a close: the words still arrive even when the client has more to say.
-    if (client.closing) client.channel->end_sending();
+    if (client.channel && !client.send()) drop(client);
   }
 
   void drop(ServedClient& client) {

@@ -23,14 +23,14 @@ struct KeyServerCallbacks {
   std::function<bool(int rank)> may_be_lost = {};
 };
 
-// A stranger came through the door and has not introduced itself yet. When there are too many, the oldest
-// goes: a rank needs its place for a moment only, and comes again if it lost it.
 // Who is to come over a connection; -1: any rank. Newcomers: see Note [Meetings] in meeting.hpp.
 struct Arrival {
   int rank = -1;
   bool is_newcomer = false;
 };
 
+// A stranger came through the door and has not introduced itself yet. When there are too many, the oldest
+// goes: a rank needs its place for a moment only, and comes again if it lost it.
 struct StrangerLimits {
   std::size_t most = 128;
   double seconds = 10;

@@ -30,6 +30,10 @@ struct ServedClient {
   bool is_new = false;                          // a newcomer, until a meeting has admitted it
   double deadline_seconds = 0;                  // of what it waits for
   bool waits() const { return exchange != 0 || !unconnected.empty() || meeting; }
+  // What its connection is polled for. Who doesn't take its answers is not asked for more.
+  short events() const;
+  // As much of `out` as the connection takes; false: it has broken off.
+  bool send();
 };
 
 }  // namespace tessera::launch

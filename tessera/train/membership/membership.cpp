@@ -30,14 +30,18 @@ Membership::Membership(const spec::Layout& layout, const collective::Communicato
   replicas_.resize(static_cast<std::size_t>(layout.dp_replicate));
   std::iota(replicas_.begin(), replicas_.end(), 0);
   if (attendance) return;
-  std::vector<int> everyone(static_cast<std::size_t>(all.size())), counterparts;
+  std::vector<int> everyone(static_cast<std::size_t>(all.size()));
   std::iota(everyone.begin(), everyone.end(), 0);
-  const auto mine = layout_.ranks_of_replica(replica_);
-  const auto place = std::ranges::find(mine, all.rank()) - mine.begin();
-  for (const int replica : replicas_)
-    counterparts.push_back(layout_.ranks_of_replica(replica)[static_cast<std::size_t>(place)]);
-  auto groups = collective::make_groups(all, {everyone, counterparts});
+  auto groups = collective::make_groups(all, {everyone, ranks_of_counterparts()});
   everyone_ = groups[0], counterparts_ = groups[1];
+}
+
+std::vector<int> Membership::ranks_of_counterparts() const {
+  const auto mine = layout_.ranks_of_replica(replica_);
+  const auto place = static_cast<std::size_t>(std::ranges::find(mine, all_.rank()) - mine.begin());
+  std::vector<int> out;
+  for (const int replica : replicas_) out.push_back(layout_.ranks_of_replica(replica)[place]);
+  return out;
 }
 
 bool Membership::is_newcomer() const { return std::ranges::count(newcomers_, replica_) > 0; }
@@ -145,10 +149,6 @@ void Membership::leave() {
 
 void Membership::connect() {
   ++connections_;
-  const auto mine = layout_.ranks_of_replica(replica_);
-  const auto place = static_cast<std::size_t>(std::ranges::find(mine, all_.rank()) - mine.begin());
-  std::vector<int> counterparts;
-  for (const int replica : replicas_) counterparts.push_back(layout_.ranks_of_replica(replica)[place]);
   leave();
   auto communicator = attendance_->connect(cat("replicas-", connections_));
   {
@@ -156,8 +156,8 @@ void Membership::connect() {
     if (is_aborted_) throw PeerLost("this rank has failed");
     communicator_ = std::move(communicator);
   }
-  if (counterparts.size() > 1)
-    counterparts_ = collective::make_groups(*communicator_, {counterparts}).front();
+  if (replicas_.size() > 1)
+    counterparts_ = collective::make_groups(*communicator_, {ranks_of_counterparts()}).front();
   is_connected_ = true;
 }
 

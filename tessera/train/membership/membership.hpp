@@ -60,6 +60,8 @@ class Membership {
  private:
   std::vector<double> meet(const std::vector<double>& values, bool admits);
   std::vector<double> take_over(const std::vector<Attendant>& there, std::size_t num_values);
+  // At this rank's place in each of replicas().
+  std::vector<int> ranks_of_counterparts() const;
   void connect();
   void leave();
 
