@@ -1,12 +1,11 @@
-// What does writing a checkpoint cost beside a bare write of the same bytes, how much memory does rewriting
-// one take, and how long is the header of a file with many tensors read?
-//   checkpoint_speed write FOLDER [MIB ROUNDS]    in turns: write + fsync; the same with the disk told to
-//   begin early; a file
-//                                                 of a checkpoint, with its hashes
-//   checkpoint_speed reshard FOLDER TESSERA [GIB] `tessera checkpoint reshard` from 8 shards to 3: memory and
-//   speed checkpoint_speed headers FOLDER [TENSORS]     files of 10^4, 10^5, ... up to TENSORS (10^6) tensors
-//   are opened
-// FOLDER is made and removed.
+// Measures what writing a checkpoint costs compared with a bare write of the same bytes, how much memory
+// rewriting one takes, and how long it takes to read the header of a file with many tensors.
+//   checkpoint_speed write FOLDER [MIB ROUNDS]     alternately: write + fsync; the same with early writeback;
+//                                                  a file of a checkpoint, with its hashes
+//   checkpoint_speed reshard FOLDER TESSERA [GIB]  `tessera checkpoint reshard` from 8 shards to 3: memory,
+//                                                  speed
+//   checkpoint_speed headers FOLDER [TENSORS]      opens files of 10^4, 10^5, ... TENSORS (10^6) tensors
+// FOLDER is created and removed.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// What does saving cost a run that goes on? Steps of one rank with a checkpoint being written beside them,
-// and without, in turns.
+// Measures what saving costs a running job: steps of one rank while a checkpoint is being written and without
+// one, alternately.
 //   build/release/saving_cost RUN.toml [PAIRS] [FOLDER]      e.g. bench/step-44m.toml 8
 #include <unistd.h>
 

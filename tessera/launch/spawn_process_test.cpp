@@ -191,8 +191,7 @@ TEST_F(Spawn, ARankThatALimitEndsIsTheUsersToMend) {
   EXPECT_EQ(report_,
             "tessera: rank 0 failed first (signal 25 (File size limit exceeded))\n"
             "  A limit of the size of a file (ulimit -f) ended it. Raise the limit: starting again would end "
-            "the same "
-            "way.\n");
+            "the same way.\n");
 }
 
 TEST_F(Spawn, AProgramThatDoesNotExistIsNamed) {
@@ -227,8 +226,7 @@ TEST_F(Spawn, AskForMoreDescriptorsWhenTheyAreFewAndSayWhenThereAreNone) {
   EXPECT_EQ(code_with_limit({24, 71}), kExitUserError);
   EXPECT_EQ(file_text(folder_ / "error"),
             "20 ranks need 72 open files in the launcher, but the system allows 71. Raise the limit (ulimit "
-            "-Hn 72) "
-            "or start fewer ranks.");
+            "-Hn 72) or start fewer ranks.");
 }
 
 TEST_F(Spawn, StderrIsPassedOnWhileRanksRunWithTheRankInFront) {

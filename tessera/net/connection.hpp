@@ -1,12 +1,11 @@
-// A stream socket between two ranks, over which buffers pass by tag. Any thread may begin a transfer; the
-// SocketLoop carries it on.
+// A stream socket between two ranks that carries buffers by tag. Any thread may begin a transfer; the
+// SocketLoop moves the bytes.
 //
 // 1. A receive grants its tag and size to the other end, and a send waits for the grant. So nothing arrives
-// that has no
-//    place yet, and no rank holds data for which nobody has asked.
+//    before it has a place, and no rank holds data that nobody has asked for.
 // 2. Transfers with equal tags match in the order in which they were begun.
-// 3. The first error ends the connection: all transfers under way, and all that are begun later, fail with
-// its words.
+// 3. The first error ends the connection: all transfers in flight, and all that are begun later, fail with
+//    its message.
 #pragma once
 
 #include <cstdint>

@@ -32,21 +32,18 @@ struct Estimate {
 
 // Note [The closed form]
 // - Products: 2 M N K over the peak rate, less what tiles of 128 x 128 leave idle in their last wave, less
-// what a short inner
-//   dimension costs; 0.72 of the peak otherwise, which is what large products reach on A100 and H100.
-// - Attention: flash kernels at 0.38 to 0.55 of the peak over the causal half, backwards 2.9 times that.
-// Without them over the
-//   whole square, with nine passes over the scores through memory. Heads whose channels are no multiple of 8
-//   miss the tensor cores.
+//   what a short inner dimension costs; 0.72 of the peak otherwise, which large products reach on A100 and
+//   H100.
+// - Attention: flash kernels at 0.38 to 0.55 of the peak over the causal half; the backward costs 2.9 times
+//   that. Without flash kernels: the whole square, with nine passes over the scores through memory. Heads
+//   whose channels are not a multiple of 8 miss the tensor cores.
 // - Element-wise work: bytes over 0.75 of the memory's rate.
 // - A block takes at least as long as its kernels take to be issued.
-// - Collectives: ring volumes over 0.78 of the link in a node, less for small messages; across nodes each
-// member of the node
-//   uses its own network card, and small messages cost more the more nodes there are (13 MB for each node:
-//   the published curves over size and scale).
-// - Pipelines: as many micro-batches as there are at the pace of the slowest stage, and the bubble of the
-// schedule.
-// - What is not known of a stack is a factor of `constants`.
+// - Collectives: ring volumes over 0.78 of the link in a node, less for small messages. Across nodes each
+//   member of the node uses its own network card, and small messages cost more the more nodes there are
+//   (13 MB for each node, fitted to the published curves over size and scale).
+// - Pipelines: all micro-batches at the pace of the slowest stage, plus the bubble of the schedule.
+// - What is not known of a software stack is a factor of `constants`.
 Estimate estimate(const Workload& work, const Device& device, const Network& network,
                   const Constants& constants = {});
 

@@ -41,11 +41,10 @@ std::int64_t op_size(const program::Op& op, const program::Tables& tables);
 
 // Note [Costs of a profile]
 // - An op's seconds are the median over steps, micro-batches and ranks.
-// - Where ranks meet, the clock starts when the last of them has come: waiting is an outcome, no cost.
+// - Where ranks meet, the clock starts when the last of them has arrived: waiting is an outcome, not a cost.
 // - A size that was not measured takes the seconds of the nearest one that was, in proportion.
-// - A backward that was only measured in halves takes the sum of both; a sum or reduction of one rank that
-// was not
-//   measured takes no time.
+// - A backward that was only measured in halves takes the sum of both. A sum or reduction of one rank that
+//   was not measured takes no time.
 class Profile {
  public:
   // Step 1 of each run pays for pages and caches: leave it out, unless there is no other.

@@ -30,12 +30,10 @@ struct Rates {
 
 // Note [Costs by rates]
 // - Compute: FLOPs over flops, plus bytes over memory_bytes. Only a piece that defers weight work has a
-// weight half, which
-//   is half of its backward's FLOPs; each half of a backward moves as many bytes as the forward. A collective
-//   inside a piece is a phase on the link of its axis.
-// - Collectives are rings over n ranks: an all-reduce moves 2 (n-1)/n of its bytes through each link, a
-// gather, a
-//   reduce-scatter or an all-to-all (n-1)/n; each of its rounds takes link_seconds.
+//   weight half, which is half of its backward's FLOPs; each half of a backward moves as many bytes as the
+//   forward. A collective inside a piece is a phase on the link of its axis.
+// - Collectives are rings over n ranks: an all-reduce moves 2 (n-1)/n of its bytes through each link; a
+//   gather, a reduce-scatter or an all-to-all moves (n-1)/n. Each round takes link_seconds.
 // - A step reads gradient, parameters and state, and writes the last two. Numbers cost link_seconds a round.
 program::Cost cost(const program::Op& op, const program::Tables& tables, const Rates& rates);
 

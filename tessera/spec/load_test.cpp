@@ -62,8 +62,7 @@ TEST(Load, MistakesNameFileLineKeyAndWhatIsAllowed) {
        "evaluation, checkpoint, layout, cluster."},
       {"[qqqqqqqq]\n",
        "run.toml:1: unknown section qqqqqqqq. The sections are model, data, training, evaluation, "
-       "checkpoint, layout, "
-       "cluster."},
+       "checkpoint, layout, cluster."},
       {"[model]\nlearning_rate = 1\n",
        "run.toml:2: unknown key model.learning_rate; did you mean training.learning_rate?"},
       {"steps = 3\n", "run.toml:1: unknown key steps; did you mean training.steps?"},

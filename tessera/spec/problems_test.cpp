@@ -416,8 +416,7 @@ TEST(Problems, WhatTpAndCpDoNotDivideIsRefusedWithTheNearestThatDoes) {
             "equal; the nearest possible: 24, 48");
   EXPECT_EQ(texts(with(4, 4, 4)),
             "layout.cp_heads = 4 does not divide the 3 query heads of a rank (model.heads / layout.tp); the "
-            "nearest "
-            "possible: 1");
+            "nearest possible: 1");
 }
 
 TEST(Problems, UnequalMicroBatchesMustMakeTheBatch) {

@@ -286,9 +286,8 @@ void declare_layout(std::vector<Key>& keys) {
   section.add(
       "compress_gradients", &Layout::compress_gradients,
       "how gradients of matrices travel when they are reduced: as they are, rounded to bf16 or to 8 bits "
-      "with a "
-      "scale for each block, or as the product of two thin matrices, with what that leaves out added to the "
-      "next gradient; lossy");
+      "with a scale for each block, or as the product of two thin matrices, with what that leaves out added "
+      "to the next gradient; lossy");
   section.add("compress_weights", &Layout::compress_weights,
               "with zero: how weights of matrices travel when they are gathered: none, bf16 or int8; lossy");
   section.add("compress_block", &Layout::compress_block, from_to(8, 1 << 20),

@@ -143,8 +143,8 @@ class SkippedSteps {
         saved.empty() ? "Nothing was saved. "
                       : cat("The weights are those before step ", first, ", saved in ", saved, ". "),
         "Lower training.learning_rate, lengthen training.warmup_steps or set training.clip_norm, and go on "
-        "from a "
-        "checkpoint of a time when the loss still fell (--from); fp16 may need layout.precision = bf16."));
+        "from a checkpoint of a time when the loss still fell (--from); fp16 may need layout.precision = "
+        "bf16."));
   }
 
  private:

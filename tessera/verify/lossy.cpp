@@ -56,14 +56,12 @@ class Reference {
     if (layout.tp > 1 || layout.cp > 1 || run.model.experts > 0 || run.model.dropout > 0)
       throw UserError(
           "traffic that is rounded is verified in layouts of data parallelism, ZeRO and stages, without "
-          "experts and "
-          "dropout. Leave tp and cp out, or verify the layout with compress_gradients and compress_weights "
-          "none.");
+          "experts and dropout. Leave tp and cp out, or verify the layout with compress_gradients and "
+          "compress_weights none.");
     if (run.model.tied_embeddings && layout.pp > 1)
       throw UserError(
           "traffic that is rounded is verified with tied embeddings where one stage holds them: leave "
-          "layout.pp out, "
-          "or write model.tied_embeddings = false");
+          "layout.pp out, or write model.tied_embeddings = false");
     if (layout.zero >= 2 && layout.reduce_every > 1)
       throw UserError("traffic that is rounded is verified with layout.reduce_every 0 or 1");
   }

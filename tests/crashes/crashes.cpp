@@ -1,14 +1,13 @@
-// What is left when a save is struck? Real jobs of `tessera train` on two processes, whose disk fails or
+// Checks what a failed save leaves behind. Real jobs of `tessera train` on two processes, whose disk fails or
 // which are killed
 //   - at every call that changes a file during one save, on each rank (tests/faults/preload.cpp), for three
-//   kinds of save:
-//     written beside the steps, written while they wait, and in the place of a damaged one of the same step;
-//     and
+//     kinds of save: written while the steps run, written while they wait, and replacing a damaged one of the
+//     same step; and
 //   - at random instants: a random rank, or all processes of the job.
-// Afterwards every committed checkpoint must be bit for bit the undisturbed run's, a killed job must resume
-// to the same end, and a disk that fails must not end the training.
+// Afterwards every committed checkpoint must equal the undisturbed run's bit for bit, a killed job must
+// resume to the same end, and a disk that fails must not end the training.
 //   crashes BINARY LIBRARY [states] [kills] [seed]      from the root of the tree; states 0: all of them
-// Exits with 1 when one is torn, or training ended.
+// Exits with 1 when a checkpoint is torn, or a training ended.
 #include <cstdio>
 #include <sstream>
 

@@ -1,11 +1,11 @@
-// Does verify notice when a collective goes wrong? In layouts that together have every collective, axis and
-// direction, one call of a step at a time is skipped, done twice, scaled by the size of its group, or done
-// over another axis; verify must call the layout unequal each time. What cannot be wrong is listed as
-// `equal`, with the reason.
+// Checks that verify notices when a collective goes wrong. In layouts that together have every collective,
+// axis and direction, one call of a step at a time is skipped, done twice, scaled by the size of its group,
+// or done over another axis; verify must call the layout unequal each time. Calls that cannot be wrong are
+// listed as `equal`, with the reason.
 //   build/release/tests/damages [CALLS [EVERY [WORD]]]
-// CALLS: of each kind of call so many, spread over the step; 0 or nothing: all. EVERY: of the layouts, one in
-// so many. WORD: only models with this in their name, such as `experts` or `ahead`. Exits with 1 when a
-// damage was not seen, and names it.
+// CALLS is how many calls of each kind are damaged, spread over the step (0 or absent: all). Every EVERY-th
+// layout is tried. With WORD, only models with it in their name, such as `experts` or `ahead`. Exits with 1
+// when a damage was missed, and names it.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -1,8 +1,7 @@
-// Does the asynchronous device accuse? Takes away, one kind at a time, what keeps streams and memory in
-// order, verifies a few layouts on it, and tells who was seen.
-//   build/release/tests/device_mutants [N]     every Nth of them, or all; a table as Markdown; fails if one
-//   was
-//                                              not noticed
+// Checks that the asynchronous device reports faults. Removes, one kind at a time, what keeps streams and
+// memory in order, verifies a few layouts on it, and reports which removals were noticed.
+//   build/release/tests/device_mutants [N]     every Nth of them (default: all); a table as Markdown; fails
+//                                              if one was not noticed
 #include <cstdio>
 #include <string>
 

@@ -1,9 +1,8 @@
-// Does the checker tell right from wrong? Random edits of pipeline programs: each is refused with a reason,
-// or executed with the numbers of the program as it was; none hangs. Random legal reorderings: each is
+// Checks that the checker tells right from wrong. Random edits of pipeline programs: each is refused with a
+// reason, or executed with the numbers of the original program; none hangs. Random legal reorderings: each is
 // accepted and gives these numbers.
-//   build/release/tests/edits 2000 1000 [seed]     so many edits and reorderings
-//   build/release/tests/edits edge 500 100 [seed]  of steps that overlap, and of what orders one after the
-//   other
+//   build/release/tests/edits 2000 1000 [seed]     2000 edits and 1000 reorderings
+//   build/release/tests/edits edge 500 100 [seed]  edits of steps that overlap, and of what orders them
 #include <unistd.h>
 
 #include <algorithm>

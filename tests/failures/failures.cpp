@@ -1,6 +1,6 @@
-// What happens when a rank dies or hangs? Ranks of real `tessera train` jobs are killed (SIGKILL) or stopped
-// (SIGSTOP) at instants spread over rendezvous, forward, backward, collective and optimizer; then the same is
-// done to torchrun.
+// Checks what happens when a rank dies or hangs. Ranks of real `tessera train` jobs are killed (SIGKILL) or
+// stopped (SIGSTOP) at instants spread over rendezvous, forward, backward, collective and optimizer; then the
+// same is done to torchrun.
 //   failures BINARY [tries per kind] [torchrun's tries per kind] [seed]      from the root of the tree
 // Exits with 1 when a job of Tessera ended late, named another rank, or left something behind.
 #include <fcntl.h>

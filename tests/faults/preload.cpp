@@ -1,17 +1,19 @@
-// What if the disk fails at exactly this call? A library for LD_PRELOAD that counts the calls of a process
-// that change files below a folder, and makes the k-th go wrong. It is told what to do by the environment:
+// A library for LD_PRELOAD that counts the calls of a process that change files below a folder, and makes the
+// k-th go wrong. The environment configures it:
 //   TESSERA_FAULT_FOLDER   count calls on this path and below it (absolute, without links)
 //   TESSERA_FAULT_FROM     begin to count at the first call on a path that holds this text (default: at once)
 //   TESSERA_FAULT_WHERE    only in processes with this NAME=VALUE in their environment, such as
-//   TESSERA_RANK=1 TESSERA_FAULT_AT       which call goes wrong, from 1 (default: none) TESSERA_FAULT_DOES
-//   how: enospc, eio, efbig (that call alone fails), full (it and every later call that takes space fail),
-//                          short (half is written, and the next write fails with ENOSPC), kill-before,
-//                          kill-after, hang (that call never returns; opening to read counts too)
-//   TESSERA_FAULT_LOCKS    what a process hears that asks for a lock on an open file: granted, or none (there
-//   are no locks) TESSERA_FAULT_REPORT   append a line per counted call to this file: rank, number, call,
-//   path
-// System calls are made directly, so nothing below calls itself. What goes round libc (io_uring, written
-// maps) isn't seen.
+//                          TESSERA_RANK=1
+//   TESSERA_FAULT_AT       which call goes wrong, from 1 (default: none)
+//   TESSERA_FAULT_DOES     how: enospc, eio, efbig (that call alone fails), full (it and every later call
+//                          that takes space fail), short (half is written, and the next write fails with
+//                          ENOSPC), kill-before, kill-after, hang (that call never returns; opening to read
+//                          counts too)
+//   TESSERA_FAULT_LOCKS    the answer to a process that asks for a lock on an open file: granted, or none
+//                          (there are no locks)
+//   TESSERA_FAULT_REPORT   append a line per counted call to this file: rank, number, call, path
+// System calls are made directly, so nothing below calls itself. Calls that bypass libc (io_uring, mapped
+// files that are written) are not seen.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -1,10 +1,11 @@
-// Do ranks that are threads compute the same bits in every fresh process? Processes of `tessera verify`, more
-// at a time than there are cores, must all print the same, letter by letter: errors, and a hash of all bits.
-// Why that was not so: Note [First calls] in tensor/warm_up.hpp.
-//   first_calls BINARY PRELOAD [COUNT] [AT_ONCE]   COUNT processes of each layout (1000), AT_ONCE at a time
-//   (6) first_calls --threads                       3 threads make their first calls at once: exit 1 if one
-//   differs first_calls --ranks                         the same as ranks
-// The library PRELOAD holds open the moment in which first calls go wrong: with it threads must differ, ranks
+// Checks that ranks that are threads compute the same bits in every fresh process. Processes of `tessera
+// verify`, more at a time than there are cores, must all print the same, character by character: errors, and
+// a hash of all bits. Why that once failed: Note [First calls] in tensor/warm_up.hpp.
+//   first_calls BINARY PRELOAD [COUNT] [AT_ONCE]  COUNT processes a layout (1000), AT_ONCE at a time (6)
+//   first_calls --threads                         3 threads make their first calls at once; exits with 1
+//                                                 if one differs
+//   first_calls --ranks                           the same as ranks
+// The library PRELOAD widens the moment in which first calls go wrong: with it threads must differ, ranks
 // must not.
 #include <atomic>
 #include <barrier>

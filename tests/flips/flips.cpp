@@ -1,10 +1,11 @@
-// Is any damage to a checkpoint found before its tensors are used? Every bit of the manifest, of the files'
-// headers and of their hashes is flipped, so are random bits of the tensors; each file is removed, cut off
-// and made longer. Each damage must be found when the tensors are read, by the file's name; a run must go on
-// from the checkpoint before, and say so: in this process for a part of them, and in jobs of `tessera train`.
+// Checks that any damage to a checkpoint is found before its tensors are used. Every bit of the manifest, of
+// the files' headers and of their hashes is flipped, and so are random bits of the tensors; each file is
+// removed, truncated and extended. Each damage must be found when the tensors are read, and name the file; a
+// run must continue from the checkpoint before, and say so: in this process for a part of them, and in jobs
+// of `tessera train`.
 //   flips BINARY [payload bits] [jobs] [n] [seed]      from the root of the tree; n > 1: only every n-th bit
-//   of the others
-// Exits with 1 when one was not found, not named, or the run went on from anything else.
+//                                                      outside of the tensors
+// Exits with 1 when one was not found, not named, or the run continued from anything else.
 #include <c10/core/ScalarType.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Does the sentence about a hang name the guilty rank? Hangs of eight kinds are put into real jobs of four
-// processes.
+// Checks that the sentence about a hang names the guilty rank. Hangs of eight kinds are put into real jobs of
+// four processes.
 //   hangs [tries per kind] [seed]        exits with 1 when fewer than 95 % of the sentences name rank and op
 #include <fcntl.h>
 #include <pthread.h>

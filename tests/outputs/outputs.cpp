@@ -1,14 +1,13 @@
-// What if the disk refuses while a run writes its outputs? Small jobs of `tessera train` that save, trace and
-// log into one folder; the k-th call that changes a file there fails (tests/faults/preload.cpp), for every k
-// and every reason:
-//   - of a run that begins, in one process and on two ranks, and of one that goes on where lines of later
-//   steps are there;
-//   - kills, at every call of the start of a run that goes on: no line of the history may be lost.
-// A run that is refused something must go on to its end with exit code 0, one line in metrics.jsonl for every
-// step, and the lines that it superseded in their file.
+// Checks that a run survives a disk that fails while it writes its outputs. Small jobs of `tessera train`
+// save, trace and log into one folder; the k-th call that changes a file there fails
+// (tests/faults/preload.cpp), for every k and every reason:
+//   - in a run that begins, in one process and on two ranks, and in one that resumes where lines of later
+//     steps are there;
+//   - with kills, at every call of the start of a resumed run: no line of the history may be lost.
+// A run whose call fails must finish with exit code 0, one line in metrics.jsonl for every step, and the
+// lines that it superseded in their file.
 //   outputs BINARY LIBRARY [states [share of]]      from the root of the tree; states 0: all of them; 1 4:
-//   the first of four
-//                                                   processes that try them together
+//                                                   the first of four processes that try them together
 // Exits with 1 when a training ended or a line is lost.
 #include <cstdio>
 #include <fstream>

@@ -1,10 +1,10 @@
-// Does any layout go on from what any other saved? A trains six steps without a break and saves the third
-// beside the next steps; B goes on from it. In fp64 B's losses are A's within 1e-10; every fifth pair has
-// equal layouts, in fp32, bf16 or fp16, and the same bits. One pair in ten changes the optimizer: B is
-// refused, and with it reset A's layout and B's go on alike. Ranks are threads.
-//   build/release/tests/pairs [COUNT [SEED [experts|blocks]]]    100 pairs by default, and a summary as
-//   Markdown; with `experts` all models have such, otherwise every third; with `blocks` none, and tensor
-//   parallelism is of all kinds
+// Checks that any layout resumes from what any other saved. A trains six steps without a break and saves the
+// third while the next steps run; B resumes from it. In fp64 B's losses are A's within 1e-10; every fifth
+// pair has equal layouts, in fp32, bf16 or fp16, and the same bits. One pair in ten changes the optimizer: B
+// is refused, and with it reset A's layout and B's continue alike. Ranks are threads.
+//   build/release/tests/pairs [COUNT [SEED [experts|blocks]]]    100 pairs by default; a summary as Markdown
+// With `experts` all models have experts, otherwise every third; with `blocks` none has, and tensor
+// parallelism is of all kinds.
 #include <unistd.h>
 
 #include <cmath>
@@ -256,8 +256,7 @@ int run(std::uint64_t count, std::uint64_t seed, Theme theme) {
   for (const auto& [name, times] : seen) std::printf("| %s | %d |\n", name.c_str(), times);
   std::printf(
       "\n%d of %zu pairs go on as if nothing had happened (%d of equal layouts in fp32, bf16 or fp16: bit "
-      "for "
-      "bit; the others in fp64 within 1e-10, worst %.1e), %.0f s\n",
+      "for bit; the others in fp64 within 1e-10, worst %.1e), %.0f s\n",
       passed, count, equal, worst, now_seconds() - begin);
   return passed == static_cast<int>(count) ? 0 : 1;
 }

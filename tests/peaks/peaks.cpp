@@ -1,8 +1,8 @@
-// Is the peak that shapes predict the peak that is counted? Larger models on threads as ranks, a process for
-// each case: predicted against the bytes that each rank's account counted, and against what the process's
-// resident memory grew by.
+// Compares predicted peaks with counted ones. Larger models on threads as ranks, a process for each case: the
+// prediction against the bytes that each rank's account counted, and against the growth of the process's
+// resident memory.
 //   build/release/tests/peaks            all cases, as Markdown
-//   build/release/tests/peaks 3          the first so many
+//   build/release/tests/peaks 3          the first three
 //   build/release/tests/peaks --case 7   one, here
 #include <algorithm>
 #include <cstdio>

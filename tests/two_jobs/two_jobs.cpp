@@ -1,13 +1,12 @@
-// What if two jobs are given one folder? Jobs of `tessera train` are started in pairs:
-//   - the second into the folder of the first, or both at once: one must go on, the other be refused, soon
-//   and with the name
-//     of the holder; then the holder is killed, and the next pair must not be held up by what it left;
+// Checks what happens when two jobs are given one folder. Jobs of `tessera train` are started in pairs:
+//   - the second into the folder of the first, or both at once: one must continue, and the other be refused
+//     soon and with the name of the holder; then the holder is killed, and what it left must not delay the
+//     next pair;
 //   - both with a lock that keeps nobody out (tests/faults/preload.cpp), as on a file system without locks:
-//   they save every
-//     step into one folder, and every checkpoint that is found there, while they run and at the end, must be
-//     whole.
+//     they save every step into one folder, and every checkpoint that is found there, while they run and at
+//     the end, must be whole.
 //   two_jobs BINARY LIBRARY [pairs] [commits] [seconds]      from the root of the tree
-// `seconds` is how soon the refused job must have ended. Exits with 1 when something of this is not so.
+// `seconds` is how soon the refused job must have ended. Exits with 1 when any of this does not hold.
 #include <sys/resource.h>
 #include <sys/stat.h>
 

@@ -111,13 +111,12 @@ void check_trace(const spec::Run& run, const Options& options) {
   if (run.layout.updates != spec::Updates::synchronous)
     throw UserError(
         "--trace shows a step that all ranks make together, and with layout.updates = bounded or "
-        "asynchronous "
-        "there is none. Leave --trace out; updates.jsonl in the folder of the run says who updated when.");
+        "asynchronous there is none. Leave --trace out; updates.jsonl in the folder of the run says who "
+        "updated when.");
   if (run.training.local_steps > 0)
     throw UserError(
         "--trace shows a step that all ranks make together, and with training.local_steps there is none. "
-        "Leave "
-        "--trace out.");
+        "Leave --trace out.");
   const auto joined = job::joined_membership();
   if (!joined || joined->num_hosts == 1) return;
   throw UserError(cat("--trace is for the ranks of one host, and ", joined->started_by,

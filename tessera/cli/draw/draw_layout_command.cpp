@@ -52,10 +52,8 @@ LayoutPicture picture_of(const spec::Run& run) {
                   out.ranks.size() == 1 ? " rank: " : " ranks: ", mesh_text(out), ", zero ", run.layout.zero);
   out.notes = {
       "On an axis a parameter is R (equal, its gradients partial), I (equal, and so its gradients) or S(d), "
-      "cut along "
-      "dim d. In slices: what ZeRO shards is cut once more, as part of a flat bucket (optimizer state, with "
-      "master weights, "
-      "from zero 1 on; gradients from 2; weights from 3).",
+      "cut along dim d. In slices: what ZeRO shards is cut once more, as part of a flat bucket (optimizer "
+      "state, with master weights, from zero 1 on; gradients from 2; weights from 3).",
       "Kept from step to step. A rank's number, its innermost coordinate and the elements that it keeps, of "
       "each group below "
       "in turn. Pieces bear the ranks that keep them"};

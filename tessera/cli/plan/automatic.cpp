@@ -18,13 +18,11 @@ void plan_layout(job::JobOptions& options, bool quiet) {
   if (job::started_by_launcher() || job::joined_membership())
     throw UserError(
         "layout = \"auto\" is planned by the process that starts the ranks. Write the layout down first: "
-        "tessera plan "
-        "RUN --cluster ... --write planned.toml");
+        "tessera plan RUN --cluster ... --write planned.toml");
   if (spec::traits(run.cluster.transport).uses_gpus)
     throw UserError(
         "layout = \"auto\" measures the cores of this machine, and this run wants GPUs. Plan it beforehand: "
-        "tessera plan "
-        "RUN --cluster H100-80GB-SXM:8 --write planned.toml");
+        "tessera plan RUN --cluster H100-80GB-SXM:8 --write planned.toml");
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int ranks = options.procs > 0 ? options.procs : cores;
   run.layout.automatic = false;

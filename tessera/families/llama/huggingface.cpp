@@ -1,11 +1,12 @@
 // LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, MistralForCausalLM, MixtralForCausalLM and
-// Qwen3MoeForCausalLM of `transformers`, as versions 4 and 5 spell them. Every tensor has the name that the
-// parameter has here, but for experts, which are stacked here:
+// Qwen3MoeForCausalLM of `transformers`, as versions 4 and 5 spell them. Every tensor has the same name here
+// and there, except for experts, which are stacked here:
 //
-//   ours, after model.layers.<i>.mlp.   Qwen 3, there          Mixtral, after
-//   model.layers.<i>.block_sparse_moe. gate.weight                         the same               gate.weight
-//   experts.gate_up_proj                experts.<e>.gate_proj.weight, .up_proj.weight experts.<e>.w1.weight,
-//   .w3.weight experts.down_proj                   experts.<e>.down_proj.weight experts.<e>.w2.weight
+//   ours                    Qwen 3 MoE                             Mixtral
+//   model.layers.<i>.mlp    model.layers.<i>.mlp                   model.layers.<i>.block_sparse_moe
+//   gate.weight             gate.weight                            gate.weight
+//   experts.gate_up_proj    experts.<e>.{gate,up}_proj.weight      experts.<e>.{w1,w3}.weight
+//   experts.down_proj       experts.<e>.down_proj.weight           experts.<e>.w2.weight
 #include "tessera/base/error.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/checkpoint/foreign/decoder_config.hpp"

@@ -76,8 +76,7 @@ TEST_F(JoinedStoreTest, RankZeroRaisesItsLimitOfOpenFilesOrSaysThatItIsTooLow) {
   EXPECT_TRUE(limited(64, 271, 20, [](const std::string& said) {
     return said ==
            "64 files: 20 ranks need 272 open files in rank 0, but the system allows 271. Raise the limit "
-           "(ulimit -Hn "
-           "272) or start fewer ranks.";
+           "(ulimit -Hn 272) or start fewer ranks.";
   }));
 }
 

@@ -118,8 +118,7 @@ std::vector<Descriptor> KeyClient::connect(const std::vector<PeerRequest>& reque
     if (reply.kind != Reply::Kind::connected || reply.texts.size() != 1 || !arrived)
       throw PeerLost(
           "the key server sent no descriptor where one was due; is this process's limit of open files "
-          "reached "
-          "(ulimit -n)?");
+          "reached (ulimit -n)?");
     by_name.emplace(reply.texts[0], std::move(arrived));
   }
   std::vector<Descriptor> out;

@@ -51,8 +51,7 @@ std::string others_text(int rank, const Snapshot& snapshot, const RankDescriber&
 std::string advice(const Ending& ending) {
   if (ending.signal == SIGKILL)
     return "  Something outside Tessera killed it; often the system does so when memory runs out (dmesg "
-           "tells). "
-           "Give each rank less to hold (layout.micro_batch), or start again.\n";
+           "tells). Give each rank less to hold (layout.micro_batch), or start again.\n";
   if (const char* limit = limit_of(ending.signal))
     return cat("  A limit of ", limit,
                " ended it. Raise the limit: starting again would end the same way.\n");

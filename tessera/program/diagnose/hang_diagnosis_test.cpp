@@ -158,9 +158,8 @@ TEST_F(StuckTransfer, ASendThatWasNotIssuedYet) {
   EXPECT_EQ(
       verdict().sentence,
       "rank 2 is at op 3 (<0.0, receive of value hidden.0, micro-batch 0 from rank 0) of step 3 for 31.0 s; "
-      "rank 0 "
-      "never issued the send: it is in op 2 (1F0, forward of block.0, micro-batch 0) of step 3 for 31.0 s; "
-      "ranks 1, 3 wait too");
+      "rank 0 never issued the send: it is in op 2 (1F0, forward of block.0, micro-batch 0) of step 3 for "
+      "31.0 s; ranks 1, 3 wait too");
 }
 
 TEST_F(StuckTransfer, ASendThatTheProgramLacks) {

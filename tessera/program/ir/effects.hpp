@@ -11,20 +11,18 @@
 namespace tessera::program {
 
 // Note [Rules of lifetime]
-// - Full of a bucket with full_resident is its Shard: forward and backward read Shard(b), and there is no
-// gather.
-//   Otherwise gather makes Full, and only free(Full) ends it.
+// - If a bucket has full_resident, its Full is its Shard: forward and backward read Shard(b), and there is no
+//   gather. Otherwise gather makes Full, and only free(Full) ends it.
 // - A value ends with the backward (or backward_input) listed in Segment::ends, or with its send.
 // - A reduce takes all that WeightGrad holds; with kEndsSource the cell ends too. WeightGrad and Full may be
-// made
-//   again in the same step; values, gradients and tapes may not.
-// - A forward with a loss adds its sum to Number(loss), sum(loss) changes it; on a rank without such a
-// segment it is zero.
+//   made again in the same step; values, gradients and tapes may not.
+// - A forward with a loss adds its sum to Number(loss), and sum(loss) changes it. It is zero on a rank
+//   without such a segment.
 // - Numbers end with the step, without an op.
 // - An optimizer step reads the norm and the verdict on it, or, where it does not wait for them, adds its
-// part of the norm.
-// - `adds` changes a cell in place: it makes it if absent. Adds to one cell keep their order, so sums are
-// bit-equal.
+//   part of the norm.
+// - `adds` changes a cell in place, and makes it if it is absent. Adds to one cell keep their order, so sums
+//   are bit-equal.
 struct Effects {
   std::vector<Cell> reads, makes, adds, ends;
   std::vector<Cell> leaves, returns;  // to and from host memory: offload, fetch

@@ -46,15 +46,14 @@ struct Exchange {
 // segment touches and does not make is a value or gradient that comes from outside (footprint.hpp).
 struct AllocationEvent {
   enum class Act : std::uint8_t {
-    make,    // the code holds `storage` of so many bytes
-    drop,    // the code lets go of it
-    tape,    // so does the tape hold it, until it is untaped
-    untape,  // a backward is through with it
-    sum,    // the gradient `storage` is added to `other`, in place if nothing else holds that one, and called
-            // `storage`
-    defer,  // the product of `storage` and `other` goes into a weight's gradient, by way of `scratch_bytes`;
-            // weight work
-    // holds them both until then
+    make,    // the code holds `storage`, which has `bytes`
+    drop,    // the code releases it
+    tape,    // the tape holds it too, until it is untaped
+    untape,  // a backward no longer needs it
+    sum,     // the gradient `storage` is added to `other`, in place if nothing else holds that one, and is
+             // then called `storage`
+    defer,   // the product of `storage` and `other` goes into a weight's gradient, by way of `scratch_bytes`;
+             // weight work holds both until then
   };
   Act act = Act::make;
   std::string storage;
@@ -64,10 +63,9 @@ struct AllocationEvent {
   bool operator==(const AllocationEvent&) const = default;
 };
 
-// A part of a unit for one micro-batch on one rank.
 // A function from values to values, which the model finds by its name. `enter` takes a value from the
-// residual stream to all ranks of tp, `leave` adds up what each of them has, back on the stream; they are
-// calls inside of a piece, or exchanges between two.
+// residual stream to all ranks of tp; `leave` adds up the values of these ranks and puts the sum back on the
+// stream. Both are calls inside of a piece, or exchanges between two pieces.
 struct Step {
   enum class Kind : std::uint8_t { work, enter, leave };
   std::string name;
@@ -83,6 +81,7 @@ struct PieceLoss {
   bool operator==(const PieceLoss&) const = default;
 };
 
+// A part of a unit for one micro-batch on one rank.
 struct Piece {
   std::string name;
   double flops = 0;                   // of the forward
@@ -174,13 +173,13 @@ enum class UpdateRule : std::uint8_t { optimizer, sign };
 
 inline constexpr std::int64_t kBucketAlignment = 64;  // elements: a shard's size is a multiple
 
-// A flat buffer of parameters with one placement, dtype and optimizer rule. A rank holds those that its
-// segments read: along the stage axis a bucket lies on one rank, or, tied, on two of them with partial
-// gradients.
-// How values travel: as they are; rounded to bf16; rounded to 8 bits, with a scale for each block; as the
-// product of two thin matrices, with what that leaves out added the next time.
+// How values travel: unchanged; rounded to bf16; rounded to 8 bits, with a scale for each block; or as the
+// product of two thin matrices, whose error is added the next time.
 enum class Wire : std::uint8_t { exact, bf16, int8, thin };
 
+// A flat buffer of parameters with one placement, dtype and optimizer rule. A rank holds the buckets that its
+// segments read: along the stage axis a bucket lies on one rank, or, if it is tied, on two of them with
+// partial gradients.
 struct Bucket {
   std::string name;
   std::vector<Parameter> parameters;
@@ -230,9 +229,8 @@ enum class Role : std::uint8_t { tokens, positions, tokens_ahead, loss, norm, fi
 struct Number {
   std::string name;
   Role role = Role::tokens;
-  std::vector<std::int16_t>
-      partial_over;  // axes (indices into Tables::axes) over which ranks hold parts of it
-  std::vector<std::int16_t> summed_along;  // axis sets, one after the other; none: those of sum_sets
+  std::vector<std::int16_t> partial_over;  // indices into Tables::axes: along these, ranks hold parts of it
+  std::vector<std::int16_t> summed_along;  // axis sets, in order; if empty, those of sum_sets
   bool operator==(const Number&) const = default;
 };
 
@@ -285,8 +283,7 @@ struct Tables {
   std::vector<AxisSet> axis_sets;
   std::vector<std::int16_t> groups;  // axis sets that need process groups, in the order they are made
   std::vector<Cost> costs;
-  std::int16_t stage_axis =
-      -1;  // the axis along which segments are dealt; -1: each rank computes all of them
+  std::int16_t stage_axis = -1;  // the axis that divides the segments; -1: each rank computes all of them
   std::int16_t values_over = -1, gradients_over = -1;  // axis sets of that axis: a channel each
   std::int32_t num_micro = 1;
   // The next step begins while ops of this one are under way (Note [Steps that overlap] in

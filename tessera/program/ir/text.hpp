@@ -14,8 +14,7 @@ namespace tessera::program {
 // Note [Text form]
 //   class 0
 //     5: 2B1 @compute wait 3,^7        op 5 of class 0: backward of segment 2, micro-batch 1; waits for op 3
-//     of this
-//                                      step and op 7 of the step before
+//                                      of this step and op 7 of the step before
 //     6: r2! @dp over dp               reduce bucket 2 and end its WeightGrad, on the lane of axis set dp
 // word: <segment><F|N|R|B|I|W><micro>  forward, forward without tape, recompute, backward, its halves
 //       g<b> r<b> s<b>                 gather, reduce, step
@@ -23,10 +22,10 @@ namespace tessera::program {
 //       o<cell> f<cell> d<cell>        offload, fetch, free
 //       +<name of number>              sum
 // cell: a letter unless it is a value: G gradient, T tape, K weight work, U full, W weight gradient, S shard,
-//       Z shard gradient, A state, N number; then its index, and .micro unless it is of the step
+//       Z shard gradient, A state, N number; then its index, and .micro unless it belongs to the whole step
 // marks after the word: ! ends its source; /2 part 2
-// lane: @compute, @copy, @<axis set>, @<axis set>- (downwards); over <axis set>, hop <n>, cost <class>, wait
-// <list>
+// lane: @compute, @copy, @<axis set>, @<axis set>- (downwards); then: over <axis set>, hop <n>, cost <class>,
+//       wait <list>
 
 // The word of one op: what error messages, drawings and goldens call it.
 std::string word(const Op& op, const Tables& tables);

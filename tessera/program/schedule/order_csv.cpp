@@ -77,8 +77,7 @@ class Reader {
     }
     fail(cat("'", cell,
              "' is no task; write the stage, F, B, I or W, and the micro-batch, such as 2F0 (and no sends or "
-             "receives: "
-             "they are derived)"));
+             "receives: they are derived)"));
   }
 
   void add(const Task& task) {

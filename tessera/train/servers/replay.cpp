@@ -30,8 +30,7 @@ void check_fits(const spec::Run& run, const UpdateHistory& history) {
   if (history.bits.empty())
     throw UserError(
         "the log has no last line with the bits of the weights: the run goes on, or was ended before it "
-        "could "
-        "write it. Let it go on and end, and replay it then.");
+        "could write it. Let it go on and end, and replay it then.");
 }
 
 // A server of the replay: it gives weights of earlier versions.
