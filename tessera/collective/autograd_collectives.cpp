@@ -38,7 +38,7 @@ void require_dim(const char* operation, const Placed& x, int dim) {
     throw UserError(cat(operation, ": tensor ", x.name, " of ", x.tensor.dim(), " dims has no dim ", dim));
 }
 
-// The cut of a whole dim; see Note [Rows].
+// The cut of a whole dim.
 Cut cut_of_whole(const char* operation, const Placed& x, const Axis& axis, int dim, Rows rows) {
   require_dim(operation, x, dim);
   const std::int64_t size = x.tensor.size(dim), num_ranks = axis.group.size();

@@ -1,13 +1,13 @@
 // Collectives with their derivatives, which take a tensor from one placement to another. Each function asks
 // for the placements it can take: another one is a UserError with tensor, axis, what was found and what is
-// needed. All ranks of the axis call it together. Note [Rows]: `rows` are the ranks' sizes along the dim that
-// is cut; empty means equal.
+// needed. All ranks of the axis call it together.
 #pragma once
 
 #include "tessera/collective/placement.hpp"
 
 namespace tessera::collective {
 
+// The ranks' sizes along the dim that is cut; if it is empty, the sizes are equal.
 using Rows = std::vector<std::int64_t>;
 
 // S(d) -> R: all-gather; backward P -> S(d).

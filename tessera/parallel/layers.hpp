@@ -1,6 +1,6 @@
 // The differentiable layers of a segment whose weight half is deferred. Each returns what autograd needs for
-// the input gradient and, while differentiating, appends the weight half to `work` (see PROGRAM.md, the
-// contract of a segment).
+// the input gradient and, while differentiating, appends the weight half to `work` (docs/design.md, "What
+// a backward does").
 //
 // Shapes: T tokens of the micro-batch (samples * positions), I inputs, O outputs, H hidden, V vocabulary, F
 // ffn, N heads, K key-value heads, D channels of a head, B samples, S positions.
