@@ -10,7 +10,7 @@ TRIPLE = re.compile(r'"""(.*?)"""', re.S)
 
 
 class Passage:
-    """Adjacent lines of one kind: "comment", "message", "page", or "code" of a page. `opens` is true for the first prose of a file."""
+    """Adjacent lines of one kind: "comment", "message", or of Markdown "page", "table", "code". `opens` is true for the first prose of a file."""
 
     def __init__(self, kind, lines, opens=False):
         self.kind, self.opens = kind, opens
@@ -81,16 +81,17 @@ def of_script(text, lines):
 
 
 def of_page(lines):
-    """Paragraphs, and the lines of fenced and indented blocks apart from them."""
-    paragraphs, code, fenced = [], [], False
+    """Paragraphs, and apart from them each row of a table and each line of a fenced or indented block."""
+    paragraphs, apart, fenced = [], [], False
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith("```"):
             fenced = not fenced
         else:
-            (code if fenced or line.startswith("    ") else paragraphs).append((number, line))
-    yield from grouped("page", paragraphs)
-    for each in code:
-        yield Passage("code", [each])
+            kind = "code" if fenced or line.startswith("    ") else "table" if line.startswith("|") else "page"
+            (paragraphs if kind == "page" else apart).append((kind, number, line))
+    yield from grouped("page", [(number, line) for _, number, line in paragraphs])
+    for kind, number, line in apart:
+        yield Passage(kind, [(number, line)])
 
 
 def passages(name, text):
