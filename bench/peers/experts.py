@@ -31,10 +31,11 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import torch  # noqa: E402
 
+from harness import most_load, spread, spread_text, take_turns  # noqa: E402
 from mixtral import all_bytes, draw  # noqa: E402
 from model import Config  # noqa: E402
 from training import ROOT, Answering, Tessera, add_options, parsed, steps_of  # noqa: E402
-from turns import compared, in_turns, print_table, write_text, write_weights  # noqa: E402
+from turns import compared, print_table, write_text, write_weights  # noqa: E402
 
 RANKS, WARM_UP = 2, 2
 MOST_LOSS_APART = {"fp32": 1e-5, "bf16": 2e-3}  # of the loss
@@ -104,25 +105,26 @@ def of_a_layer(options, precision, folder):
         trace = pathlib.Path(system.folder, "trace.json")
         return system.run(options.steps, ["--trace", trace]) | {"blocks": blocks_of(trace)}
 
-    found = dict(zip(kinds, in_turns(systems, options.rounds, run)))
+    found = dict(zip(kinds, take_turns(systems, options.rounds, run, options.patience)))
     blocks = {kind: [statistics.median(r["blocks"]) for r in rounds] for kind, rounds in found.items()}
     parts = {kind: [a - b for a, b in zip(blocks[kind], blocks["next to none"])] for kind in ("experts", "dense")}
     steps = {kind: [statistics.median(r["seconds"]) for r in rounds] for kind, rounds in found.items()}
     return [{"precision": precision, "tokens": OF_LAYER["batch"] * OF_LAYER["sequence"],
              "parameters": {kind: system.parameters for kind, system in zip(kinds, systems)},
              "block_seconds": blocks, "feed_forward_seconds": parts, "step_seconds": steps,
-             "experts_to_dense": statistics.median(a / b for a, b in zip(parts["experts"], parts["dense"]))}]
+             "experts_to_dense": spread(a / b for a, b in zip(parts["experts"], parts["dense"])),
+             "load": most_load(*found.values())}]
 
 
 def print_layers(rows):
     print(f"{'precision':11}{'feed-forward':14}{'parameters':>11}{'step ms':>9}{'block ms':>10}{'of it feed-forward':>20}"
-          f"{'to dense':>10}")
+          f"{'to dense':>22}{'load':>6}")
     for r in rows:
         for kind in r["block_seconds"]:
             step, block, part = (f"{1e3 * statistics.median(r[what][kind]):.0f}" if kind in r[what] else ""
                                  for what in ("step_seconds", "block_seconds", "feed_forward_seconds"))
-            ratio = f"{r['experts_to_dense']:.2f}" if kind == "experts" else ""
-            print(f"{r['precision']:11}{kind:14}{r['parameters'][kind] / 1e6:10.1f}M{step:>9}{block:>10}{part:>20}{ratio:>10}")
+            ratio = f"{spread_text(r['experts_to_dense']):>22}{r['load']:6.2f}" if kind == "experts" else ""
+            print(f"{r['precision']:11}{kind:14}{r['parameters'][kind] / 1e6:10.1f}M{step:>9}{block:>10}{part:>20}{ratio}")
 
 
 def main():

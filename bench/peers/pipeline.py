@@ -1,6 +1,6 @@
 """A pipeline of two ranks: Tessera beside PyTorch's own torch.distributed.pipelining, schedule by schedule, in turns.
 
-  .venv/bin/python bench/peers/pipeline.py [--row 1f1b] [--rounds 3] [--steps 3] [--sequence 256] [--json]
+  .venv/bin/python bench/peers/pipeline.py [--row 1f1b] [--rounds 5] [--steps 3] [--sequence 256] [--json]
 
 The same 44M-parameter Llama in fp32, the same blocks on each stage, 8 micro-batches of one sample, AdamW and clipping, two
 processes over Gloo, one thread and one core each; one system runs at a time. A round is a few steps of both; the table shows
@@ -17,6 +17,7 @@ import tempfile
 from dataclasses import dataclass
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import most_load, spread_text, take_turns, times_faster  # noqa: E402
 from model import SIZES  # noqa: E402
 from training import ROOT, TEXT, Answering, Tessera, add_options, parsed  # noqa: E402
 
@@ -77,19 +78,14 @@ def peaks_of_nothing(options, folder):
 
 
 def measure(options, rows, folder):
-    """Rounds of all rows: for each row the results of ours and of theirs, by round."""
+    """For each row the results of ours and of theirs, by round."""
     sizes = sizes_for("44M", options.sequence)
-    pairs = []
+    results = []
     for row in rows:
         place = pathlib.Path(folder, row.schedule)
         place.mkdir()
-        pairs.append((tessera(options.binary, row, sizes, row.blocks, place), pytorch(row, sizes, row.blocks)))
-    results = [([], []) for _ in rows]
-    for number in range(options.rounds):
-        for pair, found in zip(pairs, results):
-            for which in (0, 1) if number % 2 == 0 else (1, 0):
-                found[which].append(pair[which].run(options.steps))
-    for row, pair in zip(rows, pairs):
+        pair = tessera(options.binary, row, sizes, row.blocks, place), pytorch(row, sizes, row.blocks)
+        results.append(take_turns(pair, options.rounds, lambda system: system.run(options.steps), options.patience))
         for system in pair:
             system.close()
         check_alike(row, *pair)
@@ -103,8 +99,7 @@ def report(row, found, nothing, tokens):
         seconds = [s for r in rounds for s in r["seconds"]]
         out[name] = {"step_seconds": statistics.median(seconds), "tokens_per_second": tokens / statistics.median(seconds),
                      "seconds": seconds, "peak_bytes": peaks, "peak_bytes_of_model": max(peaks) - base}
-    medians = [[statistics.median(r["seconds"]) for r in rounds] for rounds in found]
-    out["times_faster"] = statistics.median(theirs / ours for ours, theirs in zip(*medians))
+    out["times_faster"], out["load"] = times_faster(*found), most_load(*found)
     out["memory_ratio"] = max(out["tessera"]["peak_bytes"]) / max(out["torch"]["peak_bytes"])
     out["model_memory_ratio"] = out["tessera"]["peak_bytes_of_model"] / out["torch"]["peak_bytes_of_model"]
     return out
@@ -123,15 +118,15 @@ def main():
     if options.json:
         print(json.dumps({"rows": reports, "peak_bytes_of_nothing": dict(zip(("tessera", "torch"), nothing))}))
         return
-    print(f"{'':30}{'tokens/s':>17}{'':8}{'peak MiB of a rank':>24}{'of it the model':>22}")
-    print(f"{'schedule':12}{'PyTorch':18}{'ours':>8}{'theirs':>9}{'faster':>8}{'ours':>9}{'theirs':>8}{'ratio':>7}"
-          f"{'ours':>8}{'theirs':>8}{'ratio':>7}")
+    print(f"{'':30}{'tokens/s':>17}{'':22}{'peak MiB of a rank':>24}{'of it the model':>22}")
+    print(f"{'schedule':12}{'PyTorch':18}{'ours':>8}{'theirs':>9}{'faster':>22}{'ours':>9}{'theirs':>8}{'ratio':>7}"
+          f"{'ours':>8}{'theirs':>8}{'ratio':>7}{'load':>6}")
     for r in reports:
         ours, theirs = r["tessera"], r["torch"]
         mib = [x / 2**20 for s in (ours, theirs) for x in (max(s["peak_bytes"]), s["peak_bytes_of_model"])]
         print(f"{r['schedule']:12}{r['torch_schedule'].removeprefix('Schedule'):18.17}{ours['tokens_per_second']:8.0f}"
-              f"{theirs['tokens_per_second']:9.0f}{r['times_faster']:8.2f}{mib[0]:9.0f}{mib[2]:8.0f}{r['memory_ratio']:7.2f}"
-              f"{mib[1]:8.0f}{mib[3]:8.0f}{r['model_memory_ratio']:7.2f}")
+              f"{theirs['tokens_per_second']:9.0f}{spread_text(r['times_faster']):>22}{mib[0]:9.0f}{mib[2]:8.0f}{r['memory_ratio']:7.2f}"
+              f"{mib[1]:8.0f}{mib[3]:8.0f}{r['model_memory_ratio']:7.2f}{r['load']:6.2f}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import pathlib
-import random
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import add_options, most_load, spread, spread_text, take_turns  # noqa: E402
 from model import SIZES  # noqa: E402
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -90,12 +90,9 @@ def measure(options, size, precision, folder):
     spread = max(losses.values()) - min(losses.values())
     if spread > (1e-4 if precision == "fp32" else 1e-2):
         sys.exit(f"not the same computation: losses after two steps are {losses}")
-    rounds = {name: [] for name in systems}
-    for i in range(options.rounds):
-        # Each round in another order, so that nobody always runs after the same neighbour.
-        for name in random.Random(i).sample(list(systems), len(systems)):
-            answer = systems[name].run(options.steps)
-            rounds[name].append(statistics.median(answer.get(clock, answer["seconds"])))
+    found = take_turns(list(systems.values()), options.rounds, lambda system: system.run(options.steps), options.patience)
+    rounds = {name: [statistics.median(answer.get(clock, answer["seconds"])) for answer in answers]
+              for name, answers in zip(systems, found)}
     for system in systems.values():
         system.close()
     parameters = next(iter(servers.values())).parameters
@@ -104,23 +101,21 @@ def measure(options, size, precision, folder):
     for name, seconds in rounds.items():
         median = statistics.median(seconds)
         yield {"size": size, "precision": precision, "system": name, "parameters": parameters, "step_seconds": median,
-               "tokens_per_second": tokens / median, "rounds": seconds,
-               "speed_over_eager": statistics.median(e / s for e, s in zip(eager, seconds))}
+               "tokens_per_second": tokens / median, "rounds": seconds, "load": most_load(*found),
+               "speed_over_eager": spread(e / s for e, s in zip(eager, seconds))}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", action="append", choices=list(SIZES))
     parser.add_argument("--precision", action="append", choices=["fp32", "bf16"])
-    parser.add_argument("--rounds", type=int, default=8)
+    add_options(parser, rounds=8)
     parser.add_argument("--steps", type=int, default=3, help="steps of each system in a round")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: when others use the machine")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out torch.compile")
-    parser.add_argument("--build", default="build/release", help="folder of bare_step_main and tessera")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if not options.json:
-        print(f"{'size':5} {'dtype':5} {'system':14} {'s/step':>8} {'tokens/s':>9} {'x eager':>8}")
+        print(f"{'size':5} {'dtype':5} {'system':14} {'s/step':>8} {'tokens/s':>9} {'x eager':>22} {'load':>5}")
     with tempfile.TemporaryDirectory() as folder:
         for size in options.size or ["10M", "44M"]:
             for precision in options.precision or ["fp32", "bf16"]:
@@ -129,7 +124,7 @@ def main():
                         print(json.dumps(row), flush=True)
                     else:
                         print(f"{row['size']:5} {row['precision']:5} {row['system']:14} {row['step_seconds']:8.4f} "
-                              f"{row['tokens_per_second']:9.0f} {row['speed_over_eager']:8.3f}", flush=True)
+                              f"{row['tokens_per_second']:9.0f} {spread_text(row['speed_over_eager'], 3):>22} {row['load']:5.2f}", flush=True)
 
 
 if __name__ == "__main__":

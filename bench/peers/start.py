@@ -17,6 +17,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import add_options, most_load, spread_text, take_turns, times_faster  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -65,24 +68,25 @@ def medians(rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", default="examples/tiny.toml", help="the run file")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--build", default="build/release", help="folder of tessera")
-    parser.add_argument("--json", action="store_true")
+    add_options(parser, rounds=7)
     options = parser.parse_args()
-    ours, theirs, our_parts, their_parts = [], [], [], []
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(options.rounds + 1):
-            ours.append(seconds_to_first_step(tessera(options, folder))[0])
+        def of_tessera():
+            seconds = seconds_to_first_step(tessera(options, folder))[0]
+            return {"seconds": [seconds], "parts": own_account(tessera(options, folder))}
+
+        def of_torchrun():
             seconds, lines = seconds_to_first_step(torchrun(options))
-            theirs.append(seconds)
-            their_parts.append(json.loads(lines[-1])["parts"])
-            our_parts.append(own_account(tessera(options, folder)))
-    for values in (ours, theirs, our_parts, their_parts):
-        del values[0]  # brought the files into memory
+            return {"seconds": [seconds], "parts": json.loads(lines[-1])["parts"]}
+
+        # The first round brings the files into memory.
+        ours, theirs = (rounds[1:] for rounds in take_turns([of_tessera, of_torchrun], options.rounds + 1,
+                                                            lambda system: system(), options.patience))
     result = {"run": options.run, "rounds": options.rounds,
-              "tessera_seconds": statistics.median(ours), "torchrun_ddp_seconds": statistics.median(theirs),
-              "times_faster": statistics.median(t / o for o, t in zip(ours, theirs)),
-              "tessera_parts": medians(our_parts), "torchrun_ddp_parts": medians(their_parts)}
+              "tessera_seconds": statistics.median(r["seconds"][0] for r in ours),
+              "torchrun_ddp_seconds": statistics.median(r["seconds"][0] for r in theirs),
+              "times_faster": times_faster(ours, theirs), "load": most_load(ours, theirs),
+              "tessera_parts": medians([r["parts"] for r in ours]), "torchrun_ddp_parts": medians([r["parts"] for r in theirs])}
     if options.json:
         print(json.dumps(result))
         return
@@ -90,7 +94,7 @@ def main():
     for name, seconds, parts in (("Tessera", result["tessera_seconds"], result["tessera_parts"]),
                                  ("torchrun, DDP", result["torchrun_ddp_seconds"], result["torchrun_ddp_parts"])):
         print(f"  {name:14} {seconds:6.2f} s    " + ", ".join(f"{part} {value:.2f}" for part, value in parts.items()))
-    print(f"  Tessera is {result['times_faster']:.1f} times faster")
+    print(f"  Tessera is {spread_text(result['times_faster'], 1)} times faster; load of others at most {result['load']:.2f}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import harness  # noqa: E402
 from start import free_port  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -100,12 +101,10 @@ class Tessera:
 
 
 def add_options(parser):
-    """What every comparison of trainings can be told."""
-    parser.add_argument("--rounds", type=int, default=3)
+    """The options of every comparison of trainings."""
+    harness.add_options(parser, rounds=5)
     parser.add_argument("--steps", type=int, default=3, help="steps of each system in a round, after the warm-up")
     parser.add_argument("--sequence", type=int, default=256, help="tokens of a sample")
-    parser.add_argument("--build", default="build/release", help="folder of tessera")
-    parser.add_argument("--json", action="store_true")
 
 
 def parsed(parser):

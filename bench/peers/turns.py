@@ -5,6 +5,7 @@ import sys
 
 from safetensors.torch import save_file
 
+from harness import most_load, spread_text, take_turns, times_faster
 from training import ROOT
 
 
@@ -39,17 +40,6 @@ def loss_apart(name, ours, theirs, most):
     return apart
 
 
-def in_turns(systems, rounds, run, after_round=lambda: None):
-    """For each system what `run` said of it in each round; the order turns, so that nobody always runs in another's wake."""
-    found = [[] for _ in systems]
-    for number in range(rounds):
-        order = range(len(systems))
-        for which in order if number % 2 == 0 else reversed(order):
-            found[which].append(run(systems[which]))
-        after_round()
-    return found
-
-
 def compared(name, ours, peers, options, tokens):
     """Rounds of Tessera and of peers (by name the system, and how far its losses may be apart), `tokens` a step. A row for each
     peer: speed and memory of both, and the median over rounds of theirs / ours."""
@@ -60,13 +50,12 @@ def compared(name, ours, peers, options, tokens):
             apart[peer] = max(apart[peer], loss_apart(f"{name}, {peer}", ours, theirs, most))
 
     systems = [ours] + [theirs for theirs, _ in peers.values()]
-    found = in_turns(systems, options.rounds, lambda system: system.run(options.steps), check)
+    found = take_turns(systems, options.rounds, lambda system: system.run(options.steps), options.patience, check)
     for system in systems:
         system.close()
-    medians = [[statistics.median(r["seconds"]) for r in rounds] for rounds in found]
     return [{"peer": peer, "tessera": facts(found[0], tokens), "theirs": facts(rounds, tokens), "most_loss_apart": apart[peer],
-             "times_faster": statistics.median(b / a for a, b in zip(medians[0], median))}
-            for peer, rounds, median in zip(peers, found[1:], medians[1:])]
+             "times_faster": times_faster(found[0], rounds), "load": most_load(found[0], rounds)}
+            for peer, rounds in zip(peers, found[1:])]
 
 
 def facts(rounds, tokens):
@@ -80,10 +69,10 @@ def print_table(rows, keys):
     def line(cells):
         return "".join(f"{cell:<11}" for cell in cells)
 
-    print(f"{line([''] * len(keys))}{'tokens/s':>17}{'':8}{'peak MiB of a rank':>20}{'losses':>10}")
-    print(f"{line(keys)}{'ours':>8}{'theirs':>9}{'faster':>8}{'ours':>11}{'theirs':>9}{'apart':>10}")
+    print(f"{line([''] * len(keys))}{'tokens/s':>17}{'':22}{'peak MiB of a rank':>20}{'losses':>10}")
+    print(f"{line(keys)}{'ours':>8}{'theirs':>9}{'faster':>22}{'ours':>11}{'theirs':>9}{'apart':>10}{'load':>6}")
     for r in rows:
         ours, theirs = r["tessera"], r["theirs"]
         print(f"{line([r[key] for key in keys])}{ours['tokens_per_second']:8.0f}{theirs['tokens_per_second']:9.0f}"
-              f"{r['times_faster']:8.2f}{ours['peak_bytes'] / 2**20:11.0f}{theirs['peak_bytes'] / 2**20:9.0f}"
-              f"{r['most_loss_apart']:10.1e}")
+              f"{spread_text(r['times_faster']):>22}{ours['peak_bytes'] / 2**20:11.0f}{theirs['peak_bytes'] / 2**20:9.0f}"
+              f"{r['most_loss_apart']:10.1e}{r['load']:6.2f}")

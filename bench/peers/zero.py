@@ -1,6 +1,6 @@
 """Sharded data parallelism on two ranks: Tessera's ZeRO 1, 2, 3 beside DeepSpeed's and PyTorch's FSDP2, in turns.
 
-  .venv/bin/python bench/peers/zero.py [--row zero-3] [--precision fp32] [--rounds 3] [--steps 3] [--sequence 256] [--json]
+  .venv/bin/python bench/peers/zero.py [--row zero-3] [--precision fp32] [--rounds 5] [--steps 3] [--sequence 256] [--json]
 
 The same 44M-parameter Llama, a batch of 4 samples as 2 micro-batches a rank, AdamW and clipping, two processes over Gloo, one
 thread and one core each; one system runs at a time. A round is a few steps of all systems of a row; the table shows medians of
@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import most_load, spread_text, take_turns, times_faster  # noqa: E402
 from model import SIZES  # noqa: E402
 from training import ROOT, TEXT, Answering, Tessera, add_options, parsed  # noqa: E402
 
@@ -51,13 +52,10 @@ def check_alike(row, systems, precision):
 
 
 def measure(row, options, sizes, folder):
-    """By system the results of its rounds. The order turns, so that nobody always runs in another's wake."""
+    """The results of the rounds of each system."""
     systems = systems_of(row, options, sizes, folder)
-    found = {name: [] for name in systems}
-    for number in range(options.rounds):
-        names = list(systems)
-        for name in names[number % len(names):] + names[:number % len(names)]:
-            found[name].append(systems[name].run(options.steps))
+    rounds = take_turns(list(systems.values()), options.rounds, lambda system: system.run(options.steps), options.patience)
+    found = dict(zip(systems, rounds))
     for system in systems.values():
         system.close()
     if sizes["layers"] > SIZES["tiny"]["layers"]:
@@ -67,12 +65,11 @@ def measure(row, options, sizes, folder):
 
 def report(row, found, nothing, tokens):
     out = []
-    medians = {name: [statistics.median(r["seconds"]) for r in rounds] for name, rounds in found.items()}
     for name, rounds in found.items():
         seconds = statistics.median(s for r in rounds for s in r["seconds"])
         peak = max(statistics.median(r["peak_bytes"][rank] for r in rounds) for rank in range(RANKS))
         out.append({"row": row, "system": name, "step_seconds": seconds, "tokens_per_second": tokens / seconds,
-                    "tessera_times_faster": statistics.median(t / o for t, o in zip(medians[name], medians["tessera"])),
+                    "tessera_times_faster": times_faster(found["tessera"], rounds), "load": most_load(found["tessera"], rounds),
                     "peak_bytes": peak, "peak_bytes_of_model": peak - max(nothing[name][-1]["peak_bytes"])})
     return out
 
@@ -85,7 +82,7 @@ def main():
     options = parsed(parser)
     of_batch = {"batch": BATCH, "micro_batch": 1}
     small, large = SIZES["tiny"] | {"vocab": 256} | of_batch, SIZES["44M"] | {"sequence": options.sequence} | of_batch
-    once = argparse.Namespace(**vars(options) | {"rounds": 1})
+    once = argparse.Namespace(**vars(options) | {"rounds": 1, "patience": 0})  # for its memory alone
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for row in options.row or PEERS:
@@ -94,10 +91,10 @@ def main():
     if options.json:
         print(json.dumps({"precision": options.precision, "rows": rows}))
         return
-    print(f"{'stage':9}{'system':12}{'tokens/s':>9}{'Tessera faster':>16}{'peak MiB':>10}{'of it the model':>17}")
+    print(f"{'stage':9}{'system':12}{'tokens/s':>9}{'Tessera faster':>22}{'peak MiB':>10}{'of it the model':>17}{'load':>6}")
     for r in rows:
-        print(f"{r['row']:9}{r['system']:12}{r['tokens_per_second']:9.0f}{r['tessera_times_faster']:16.2f}"
-              f"{r['peak_bytes'] / 2**20:10.0f}{r['peak_bytes_of_model'] / 2**20:17.0f}")
+        print(f"{r['row']:9}{r['system']:12}{r['tokens_per_second']:9.0f}{spread_text(r['tessera_times_faster']):>22}"
+              f"{r['peak_bytes'] / 2**20:10.0f}{r['peak_bytes_of_model'] / 2**20:17.0f}{r['load']:6.2f}")
 
 
 if __name__ == "__main__":
