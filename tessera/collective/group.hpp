@@ -1,8 +1,8 @@
-// A set of ranks and the operations between them. A Group is a value: copies share one connection. A group of
-// one never communicates. Operations block. One thread at a time may call them; with sockets and threads one
-// that receives and one that sends may do so beside it, NCCL wants one caller at a time (Note [One queue on a
-// device] in engine/lanes_order.cpp). All members call the same collectives in the same order. A peer that is gone
-// or silent ends an operation with PeerLost.
+// A set of ranks and the operations between them. A Group is a value: copies share one connection. A group
+// of one never communicates. Operations block. One thread at a time may call them; with sockets and
+// threads, one that receives and one that sends may do so at the same time, but NCCL allows one caller at a
+// time (Note [One queue on a device] in engine/lanes_order.cpp). All members call the same collectives in
+// the same order. A peer that is gone or silent ends an operation with PeerLost.
 #pragma once
 
 #include <c10/core/Device.h>
