@@ -87,8 +87,8 @@ def measure(options, size, precision, folder):
     servers = {name: s for name, s in systems.items() if isinstance(s, Server)}
     clock = "cpu_seconds" if options.clock == "cpu" else "seconds"
     losses = {name: server.run(2)["loss"] for name, server in servers.items()}  # warm-up; compile compiles here
-    spread = max(losses.values()) - min(losses.values())
-    if spread > (1e-4 if precision == "fp32" else 1e-2):
+    apart = max(losses.values()) - min(losses.values())
+    if apart > (1e-4 if precision == "fp32" else 1e-2):
         sys.exit(f"not the same computation: losses after two steps are {losses}")
     found = take_turns(list(systems.values()), options.rounds, lambda system: system.run(options.steps), options.patience)
     rounds = {name: [statistics.median(answer.get(clock, answer["seconds"])) for answer in answers]
