@@ -64,7 +64,7 @@ def of_source(name, lines):
             tails.append((number, found.group(2)))
         code = found.group(1) if found else line
         if '"' in code and not code.lstrip().startswith("#") and not is_for_tests(name):
-            messages.append((number, "".join(STRING.findall(code))))
+            messages.append((number, " | ".join(STRING.findall(code))))
     yield from grouped("comment", whole)
     for each in tails:
         yield Passage("comment", [each])

@@ -88,7 +88,7 @@ void add_simulated(CLI::App* command, SimulateOptions& simulate) {
           "instead of a run file: a schedule by itself, or an order.csv (a row per rank, cells like 2F0)")
       ->type_name("NAME");
   command->add_option("--stages", simulate.stages, "ranks of its pipeline")->check(CLI::Range(1, 4096));
-  command->add_option("--virtual", simulate.num_virtual, "stages per rank (default: as the schedule has it)")
+  command->add_option("--virtual", simulate.num_virtual, "stages per rank (default: those of the schedule)")
       ->check(CLI::Range(1, 64));
   command->add_option("--micro-batches", simulate.micro_batches, "of a step")->check(CLI::Range(1, 1 << 20));
   command
