@@ -1,7 +1,8 @@
-# tessera_module(name [TORCH] DEPS ... TESTS ...): a library from the sources in tessera/<name>/, which may include the modules in
+# tessera_module(name [TORCH] [COLD] DEPS ... TESTS ...): a library from the sources in tessera/<name>/, which may include the modules in
 # DEPS. Its tests lie beside the sources and may also include the modules in TESTS. A name may have two parts: `program/check`
 # is the library tessera_program_check; `families/*` is a module for each folder there. Modules in a folder testing hold
-# what only tests use; no other module may name them in DEPS.
+# what only tests use; no other module may name them in DEPS. A COLD module does its work once a run or once a command; it is
+# compiled with -O1, which takes two thirds of the time of -O2.
 # The tests of all modules below one folder, such as program/, are one executable labelled `fast`; *_slow_test.cpp and
 # *_process_test.cpp are one each, labelled `slow` and `process`; what needs root is in *_root_process_test.cpp, labelled `root` besides.
 
@@ -25,7 +26,8 @@ endif()
 find_program(TESSERA_CCACHE ccache)
 if(TESSERA_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TESSERA_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${TESSERA_CCACHE})  # clones share what they compiled
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess> "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
 find_program(TESSERA_MOLD mold)
@@ -33,14 +35,36 @@ if(TESSERA_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+# Off in the preset `user`: only the binary, without GoogleTest and what else only tests and benchmarks need.
+option(TESSERA_TESTS "Build tests, trials and benchmarks" ON)
+
 find_package(Threads REQUIRED)
-find_package(GTest REQUIRED)
+if(TESSERA_TESTS)
+  find_package(GTest REQUIRED)
+endif()
 find_package(Protobuf REQUIRED)
 find_package(civetweb REQUIRED)
 find_package(prometheus-cpp REQUIRED)
 enable_testing()
-add_test(NAME scripts_test COMMAND ${PROJECT_SOURCE_DIR}/scripts/test-scripts)
-set_tests_properties(scripts_test PROPERTIES LABELS fast)
+if(TESSERA_TESTS)
+  add_test(NAME scripts_test COMMAND ${PROJECT_SOURCE_DIR}/scripts/test-scripts)
+  set_tests_properties(scripts_test PROPERTIES LABELS fast PROCESSORS 2)
+endif()
+
+# What only `.ci/long` needs is left out of `all`, and built by the target `long`: slow tests, exhaustive trials, benchmarks.
+add_custom_target(long)
+function(tessera_long)
+  foreach(target IN LISTS ARGN)
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+    add_dependencies(long ${target})
+  endforeach()
+endfunction()
+
+# PROCESSORS counts halves of a core: 1 for a test that mostly waits, 2 for one that computes on one core, 3 for one whose ranks
+# compute on several. `ctest -j` is given twice the number of cores, so that waiting tests run next to computing ones.
+set(TESSERA_WAITING 1)
+set(TESSERA_ONE_CORE 2)
+set(TESSERA_MANY_CORES 3)
 
 # LibTorch is a plain imported target: include folders as SYSTEM, two libraries, no configure-time script of its own.
 if(TESSERA_RUN_STOREY)
@@ -104,6 +128,7 @@ function(tessera_fuzzer name)
     target_link_libraries(fuzz_${name} PRIVATE ${modules})
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
     set_target_properties(fuzz_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+    tessera_long(fuzz_${name})
   endif()
 endfunction()
 
@@ -115,16 +140,40 @@ function(tessera_test target label)
   target_compile_options(${target} PRIVATE -O0)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${target} PRIVATE GTest::gtest GTest::gmock GTest::gtest_main)
-  set(limit "")
+  set(launcher "")
   if(label STREQUAL "fast")
-    set(limit ${PROJECT_SOURCE_DIR}/scripts/within ${TESSERA_FAST_SECONDS})
-  endif()
-  add_test(NAME ${target} COMMAND ${limit} $<TARGET_FILE:${target}> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${target} PROPERTIES LABELS ${label} TIMEOUT 1200
-    ENVIRONMENT "TESSERA_BINARY=${PROJECT_BINARY_DIR}/tessera;OMP_NUM_THREADS=1")
-  if(label STREQUAL "process")
+    set(launcher ${PROJECT_SOURCE_DIR}/scripts/within ${TESSERA_FAST_SECONDS})
+  elseif(label STREQUAL "slow")
+    tessera_long(${target})
+  elseif(label STREQUAL "process")
+    tessera_process_launcher(${target} launcher label)
     set_property(GLOBAL APPEND PROPERTY tessera_process_tests ${target})
   endif()
+  add_test(NAME ${target} COMMAND ${launcher} $<TARGET_FILE:${target}> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${target} PROPERTIES LABELS "${label}" TIMEOUT 1200 PROCESSORS ${TESSERA_ONE_CORE}
+    ENVIRONMENT "TESSERA_BINARY=${PROJECT_BINARY_DIR}/tessera;OMP_NUM_THREADS=1")
+endfunction()
+
+# Sets `launcher` and `labels` of a process test. What root may do hides what others may not, so a process test runs as an
+# ordinary user where the tests are started by root: label `user`. Exceptions are *_root_process_test (label `root`) and the
+# tests that tessera_once named before: what they test does not depend on who runs them, or they write into the tree.
+function(tessera_process_launcher name launcher labels)
+  get_property(once GLOBAL PROPERTY tessera_once)
+  if(name MATCHES "_root_process_test$")
+    set(${labels} "process;root" PARENT_SCOPE)
+  elseif(name IN_LIST once)
+    set(${labels} "process;once" PARENT_SCOPE)
+  else()
+    set(${labels} "process;user" PARENT_SCOPE)
+    set(${launcher} ${PROJECT_SOURCE_DIR}/scripts/as-user --if-root PARENT_SCOPE)
+  endif()
+endfunction()
+
+# tessera_process_test(name command...): a process test that is not a GoogleTest program.
+function(tessera_process_test name)
+  tessera_process_launcher(${name} launcher labels)
+  add_test(NAME ${name} COMMAND ${launcher} ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 1200 PROCESSORS ${TESSERA_ONE_CORE})
 endfunction()
 
 # tessera_shards(test count): a fast test that would take too long runs as so many, test, test_2 and so on, each with its share of
@@ -139,7 +188,8 @@ function(tessera_shards test count)
     math(EXPR index "${shard} - 1")
     add_test(NAME ${test}_${shard} COMMAND ${PROJECT_SOURCE_DIR}/scripts/within ${TESSERA_FAST_SECONDS} $<TARGET_FILE:${test}>
       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(${test}_${shard} PROPERTIES LABELS fast TIMEOUT 1200 ENVIRONMENT "${common};GTEST_SHARD_INDEX=${index}")
+    set_tests_properties(${test}_${shard} PROPERTIES LABELS fast TIMEOUT 1200 PROCESSORS ${TESSERA_ONE_CORE}
+      ENVIRONMENT "${common};GTEST_SHARD_INDEX=${index}")
   endforeach()
 endfunction()
 
@@ -167,7 +217,7 @@ function(tessera_module name)
     endforeach()
     return()
   endif()
-  cmake_parse_arguments(ARG "TORCH" "" "DEPS;TESTS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;COLD" "" "DEPS;TESTS" ${ARGN})
   tessera_folders(ARG_DEPS ${ARG_DEPS})
   if(ARG_TORCH AND NOT TESSERA_RUN_STOREY)
     return()
@@ -206,6 +256,9 @@ function(tessera_module name)
     endif()
   endforeach()
   target_link_libraries(${target} ${scope} Threads::Threads)
+  if(ARG_COLD AND sources)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   if(ARG_TORCH)
     target_link_libraries(${target} ${scope} torch_engine)
     if(sources)
@@ -272,6 +325,9 @@ endfunction()
 
 # The tests of all modules. Comes after the last of them: tests include what lies above their module.
 function(tessera_tests)
+  if(NOT TESSERA_TESTS)
+    return()
+  endif()
   get_property(tops GLOBAL PROPERTY tessera_tops)
   list(REMOVE_DUPLICATES tops)
   foreach(top IN LISTS tops)
@@ -287,9 +343,6 @@ function(tessera_tests)
       foreach(file IN LISTS long)
         get_filename_component(stem ${file} NAME_WE)
         tessera_test_of(${top} ${top}_${stem} ${label} ${file})
-        if(stem MATCHES "_root_process_test$")
-          set_tests_properties(${top}_${stem} PROPERTIES LABELS "process;root")
-        endif()
       endforeach()
     endforeach()
   endforeach()
@@ -325,13 +378,17 @@ function(tessera_header name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
 endfunction()
-tessera_header(test_header LINK GTest::gtest GTest::gmock HEADERS <gmock/gmock.h> <gtest/gtest.h>)
-target_compile_options(test_header PRIVATE -O0)
+if(TESSERA_TESTS)
+  tessera_header(test_header LINK GTest::gtest GTest::gmock HEADERS <gmock/gmock.h> <gtest/gtest.h>)
+  target_compile_options(test_header PRIVATE -O0)
+endif()
 if(TESSERA_RUN_STOREY)
   set(lean ${PROJECT_SOURCE_DIR}/tessera/tensor/tensor.hpp)
   tessera_header(lean_header LINK torch_engine HEADERS ${lean})
-  tessera_header(lean_test_header LINK torch_engine GTest::gtest GTest::gmock HEADERS <gmock/gmock.h> <gtest/gtest.h> ${lean})
-  target_compile_options(lean_test_header PRIVATE -O0)
+  if(TESSERA_TESTS)
+    tessera_header(lean_test_header LINK torch_engine GTest::gtest GTest::gmock HEADERS <gmock/gmock.h> <gtest/gtest.h> ${lean})
+    target_compile_options(lean_test_header PRIVATE -O0)
+  endif()
 endif()
 
 function(tessera_lean_header target header)
@@ -353,23 +410,25 @@ function(tessera_trial name)
   if(TARGET ${name})
     set(test ${name}_${ARGV1}_trial)
   else()
-    add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/${name}/${name}.cpp)
-    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-    target_link_libraries(${name} PRIVATE tessera_cli tessera_program_testing tessera_train_testing tessera_testing_async_device GTest::gtest)
-    target_compile_options(${name} PRIVATE -O0)
-    tessera_lean_header(${name} lean_test_header)
+    tessera_trial_program(${name})
   endif()
-  add_test(NAME ${test} COMMAND ${name} ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${test} PROPERTIES LABELS process TIMEOUT 1200)
+  tessera_process_test(${test} $<TARGET_FILE:${name}> ${ARGN})
 endfunction()
 
-# tessera_slow(tests...): trials that `.ci/run` leaves out.
-function(tessera_slow)
-  foreach(test IN LISTS ARGN)
-    if(TEST ${test})
-      set_tests_properties(${test} PROPERTIES LABELS slow)
-    endif()
-  endforeach()
+# tessera_long_trial(name): the program alone; only `.ci/long` runs it.
+function(tessera_long_trial name)
+  if(TARGET tessera_cli)
+    tessera_trial_program(${name})
+    tessera_long(${name})
+  endif()
+endfunction()
+
+function(tessera_trial_program name)
+  add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/${name}/${name}.cpp)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_link_libraries(${name} PRIVATE tessera_cli tessera_program_testing tessera_train_testing tessera_testing_async_device GTest::gtest)
+  target_compile_options(${name} PRIVATE -O0)
+  tessera_lean_header(${name} lean_test_header)
 endfunction()
 
 # tessera_threads(tests...): fast tests that also run under the thread sanitizer (preset `tsan`).
@@ -383,39 +442,28 @@ function(tessera_threads)
   endforeach()
 endfunction()
 
-# tessera_alone(tests...): tests that no other test runs beside, with all of their shards.
-function(tessera_alone)
+# tessera_processors(count tests...): with all of their shards.
+function(tessera_processors count)
   get_property(tests DIRECTORY PROPERTY TESTS)
   foreach(test IN LISTS tests)
     string(REGEX REPLACE "_test_[0-9]+$" "_test" whole ${test})
     if(whole IN_LIST ARGN)
-      set_tests_properties(${test} PROPERTIES RUN_SERIAL TRUE)
+      set_tests_properties(${test} PROPERTIES PROCESSORS ${count})
     endif()
   endforeach()
 endfunction()
 
-# tessera_once(tests...): process tests that ask nothing of the system that depends on who runs them, such as trials of ranks as
-# threads, and those that write into the tree. All others that need no root get the label `user`: where it can, `.ci/run` runs
-# them as an ordinary user. Comes after the last test.
+# tessera_once(tests...): process tests that run as whoever started them. Comes before the first test.
 function(tessera_once)
-  get_property(tests DIRECTORY PROPERTY TESTS)
-  foreach(test IN LISTS tests)
-    get_property(labels TEST ${test} PROPERTY LABELS)
-    if(test IN_LIST ARGN)
-      set_tests_properties(${test} PROPERTIES LABELS "process;once")
-    elseif("process" IN_LIST labels AND NOT "root" IN_LIST labels)
-      set_tests_properties(${test} PROPERTIES LABELS "process;user")
-    endif()
-  endforeach()
+  set_property(GLOBAL APPEND PROPERTY tessera_once ${ARGN})
 endfunction()
 
 # tessera_layouts_test(family ranks count binary arguments...): so many of all layouts on up to so many ranks, as examples/layouts-<family>.toml
 # has them.
 function(tessera_layouts_test family ranks count binary)
   if(TARGET ${binary})
-    add_test(NAME layouts_${family}_trial COMMAND ${binary} verify examples/layouts-${family}.toml
-      --all-layouts ${ranks} --sample ${count} ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(layouts_${family}_trial PROPERTIES LABELS process TIMEOUT 1200)
+    tessera_process_test(layouts_${family}_trial $<TARGET_FILE:${binary}> verify examples/layouts-${family}.toml
+      --all-layouts ${ranks} --sample ${count} ${ARGN})
   endif()
 endfunction()
 
@@ -429,15 +477,13 @@ function(tessera_program)
     foreach(test IN LISTS process_tests)
       add_dependencies(${test} tessera_binary)
     endforeach()
-    # The pictures of docs/ and the tables of docs/schedules.md are what the binary says.
-    add_test(NAME drawn_docs_test
-      COMMAND ${PROJECT_SOURCE_DIR}/scripts/draw-docs --check --binary $<TARGET_FILE:tessera_binary>)
-    set_tests_properties(drawn_docs_test PROPERTIES LABELS process)
-    if(PROJECT_BINARY_DIR STREQUAL "${PROJECT_SOURCE_DIR}/build/release")
-      add_test(NAME readme_test COMMAND ${PROJECT_SOURCE_DIR}/scripts/check-readme)
-      set_tests_properties(readme_test PROPERTIES LABELS process)
-      add_test(NAME notice_test COMMAND ${PROJECT_SOURCE_DIR}/scripts/check-notice $<TARGET_FILE:tessera_binary>)
-      set_tests_properties(notice_test PROPERTIES LABELS process)
+    if(TESSERA_TESTS)
+      # The pictures of docs/ and the tables of docs/schedules.md are what the binary says.
+      tessera_process_test(drawn_docs_test ${PROJECT_SOURCE_DIR}/scripts/draw-docs --check --binary $<TARGET_FILE:tessera_binary>)
+      if(PROJECT_BINARY_DIR STREQUAL "${PROJECT_SOURCE_DIR}/build/release")
+        tessera_process_test(readme_test ${PROJECT_SOURCE_DIR}/scripts/check-readme --preset release)
+        tessera_process_test(notice_test ${PROJECT_SOURCE_DIR}/scripts/check-notice $<TARGET_FILE:tessera_binary>)
+      endif()
     endif()
   endif()
 endfunction()
