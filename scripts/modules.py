@@ -10,7 +10,7 @@ class Module:
 
 
 def words_after(key, words):
-    """Of `A B DEPS c d TESTS e`: those between the key and the next one."""
+    """Returns the words between the key and the next one, as c and d for DEPS in `A B DEPS c d TESTS e`."""
     if key not in words:
         return []
     rest = words[words.index(key) + 1:]
@@ -40,7 +40,7 @@ def read_modules(root):
 
 
 def module_of(header, modules):
-    """Of tessera/a/b/c.hpp: the module a/b if there is one, else a."""
+    """The module of tessera/a/b/c.hpp: a/b if there is one, else a."""
     parts = header.split("/")[1:-1]
     while len(parts) > 1 and "/".join(parts) not in modules:
         parts.pop()
