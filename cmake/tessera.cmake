@@ -3,8 +3,9 @@
 # is the library tessera_program_check; `families/*` is a module for each folder there. Modules in a folder testing hold
 # what only tests use; no other module may name them in DEPS. A COLD module does its work once a run or once a command; it is
 # compiled with -O1, which takes two thirds of the time of -O2.
-# The tests of all modules below one folder, such as program/, are one executable labelled `fast`; *_slow_test.cpp and
-# *_process_test.cpp are one each, labelled `slow` and `process`; what needs root is in *_root_process_test.cpp, labelled `root` besides.
+# The tests of all modules below one folder, such as program/, are one executable labelled `fast`. Its *_process_test.cpp are
+# another, and each file of them is one test labelled `process`; what needs root is in *_root_process_test.cpp, labelled `root` as
+# well. Each *_slow_test.cpp is an executable labelled `slow`.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -134,24 +135,20 @@ endfunction()
 
 set(TESSERA_FAST_SECONDS 20 CACHE STRING "Seconds of CPU time that a test labelled fast may take")
 
+set(tessera_test_environment "TESSERA_BINARY=${PROJECT_BINARY_DIR}/tessera;OMP_NUM_THREADS=1")
+
 # Tests are compiled without optimisation, which for the macros of GoogleTest takes longer than to run them; what they test is not.
-function(tessera_test target label)
+function(tessera_test target)
   add_executable(${target} ${ARGN})
   target_compile_options(${target} PRIVATE -O0)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${target} PRIVATE GTest::gtest GTest::gmock GTest::gtest_main)
-  set(launcher "")
-  if(label STREQUAL "fast")
-    set(launcher ${PROJECT_SOURCE_DIR}/scripts/within ${TESSERA_FAST_SECONDS})
-  elseif(label STREQUAL "slow")
-    tessera_long(${target})
-  elseif(label STREQUAL "process")
-    tessera_process_launcher(${target} launcher label)
-    set_property(GLOBAL APPEND PROPERTY tessera_process_tests ${target})
-  endif()
-  add_test(NAME ${target} COMMAND ${launcher} $<TARGET_FILE:${target}> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${target} PROPERTIES LABELS "${label}" TIMEOUT 1200 PROCESSORS ${TESSERA_ONE_CORE}
-    ENVIRONMENT "TESSERA_BINARY=${PROJECT_BINARY_DIR}/tessera;OMP_NUM_THREADS=1")
+endfunction()
+
+function(tessera_add_test name labels)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 1200 PROCESSORS ${TESSERA_ONE_CORE}
+    ENVIRONMENT "${tessera_test_environment}")
 endfunction()
 
 # Sets `launcher` and `labels` of a process test. What root may do hides what others may not, so a process test runs as an
@@ -169,11 +166,26 @@ function(tessera_process_launcher name launcher labels)
   endif()
 endfunction()
 
-# tessera_process_test(name command...): a process test that is not a GoogleTest program.
+# tessera_process_test(name command...)
 function(tessera_process_test name)
   tessera_process_launcher(${name} launcher labels)
-  add_test(NAME ${name} COMMAND ${launcher} ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 1200 PROCESSORS ${TESSERA_ONE_CORE})
+  tessera_add_test(${name} "${labels}" ${launcher} ${ARGN})
+endfunction()
+
+# One test for each *_process_test.cpp, all of which are compiled into `target`: it runs the tests that the file contains.
+function(tessera_process_tests top target)
+  foreach(file IN LISTS ARGN)
+    file(STRINGS ${file} lines REGEX "^ *(TEST|TEST_F|TEST_P|TYPED_TEST)\\(")
+    list(TRANSFORM lines REPLACE "^ *TEST(_F)?\\(([A-Za-z0-9_]+), *([A-Za-z0-9_]+)\\).*" "\\2.\\3")
+    list(TRANSFORM lines REPLACE "^ *TEST_P\\(([A-Za-z0-9_]+), *([A-Za-z0-9_]+)\\).*" "*/\\1.\\2/*")
+    if(NOT lines OR "${lines}" MATCHES "\\(")
+      message(FATAL_ERROR "CMake can't read the names of the tests in ${file}: one line each, TEST, TEST_F or TEST_P")
+    endif()
+    list(JOIN lines ":" filter)
+    get_filename_component(stem ${file} NAME_WE)
+    tessera_process_test(${top}_${stem} $<TARGET_FILE:${target}> --gtest_filter=${filter})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  endforeach()
 endfunction()
 
 # tessera_shards(test count): a fast test that would take too long runs as so many, test, test_2 and so on, each with its share of
@@ -182,14 +194,12 @@ function(tessera_shards test count)
   if(NOT TEST ${test})
     return()
   endif()
-  set(common "TESSERA_BINARY=${PROJECT_BINARY_DIR}/tessera;OMP_NUM_THREADS=1;GTEST_TOTAL_SHARDS=${count}")
+  set(common "${tessera_test_environment};GTEST_TOTAL_SHARDS=${count}")
   set_tests_properties(${test} PROPERTIES ENVIRONMENT "${common};GTEST_SHARD_INDEX=0")
   foreach(shard RANGE 2 ${count})
     math(EXPR index "${shard} - 1")
-    add_test(NAME ${test}_${shard} COMMAND ${PROJECT_SOURCE_DIR}/scripts/within ${TESSERA_FAST_SECONDS} $<TARGET_FILE:${test}>
-      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(${test}_${shard} PROPERTIES LABELS fast TIMEOUT 1200 PROCESSORS ${TESSERA_ONE_CORE}
-      ENVIRONMENT "${common};GTEST_SHARD_INDEX=${index}")
+    tessera_add_test(${test}_${shard} fast ${PROJECT_SOURCE_DIR}/scripts/within ${TESSERA_FAST_SECONDS} $<TARGET_FILE:${test}>)
+    set_tests_properties(${test}_${shard} PROPERTIES ENVIRONMENT "${common};GTEST_SHARD_INDEX=${index}")
   endforeach()
 endfunction()
 
@@ -310,8 +320,8 @@ function(tessera_kernels name)
 endfunction()
 
 # One test of the modules below `top`, with all of their libraries.
-function(tessera_test_of top name label)
-  tessera_test(${name} ${label} ${ARGN})
+function(tessera_test_of top name)
+  tessera_test(${name} ${ARGN})
   get_property(libraries GLOBAL PROPERTY tessera_test_libraries_${top})
   list(REMOVE_DUPLICATES libraries)
   target_link_libraries(${name} PRIVATE ${libraries})
@@ -332,18 +342,26 @@ function(tessera_tests)
   list(REMOVE_DUPLICATES tops)
   foreach(top IN LISTS tops)
     get_property(tests GLOBAL PROPERTY tessera_tests_${top})
+    foreach(kind slow process)
+      set(${kind} ${tests})
+      list(FILTER ${kind} INCLUDE REGEX "_${kind}_test\\.cpp$")
+    endforeach()
     set(fast ${tests})
     list(FILTER fast EXCLUDE REGEX "_(slow|process)_test\\.cpp$")
     if(fast)
-      tessera_test_of(${top} ${top}_test fast ${fast})
+      tessera_test_of(${top} ${top}_test ${fast})
+      tessera_add_test(${top}_test fast ${PROJECT_SOURCE_DIR}/scripts/within ${TESSERA_FAST_SECONDS} $<TARGET_FILE:${top}_test>)
     endif()
-    foreach(label slow process)
-      set(long ${tests})
-      list(FILTER long INCLUDE REGEX "_${label}_test\\.cpp$")
-      foreach(file IN LISTS long)
-        get_filename_component(stem ${file} NAME_WE)
-        tessera_test_of(${top} ${top}_${stem} ${label} ${file})
-      endforeach()
+    if(process)
+      tessera_test_of(${top} ${top}_process_test ${process})
+      tessera_process_tests(${top} ${top}_process_test ${process})
+      set_property(GLOBAL APPEND PROPERTY tessera_process_programs ${top}_process_test)
+    endif()
+    foreach(file IN LISTS slow)
+      get_filename_component(stem ${file} NAME_WE)
+      tessera_test_of(${top} ${top}_${stem} ${file})
+      tessera_add_test(${top}_${stem} slow $<TARGET_FILE:${top}_${stem}>)
+      tessera_long(${top}_${stem})
     endforeach()
   endforeach()
 endfunction()
@@ -473,9 +491,9 @@ function(tessera_program)
     add_executable(tessera_binary ${PROJECT_SOURCE_DIR}/tessera/main.cpp)
     set_target_properties(tessera_binary PROPERTIES OUTPUT_NAME tessera)
     target_link_libraries(tessera_binary PRIVATE tessera_cli)
-    get_property(process_tests GLOBAL PROPERTY tessera_process_tests)
-    foreach(test IN LISTS process_tests)
-      add_dependencies(${test} tessera_binary)
+    get_property(programs GLOBAL PROPERTY tessera_process_programs)
+    foreach(program IN LISTS programs)
+      add_dependencies(${program} tessera_binary)
     endforeach()
     if(TESSERA_TESTS)
       # The pictures of docs/ and the tables of docs/schedules.md are what the binary says.
