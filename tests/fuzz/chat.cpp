@@ -12,13 +12,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const auto messages = data::Json::parse(
       R"([{"role": "system", "content": "a"}, {"role": "user", "content": "b\n", "x": [1, null, {"y": 2}]},)"
       R"( {"role": "assistant", "content": "c"}])");
-  static const data::Json variables = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+  static const data::Json tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
   const fuzz::Limits limits;
   try {
-    const data::ChatTemplate chat({reinterpret_cast<const char*>(data), size}, "fuzzed");
-    const std::string whole = chat.render(messages, false, variables);
+    const data::ChatTemplate chat({reinterpret_cast<const char*>(data), size}, "fuzzed", tokens);
+    const std::string whole = chat.render(messages, false);
     std::string joined;
-    for (const data::Segment& segment : chat.segments(messages, variables)) joined += segment.text;
+    for (const data::Segment& segment : chat.segments(messages)) joined += segment.text;
     expect(joined == whole);
   } catch (const UserError&) {
   }

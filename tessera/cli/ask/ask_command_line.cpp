@@ -45,10 +45,9 @@ void add_ask_commands(CLI::App& app, AskOptions& options) {
       ->type_name("FILE");
   generate->add_flag("--chat", options.chat, "a conversation: what you type, and what the model answers");
   generate
-      ->add_option(
-          "--chat-template", options.chat_template,
-          "a file of Jinja, a tokenizer_config.json, chatml, llama3 or mistral (default: that of the "
-          "model)")
+      ->add_option("--chat-template", options.chat_template,
+                   "a model's folder, a file of Jinja, chatml, llama3 or mistral (default: that of the "
+                   "model)")
       ->type_name("FILE");
   generate->add_option("--tokens", options.tokens, "of an answer, at most")
       ->check(CLI::Range(1, 1 << 20))

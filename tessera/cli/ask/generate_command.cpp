@@ -157,7 +157,6 @@ void answer_prompts(const Asked& asked, train::Session& session, std::span<const
 // A conversation on standard input and output; ends with the input.
 void converse(const Asked& asked, train::Session& session, const std::string& template_path) {
   const data::ChatTemplate form = data::open_chat_template(template_path);
-  const data::Json variables = data::chat_variables(template_path);
   data::Json messages = data::Json::array();
   const std::int64_t room = session.run().model.sequence;
   std::string line;
@@ -167,7 +166,7 @@ void converse(const Asked& asked, train::Session& session, const std::string& te
     if (line.empty()) continue;
     messages.push_back({{"role", "user"}, {"content", line}});
     const std::vector<Token> prompt =
-        encoded(*asked.tokenizer, form.render(messages, /*add_generation_prompt=*/true, variables), false);
+        encoded(*asked.tokenizer, form.render(messages, /*add_generation_prompt=*/true), false);
     generate::GenerateOptions how = asked.how;
     how.tokens = std::min(how.tokens, room - std::ssize(prompt));
     if (how.tokens <= 0)
@@ -186,11 +185,13 @@ void converse(const Asked& asked, train::Session& session, const std::string& te
 
 std::string chat_template_of(const Asked& asked) {
   if (!asked.options.chat_template.empty()) return asked.options.chat_template;
-  const std::string path = asked.opened.files + "/tokenizer_config.json";
-  if (!asked.opened.files.empty() && std::filesystem::exists(path)) return path;
-  throw UserError(cat(asked.opened.folder,
-                      " has no chat template. Name one with --chat-template: a file of Jinja, a "
-                      "tokenizer_config.json, chatml, llama3 or mistral."));
+  const std::string& files = asked.opened.files;
+  for (const char* name : {"chat_template.jinja", "tokenizer_config.json"})
+    if (!files.empty() && std::filesystem::exists(cat(files, "/", name))) return files;
+  throw UserError(
+      cat(asked.opened.folder,
+          " has no chat template. Name one with --chat-template: a model's folder, a file of Jinja, "
+          "chatml, llama3 or mistral."));
 }
 
 int chat(const Asked& asked) {

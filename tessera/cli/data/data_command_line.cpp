@@ -37,9 +37,8 @@ void add_tokenize(CLI::App& parent, DataOptions& options) {
   command->add_option("--documents-end", options.documents_end, "where a document of plain text ends")
       ->check(CLI::IsMember({"line", "blank-line", "file"}));
   command
-      ->add_option(
-          "--chat-template", options.chat_template,
-          "with --records messages: a file of Jinja, a tokenizer_config.json, chatml, llama3 or mistral")
+      ->add_option("--chat-template", options.chat_template,
+                   "with --records messages: a model's folder, a file of Jinja, chatml, llama3 or mistral")
       ->type_name("FILE");
   command->add_option("--append", options.end_of_document, "a token that ends every document, such as </s>")
       ->type_name("TOKEN");

@@ -86,7 +86,7 @@ TEST_F(DataCommands, WhatTheOptionsLackIsSaid) {
   refused("@a.txt @a.jsonl", "say which with --format");
   refused("@a.txt --records messages", "reads JSON lines");
   refused("@a.jsonl --records messages", "needs --chat-template");
-  refused("@a.jsonl --records messages --chat-template alpaca", "nor one of chatml, llama3 and mistral");
+  refused("@a.jsonl --records messages --chat-template alpaca", "or one of chatml, llama3 and mistral");
   refused("@a.txt --append </s>", "the vocabulary has no such token");
   refused("@a.parquet", ".parquet files are not read");
   refused("@a.jsonl", "it has no field \"text\"; it has none");

@@ -37,9 +37,9 @@ data::RecordOptions record_options(const DataOptions& options) {
   out.kind = options.records == "messages" ? data::RecordKind::messages : data::RecordKind::completion;
   if (out.kind == data::RecordKind::messages) {
     if (options.chat_template.empty())
-      throw UserError("--records messages needs --chat-template: a file, chatml, llama3 or mistral");
+      throw UserError(
+          "--records messages needs --chat-template: a model's folder, a file of Jinja, chatml, llama3 or mistral");
     out.chat = std::make_shared<data::ChatTemplate>(data::open_chat_template(options.chat_template));
-    out.chat_variables = data::chat_variables(options.chat_template);
   }
   return out;
 }

@@ -44,13 +44,13 @@ TEST(ChatTemplate, WritesWhatJinjaWrites) {
   std::ifstream expected(folder / "expected.jsonl");
   int compared = 0, refused = 0;
   for (const fs::path& path : paths) {
-    const ChatTemplate chat(file_text(path), path.filename());
+    const ChatTemplate chat(file_text(path), path.filename(), {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
     for (const char* line : kConversations)
       for (const bool prompt : {false, true}) {
         std::string text, theirs;
         ASSERT_TRUE(std::getline(expected, theirs));
         try {
-          text = chat.render(Json::parse(line), prompt, {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+          text = chat.render(Json::parse(line), prompt);
         } catch (const UserError& error) {
           text = "refused";
         }

@@ -33,20 +33,19 @@ const std::map<std::string, const char*>& built_in() {
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(std::string_view text, std::string name)
-    : name_(std::move(name)), statements_(parse_template(text, name_)) {}
+ChatTemplate::ChatTemplate(std::string_view text, std::string name, Json variables)
+    : name_(std::move(name)), variables_(std::move(variables)), statements_(parse_template(text, name_)) {}
 
-std::string ChatTemplate::render(const Json& messages, bool add_generation_prompt,
-                                 const Json& variables) const {
-  Json all = variables;
+std::string ChatTemplate::render(const Json& messages, bool add_generation_prompt) const {
+  Json all = variables_;
   all["messages"] = messages;
   all["add_generation_prompt"] = add_generation_prompt;
   return rendered(statements_, all, name_);
 }
 
-std::vector<Segment> ChatTemplate::segments(const Json& messages, const Json& variables) const {
+std::vector<Segment> ChatTemplate::segments(const Json& messages) const {
   if (!messages.is_array() || messages.empty()) throw UserError("messages is no list, or an empty one");
-  const std::string whole = render(messages, false, variables);
+  const std::string whole = render(messages, false);
   std::vector<Segment> out;
   std::size_t at = 0;
   const auto add = [&](std::size_t end, bool counts) {
@@ -57,10 +56,10 @@ std::vector<Segment> ChatTemplate::segments(const Json& messages, const Json& va
   for (const Json& message : messages) {
     if (!message.is_object() || !message.contains("role")) throw UserError("a message has no role");
     const bool is_answer = message["role"] == "assistant";
-    const std::string before = is_answer ? render(so_far, true, variables) : "";
+    const std::string before = is_answer ? render(so_far, true) : "";
     so_far.push_back(message);
     if (!is_answer) continue;
-    const std::string after = render(so_far, false, variables);
+    const std::string after = render(so_far, false);
     if (!whole.starts_with(after) || !after.starts_with(before) || before.size() < at)
       throw UserError(
           cat("chat template '", name_, "' writes message ", so_far.size(),
@@ -76,33 +75,56 @@ std::vector<Segment> ChatTemplate::segments(const Json& messages, const Json& va
 std::string chat_template_text(const std::string& name) { return built_in().at(name); }
 
 namespace {
-Json parsed_config(const std::string& text) {
+
+namespace fs = std::filesystem;
+
+// A null value for a file that is absent or not JSON.
+Json config_at(const fs::path& path) {
+  if (!fs::is_regular_file(path)) return {};
+  const std::string text = file_text(path);
   return json_depth(text) > 64 ? Json() : Json::parse(text, nullptr, false);
 }
-}  // namespace
 
-ChatTemplate open_chat_template(const std::string& path) {
-  if (const auto found = built_in().find(path); found != built_in().end()) return {found->second, path};
-  if (!std::filesystem::is_regular_file(path))
-    throw UserError(cat("chat template '", path, "' is no file, nor one of chatml, llama3 and mistral"));
-  const std::string text = file_text(path);
-  if (!path.ends_with(".json")) return {text, path};
-  const Json config = parsed_config(text);
-  if (!config.is_object() || !config.contains("chat_template") || !config["chat_template"].is_string())
-    throw UserError(cat("'", path, "' has no chat_template that is one text"));
-  return {config["chat_template"].get<std::string>(), path};
-}
-
-Json chat_variables(const std::string& path) {
+// The special tokens of a tokenizer_config.json, which are texts or objects with a content.
+Json special_tokens(const Json& config) {
   Json out = Json::object();
-  if (!path.ends_with(".json")) return out;
-  const Json config = parsed_config(file_text(path));
-  for (const char* name : {"bos_token", "eos_token"}) {
+  for (const char* name :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     Json token = config.is_object() ? config.value(name, Json()) : Json();
     if (token.is_object()) token = token.value("content", Json());
     if (token.is_string()) out[name] = token;
   }
   return out;
+}
+
+// The chat_template of a tokenizer_config.json: one text, or a list of named ones, of which `default` is taken.
+std::string template_in(const Json& config, const fs::path& path) {
+  Json found = config.is_object() ? config.value("chat_template", Json()) : Json();
+  if (found.is_array())
+    for (const Json& each : Json(found))
+      if (each.is_object() && each.value("name", Json()) == "default") found = each.value("template", Json());
+  if (!found.is_string())
+    throw UserError(
+        cat("'", path.string(), "' has no chat_template, and there is no chat_template.jinja next to it"));
+  return found.get<std::string>();
+}
+
+}  // namespace
+
+ChatTemplate open_chat_template(const std::string& path) {
+  if (const auto found = built_in().find(path); found != built_in().end()) return {found->second, path};
+  const bool is_folder = fs::is_directory(path);
+  if (!is_folder && !fs::is_regular_file(path))
+    throw UserError(
+        cat("chat template '", path, "' is not a file, a folder, or one of chatml, llama3 and mistral"));
+  const fs::path folder = is_folder ? fs::path(path) : fs::path(path).parent_path();
+  const bool is_config = is_folder || path.ends_with(".json");
+  const fs::path config_path = is_config && !is_folder ? fs::path(path) : folder / "tokenizer_config.json";
+  const Json config = config_at(config_path);
+  const fs::path jinja = is_config ? folder / "chat_template.jinja" : fs::path(path);
+  const bool has_jinja = fs::is_regular_file(jinja);
+  return {has_jinja ? file_text(jinja) : template_in(config, config_path), has_jinja ? jinja : config_path,
+          special_tokens(config)};
 }
 
 }  // namespace tessera::data

@@ -19,32 +19,32 @@ struct Segment {
 
 class ChatTemplate {
  public:
+  // `variables` is an object of what a template may use in addition to the messages, such as bos_token.
   // Throws UserError naming the line and what is not understood.
-  ChatTemplate(std::string_view text, std::string name);
+  ChatTemplate(std::string_view text, std::string name, Json variables = Json::object());
 
   const std::string& name() const { return name_; }
-  // The text of a list of messages. `variables` is an object with what else the template may use, such as
-  // bos_token and eos_token. Throws UserError when the template does, and when it computes without an end.
-  std::string render(const Json& messages, bool add_generation_prompt, const Json& variables) const;
+  const Json& variables() const { return variables_; }
+  // The text of a list of messages. Throws UserError when the template does, and when it computes without an end.
+  std::string render(const Json& messages, bool add_generation_prompt) const;
 
   // The same text in parts, in which only what the assistant says counts: what a template puts after the
   // prompt for an answer, up to the answer's end. Throws UserError when a template changes what came before.
-  std::vector<Segment> segments(const Json& messages, const Json& variables) const;
+  std::vector<Segment> segments(const Json& messages) const;
 
  private:
   std::string name_;
+  Json variables_;
   std::vector<Statement> statements_;
 };
 
 // The text of a built-in template.
 std::string chat_template_text(const std::string& name);
 
-// The template of a tokenizer_config.json or of a file with its text; or one of the built-in names chatml,
-// llama3 and mistral. Throws UserError.
+// Opens a template by a built-in name (chatml, llama3 or mistral), or by the path of a file of Jinja, of a
+// tokenizer_config.json, or of a folder with such files. As in transformers, a chat_template.jinja takes
+// precedence over the template of the tokenizer_config.json next to it, and special tokens such as
+// bos_token come from that tokenizer_config.json. Throws UserError.
 ChatTemplate open_chat_template(const std::string& path);
-
-// What else such a template may use: bos_token and eos_token of a tokenizer_config.json, which may be texts
-// or objects with a content.
-Json chat_variables(const std::string& path);
 
 }  // namespace tessera::data

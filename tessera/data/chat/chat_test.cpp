@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/testing/test_folder.hpp"
 #include "tessera/data/chat/chat_template.hpp"
 
 namespace tessera::data {
@@ -18,33 +19,31 @@ const Json kTalk =
   {"role": "assistant", "content": "Bye."}])");
 
 std::string render(const std::string& text, const Json& messages = kTalk) {
-  return ChatTemplate(text, "test").render(messages, false, {{"bos_token", "<s>"}});
+  return ChatTemplate(text, "test", {{"bos_token", "<s>"}}).render(messages, false);
 }
 
 TEST(ChatTemplate, OnlyWhatTheAssistantSaysCounts) {
   using Segments = std::vector<Segment>;
-  EXPECT_EQ(open_chat_template("chatml").segments(kTalk, Json::object()),
+  EXPECT_EQ(open_chat_template("chatml").segments(kTalk),
             (Segments{{"<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n"
                        "<|im_start|>assistant\n",
                        false},
                       {"Hello.<|im_end|>\n", true},
                       {"<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n", false},
                       {"Bye.<|im_end|>\n", true}}));
-  EXPECT_EQ(open_chat_template("llama3").segments(kTalk, Json::object()).at(1),
-            (Segment{"Hello.<|eot_id|>", true}));
+  EXPECT_EQ(open_chat_template("llama3").segments(kTalk).at(1), (Segment{"Hello.<|eot_id|>", true}));
   const Json two =
       Json::parse(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])");
-  EXPECT_EQ(open_chat_template("mistral").segments(two, Json::object()),
+  EXPECT_EQ(open_chat_template("mistral").segments(two),
             (Segments{{"<s>[INST] a [/INST]", false}, {" b</s>", true}}));
-  EXPECT_THAT([] { open_chat_template("mistral").segments(kTalk, Json::object()); },
+  EXPECT_THAT([] { open_chat_template("mistral").segments(kTalk); },
               ThrowsMessage<UserError>(HasSubstr("only user and assistant speak, not system")));
 }
 
 TEST(ChatTemplate, ATemplateThatRewritesWhatCameBeforeIsRefused) {
   const ChatTemplate last_only(
       "{% for m in messages %}{% if loop.last %}{{ m.content }}{% endif %}{% endfor %}", "x");
-  EXPECT_THAT([&] { last_only.segments(kTalk, Json::object()); },
-              ThrowsMessage<UserError>(HasSubstr("only appends")));
+  EXPECT_THAT([&] { last_only.segments(kTalk); }, ThrowsMessage<UserError>(HasSubstr("only appends")));
 }
 
 TEST(ChatTemplate, KeepsToTheRulesOfWhiteSpace) {
@@ -125,6 +124,35 @@ TEST(ChatTemplate, EndsWhateverATemplateComputes) {
   EXPECT_THROW(render(doubling + "{% set ns.l = [ns.l] %}{% endfor %}"), UserError);
   EXPECT_THROW(render("{% for i in range(2000) %}{% for j in range(2000) %}{% endfor %}{% endfor %}"),
                UserError);
+}
+
+TEST(ChatTemplate, OpensTheFilesThatTransformersWritesWithTheirSpecialTokens) {
+  const TestFolder folder;
+  const std::string text = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}{{ eos_token }}";
+  const Json talk = Json::parse(R"([{"role": "user", "content": "a"}])");
+  const auto written = [&](const std::string& path) { return open_chat_template(path).render(talk, false); };
+
+  const std::string jinja = folder.write("chat_template.jinja", text);
+  EXPECT_EQ(written(jinja), "a");
+  const std::string config =
+      folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}})");
+  for (const std::string& path : {jinja, config, folder.path("")})
+    EXPECT_EQ(written(path), "<s>a</s>") << path;
+
+  folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "chat_template": "old"})");
+  EXPECT_EQ(written(config), "<s>a");  // chat_template.jinja takes precedence
+  std::filesystem::remove(jinja);
+  EXPECT_EQ(written(config), "old");
+  folder.write("tokenizer_config.json", R"({"eos_token": "$", "chat_template":
+      [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "{{ eos_token }}"}]})");
+  EXPECT_EQ(written(folder.path("")), "$");
+  for (const char* broken :
+       {"{}", "", "[", R"({"chat_template": 7})", R"({"chat_template": [1, {"name": "x"}]})"}) {
+    folder.write("tokenizer_config.json", broken);
+    EXPECT_THAT([&] { open_chat_template(config); },
+                ThrowsMessage<UserError>(HasSubstr("no chat_template.jinja next to it")))
+        << broken;
+  }
 }
 
 }  // namespace

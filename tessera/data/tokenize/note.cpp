@@ -60,7 +60,7 @@ std::string options_text(const TokenizeOptions& options, std::int64_t vocabulary
     out += record.field.empty() ? "plain text" : cat("field ", record.field);
   if (record.kind == RecordKind::completion) out += "completions";
   if (record.kind == RecordKind::messages)
-    out += cat("messages as ", record.chat->name(), " ", record.chat_variables.dump());
+    out += cat("messages as ", record.chat->name(), " ", record.chat->variables().dump());
   out += cat("; records end at ", options.record_end == RecordEnd::line   ? "lines"
                                   : options.record_end == RecordEnd::file ? "the file's end"
                                                                           : "blank lines");

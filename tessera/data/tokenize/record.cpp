@@ -51,7 +51,7 @@ std::vector<Segment> parse_record(const std::string& bytes, const RecordOptions&
   TESSERA_CHECK(options.chat != nullptr, "messages without a template");
   const auto found = object.find("messages");
   if (found == object.end()) throw UserError("it has no field \"messages\"");
-  return options.chat->segments(*found, options.chat_variables);
+  return options.chat->segments(*found);
 }
 
 }  // namespace tessera::data

@@ -19,7 +19,6 @@ struct RecordOptions {
   RecordKind kind = RecordKind::text;
   std::string field = "text";  // empty: records are plain text
   std::shared_ptr<const ChatTemplate> chat;
-  Json chat_variables = Json::object();  // bos_token, eos_token
 };
 
 // Throws UserError that says what is wrong with the record, without where it stands.
