@@ -146,6 +146,31 @@ TEST_F(Resuming, ARunWhoseStepsAreNotTakenAnyMoreIsSavedAndStops) {
   EXPECT_EQ(never.code, 0) << never.out;
 }
 
+TEST_F(Resuming, ALastSaveThatFailsIsAnErrorThatNamesTheNewestCheckpoint) {
+  trained("training.steps=3");
+  const std::string more = cat(binary(), " train ", path("run.toml"), " --out ", path("out"),
+                               " cluster.peak_tflops=1 model.layers=4 training.global_batch=9 "
+                               "layout.micro_batch=1 training.steps=5 ");
+  for (const char* procs : {"--procs 1", "--procs 3"}) {
+    const Outcome outcome = shell(cat("ulimit -f 200; ", more, procs));  // no checkpoint is that small
+    EXPECT_EQ(outcome.code, 2) << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr("the checkpoint of step 5, the last of this run, could not be saved"));
+    EXPECT_THAT(outcome.out,
+                HasSubstr("The newest whole checkpoint is " + path("out/checkpoints/step-00000003")));
+  }
+}
+
+TEST_F(Resuming, ADivergingRunDoesNotRemoveTheCheckpointsFromBeforeIt) {
+  trained("training.steps=4 checkpoint.every=1");
+  const Outcome outcome = train(
+      "training.steps=40 training.warmup_steps=0 training.learning_rate=1e38 "
+      "training.stop_after_skipped=5 checkpoint.every=1 checkpoint.keep_last=2");
+  EXPECT_EQ(outcome.code, 2) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("steps 6 to 10 were not taken"));
+  EXPECT_TRUE(std::filesystem::exists(path("out/checkpoints/step-00000004/manifest.json"))) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("step 6 is not saved: no step after step 5 was taken"));
+}
+
 TEST_F(Resuming, OldCheckpointsGoAndThoseToKeepStay) {
   trained("training.steps=9 checkpoint.every=1 checkpoint.keep_last=2 checkpoint.keep_every=4");
   std::set<std::string> names;

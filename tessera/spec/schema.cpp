@@ -214,8 +214,10 @@ void declare_training(std::vector<Key>& keys) {
               "fp16: factor of the first step's loss, a power of two; halved when a gradient is not finite");
   section.add("loss_scale_growth_steps", &Training::loss_scale_growth_steps, at_least(1),
               "fp16: updates in a row after which the factor doubles");
-  section.add("stop_after_skipped", &Training::stop_after_skipped, at_least(0),
-              "steps in a row whose gradients are not finite after which the run saves and stops; 0: never");
+  section.add(
+      "stop_after_skipped", &Training::stop_after_skipped, at_least(0),
+      "steps in a row whose gradients are not finite after which the run saves and stops; fp16: those "
+      "that only halve the loss scale do not count; 0: never");
   section.add(
       "local_steps", &Training::local_steps, from_to(0, kMaxTokens),
       "steps that each of the dp_replicate replicas makes by itself, on its share of the batch, before they "

@@ -7,9 +7,9 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/process/resident.hpp"
 #include "tessera/base/statistics.hpp"
-#include "tessera/checkpoint/folder/folder.hpp"
 #include "tessera/metrics/outputs/step_outputs.hpp"
 #include "tessera/metrics/trace/intervals.hpp"
+#include "tessera/optim/skipped_steps.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/plan/flops.hpp"
 #include "tessera/spec/choice_names.hpp"
@@ -108,49 +108,6 @@ class Tally {
   Summary summary_;
   std::vector<double> step_seconds_, token_rates_, losses_;
   double counted_seconds_ = 0;  // sum of step_seconds_
-};
-
-// Whether steps are taken any more.
-class SkippedSteps {
- public:
-  // `are_kept`: such a step leaves the weights as they were.
-  SkippedSteps(std::int64_t most, bool are_kept) : most_(most), are_kept_(are_kept) {}
-
-  void add(std::int64_t step, const engine::StepReport& report) {
-    in_a_row_ = report.taken ? 0 : in_a_row_ + 1;
-    last_step_ = step;
-    last_ = cat("loss ", report.loss, ", gradient norm ", report.gradient_norm,
-                report.loss_scale == 1 ? "" : cat(", loss scale ", report.loss_scale));
-  }
-  bool are_too_many() const { return most_ > 0 && in_a_row_ >= most_; }
-  bool has_spoilt_weights() const { return !are_kept_ && in_a_row_ > 0; }
-  // Of spoilt weights; `saved_step` is the newest that is saved, or 0.
-  UserError spoilt_error(std::int64_t saved_step) const {
-    return UserError(
-        cat("the gradients of step ", last_step_, " were not finite (", last_,
-            "), and its updates did not wait for that to be known, as layout.overlap_steps is set and "
-            "training.clip_norm is not: the weights are spoilt and are not saved. ",
-            saved_step > 0 ? cat("The last checkpoint is of step ", saved_step, ". ") : "Nothing was saved. ",
-            "Set training.clip_norm, or lower training.learning_rate, and start again."));
-  }
-  // `saved` is where they are, if they are anywhere.
-  UserError error(const std::string& saved) const {
-    const std::int64_t first = last_step_ - in_a_row_ + 1;
-    return UserError(cat(
-        "steps ", first, " to ", last_step_,
-        " were not taken, as their gradients were not finite (the last: ", last_, "); the run stops after ",
-        most_, " such steps in a row (training.stop_after_skipped). ",
-        saved.empty() ? "Nothing was saved. "
-                      : cat("The weights are those before step ", first, ", saved in ", saved, ". "),
-        "Lower training.learning_rate, lengthen training.warmup_steps or set training.clip_norm, and go on "
-        "from a checkpoint of a time when the loss still fell (--from); fp16 may need layout.precision = "
-        "bf16."));
-  }
-
- private:
-  std::int64_t most_, in_a_row_ = 0, last_step_ = 0;
-  bool are_kept_;
-  std::string last_;
 };
 
 // What a rank knows of a step when it has ended.
@@ -266,7 +223,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
 
   Tally tally;
   std::optional<metrics::EvaluationFacts> last_evaluation;
-  SkippedSteps skipped(run.training.stop_after_skipped, tables.updates_wait);
+  optim::SkippedSteps skipped(run.training.stop_after_skipped, tables.updates_wait);
   std::int64_t peak_bytes = 0;
   std::string trouble;    // why this rank can't make the next step
   bool must_end = false;  // as a rank can't
@@ -298,11 +255,16 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     replicas.after_step(step, is_last || saves_after(step) || evaluates_after(step));
     for (MovedAlong& moved : replicas.take_moved()) report.moved.along.push_back(std::move(moved));
     tally.add(report, seconds);
-    skipped.add(step, report);
+    skipped.add({.step = step,
+                 .taken = report.taken,
+                 .loss = report.loss,
+                 .gradient_norm = report.gradient_norm,
+                 .loss_scale = report.loss_scale});
     if (skipped.has_spoilt_weights()) {
       if (is_followed) session.begin_step();
       while (session.under_way() > 0) session.finish_step();
-      throw skipped.spoilt_error(saver.saved_step());
+      saver.wait();  // what is being saved is the last state that is good
+      throw skipped.spoilt_error(saver.newest_text());
     }
     tracer.add(step, report.times);
     auto told = facts.of(step, report, seconds, tally, static_cast<double>(replicas.num_present()));
@@ -409,12 +371,11 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     const During closing(options.log, Doing::closing);
     outputs.reset();
   }
-  const bool is_saved = saver.saved_step() == session.progress().step && saver.saved_step() > 0;
-  const std::string saved = is_saved ? checkpoint::step_folder(checkpoints, saver.saved_step()).path : "";
-  if (skipped.are_too_many()) throw skipped.error(saved);
-  const std::string rest = is_saved ? cat(" The run is saved in ", saved, ".") : " Nothing was saved.";
-  if (!trouble.empty()) throw UserError(trouble + rest);
-  if (must_end) throw PeerLost(cat("another rank could not read its next samples.", rest));
+  const std::string newest = saver.newest_text();
+  if (skipped.are_too_many()) throw skipped.error(newest);
+  if (!trouble.empty()) throw UserError(cat(trouble, " ", newest));
+  if (must_end) throw PeerLost(cat("another rank could not read its next samples. ", newest));
+  saver.expect_saved(session.progress().step);
   return summary;
 }
 

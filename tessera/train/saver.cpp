@@ -36,6 +36,8 @@ Saver::Saver(const spec::Run& run, Session& session, SaverOptions options)
       saved_step_(options_.saved_step),
       begin_seconds_(now_seconds()) {
   if (options_.folder.empty()) rule_ = {.every = 0, .every_minutes = 0};
+  count_steps();
+  taken_at_saved_ = taken_;
   config_ = spec::to_text(run);
   program_hash_ = hash_of_text(program::to_text(session.program()));
   if (options_.rank != 0 || options_.folder.empty()) return;
@@ -52,24 +54,75 @@ void Saver::tell(const std::string& text) const {
 }
 
 void Saver::after_step(std::int64_t step) {
+  count_steps();
   if (phase_ != Phase::idle) poll();
-  if (rule_.every > 0 && step % rule_.every == 0) save(step);
+  if (phase_ == Phase::idle && is_removal_due_ && taken_ > taken_at_saved_) remove_old();
+  if (rule_.every == 0 || step % rule_.every != 0) return;
+  if (taken_ > taken_at_saved_) return save(step);
+  if (!is_told_skipped_ && step != saved_step_)
+    tell(cat("step ", step, " is not saved: no step after step ", saved_step_,
+             " was taken, so the weights are the same"));
+  is_told_skipped_ = true;
+}
+
+// Updates of a session count the steps under way as taken.
+void Saver::count_steps() {
+  const auto progress = session_.progress();
+  const auto under_way = static_cast<std::int64_t>(session_.under_way());
+  const std::int64_t finished = progress.step - under_way,
+                     taken = progress.updates - progress.reset_after - under_way;
+  if (finished > finished_) is_last_taken_ = taken > taken_;
+  finished_ = finished;
+  taken_ = taken;
 }
 
 bool Saver::wants_to_save(std::int64_t step) const {
   if (options_.rank != 0 || options_.folder.empty() || step == 0) return false;
   const bool is_time = rule_.every_minutes > 0 &&
                        now_seconds() - begin_seconds_ >= rule_.every_minutes * 60 && step != saved_step_ &&
-                       step != step_;
+                       step != step_ && taken_ > taken_at_saved_;
   return is_time || (requests_.is_asked() && !is_asked_for_);
 }
 
 void Saver::finish(std::int64_t step) {
+  count_steps();
   wait();
   // What could not be saved in several attempts is given up.
-  if (!rule_.saves() || saved_step_ == step || step_ == step) return;
-  save(step);
-  wait();
+  if (rule_.saves() && saved_step_ != step && step_ != step) {
+    save(step);
+    wait();
+  }
+  // No step will follow, so the last one is the best evidence there is.
+  if (is_removal_due_ && (taken_ > taken_at_saved_ || is_last_taken_)) {
+    remove_old();
+    wait();
+  }
+}
+
+void Saver::expect_saved(std::int64_t step) const {
+  if (!rule_.saves() || saved_step_ == step) return;
+  throw UserError(cat("the checkpoint of step ", step, ", the last of this run, could not be saved",
+                      last_complaint_.empty() ? "" : cat(": ", last_complaint_), ". ", newest_text(),
+                      " The steps after it are lost: make room on the disk and start the run again."));
+}
+
+std::string Saver::newest_text() const {
+  if (saved_step_ == 0) return "Nothing was saved.";
+  const std::string path = checkpoint::step_folder(options_.folder, saved_step_).path;
+  if (!checkpoint::is_checkpoint(path))
+    return cat("The newest whole checkpoint is that of step ", saved_step_, ".");
+  const bool is_current = saved_step_ == session_.progress().step;
+  return cat(is_current ? "The run is saved in " : "The newest whole checkpoint is ", path, ".");
+}
+
+void Saver::remove_old() {
+  is_removal_due_ = false;
+  phase_ = Phase::removing;
+  if (options_.rank != 0) return;
+  start([this] {
+    checkpoint::remove_old(options_.folder, {.last = rule_.keep_last, .every = rule_.keep_every},
+                           saved_step_);
+  });
 }
 
 // Nobody waits for ever: a disk that can't take the answer is told of here.
@@ -81,12 +134,18 @@ void Saver::answer(const checkpoint::SaveAnswer& answer) {
 
 void Saver::save(std::int64_t step) {
   if (options_.folder.empty()) return;
+  count_steps();
   wait();
+  if (is_removal_due_ && taken_ > taken_at_saved_) {  // or one more than is kept would lie there at a time
+    remove_old();
+    wait();
+  }
   is_asked_for_ = options_.rank == 0 && requests_.is_asked();
   if (step == saved_step_ && has_saved_) {  // nothing was made since
     if (is_asked_for_) answer({step, checkpoint::step_folder(options_.folder, step).path});
     return;
   }
+  taken_at_save_ = taken_;
   step_ = step;
   attempts_ = 0;
   begin_seconds_ = now_seconds();
@@ -198,37 +257,43 @@ void Saver::wait() {
   }
 }
 
+// The attempt at a save has failed.
+void Saver::end_attempt() {
+  const bool again = attempts_ < kMaxAttempts;
+  tell(cat("warning: the checkpoint of step ", step_, " could not be saved (attempt ", attempts_, " of ",
+           kMaxAttempts, complaint_.empty() ? "" : ": ", complaint_, "); ",
+           again ? "trying again" : "it is given up"));
+  if (options_.rank != 0 && !complaint_.empty())
+    std::fputs(cat("checkpoint of step ", step_, ": ", complaint_, "\n").c_str(), stderr);
+  last_complaint_ = complaint_;
+  complaint_.clear();
+  phase_ = Phase::idle;
+  if (options_.rank == 0 && save_.id != 0)
+    complaint_of([&] { checkpoint::abandon_save(save_); });  // what stays, the next run removes
+  if (again) return begin();
+  if (is_asked_for_) answer({0, cat("the checkpoint of step ", step_, " could not be saved")});
+}
+
 void Saver::end_phase(bool failed) {
-  if (failed) {
-    const bool again = attempts_ < kMaxAttempts;
-    tell(cat("warning: the checkpoint of step ", step_, " could not be saved (attempt ", attempts_, " of ",
-             kMaxAttempts, complaint_.empty() ? "" : ": ", complaint_, "); ",
-             again ? "trying again" : "it is given up"));
-    if (options_.rank != 0 && !complaint_.empty())
-      std::fputs(cat("checkpoint of step ", step_, ": ", complaint_, "\n").c_str(), stderr);
-    complaint_.clear();
+  if (phase_ == Phase::removing) {
     phase_ = Phase::idle;
-    if (options_.rank == 0 && save_.id != 0)
-      complaint_of([&] { checkpoint::abandon_save(save_); });  // what stays, the next run removes
-    if (again) return begin();
-    if (is_asked_for_) answer({0, cat("the checkpoint of step ", step_, " could not be saved")});
+    if (!complaint_.empty()) tell(cat("warning: an old checkpoint stays: ", complaint_));
+    complaint_.clear();
     return;
   }
+  if (failed) return end_attempt();
   if (phase_ == Phase::writing) {
     phase_ = Phase::committing;
-    if (options_.rank != 0) return;
-    return start([this] {
-      checkpoint::commit_save(save_, options_.num_ranks);
-      removal_complaint_ = complaint_of([&] {
-        checkpoint::remove_old(options_.folder, {.last = rule_.keep_last, .every = rule_.keep_every}, step_);
-      });
-    });
+    if (options_.rank == 0) start([this] { checkpoint::commit_save(save_, options_.num_ranks); });
+    return;
   }
   phase_ = Phase::idle;
   saved_step_ = step_;
   has_saved_ = true;
-  if (!removal_complaint_.empty()) tell(cat("warning: an old checkpoint stays: ", removal_complaint_));
-  removal_complaint_.clear();
+  // A checkpoint that brings nothing new replaces nothing.
+  is_removal_due_ = rule_.keep_last > 0 && (is_removal_due_ || taken_at_save_ > taken_at_saved_);
+  taken_at_saved_ = taken_at_save_;
+  is_told_skipped_ = false;
   if (is_asked_for_) answer({step_, checkpoint::step_folder(options_.folder, step_).path});
   tell(cat("saved the checkpoint of step ", step_, " in ", fixed(now_seconds() - begin_seconds_, 1), " s"));
 }

@@ -4,8 +4,8 @@
 //   - in a run that begins, in one process and on two ranks, and in one that resumes where lines of later
 //     steps are there;
 //   - with kills, at every call of the start of a resumed run: no line of the history may be lost.
-// A run whose call fails must finish with exit code 0, one line in metrics.jsonl for every step, and the
-// lines that it superseded in their file.
+// A run whose call fails must finish with exit code 0 (2 where a disk that stays full had no room for the
+// last checkpoint), one line in metrics.jsonl for every step, and the lines that it superseded in their file.
 //   outputs BINARY LIBRARY [states [share of]]      from the root of the tree; states 0: all of them; 1 4:
 //                                                   the first of four processes that try them together
 // Exits with 1 when a training ended or a line is lost.
@@ -117,8 +117,11 @@ void strike(const Trial& trial, const State& state, Tally& tally) {
   tally.warned += ended.text.find("warning: ") != std::string::npos;
   const bool is_kill = state.fault.starts_with("kill");
   std::string problem;
-  if (!is_kill && ended.code != 0) problem += cat("training ended with ", ended.code, "; ");
-  tally.ended += !is_kill && ended.code != 0;
+  const bool is_unsaved = state.fault == "full" && ended.code == kExitUserError &&
+                          ended.text.find("the last of this run, could not be saved") != std::string::npos;
+  const bool ends_badly = !is_kill && ended.code != 0 && !is_unsaved;
+  if (ends_badly) problem += cat("training ended with ", ended.code, "; ");
+  tally.ended += ends_badly;
   std::string lost = state.kind->goes_on ? history_problem(trial) : "";
   // A disk that stays full keeps lines out, and says so.
   const bool is_told = ended.text.find("metrics.jsonl' is incomplete") != std::string::npos;

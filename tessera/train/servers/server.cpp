@@ -6,6 +6,7 @@
 #include "tessera/base/statistics.hpp"
 #include "tessera/collective/part.hpp"
 #include "tessera/metrics/outputs/step_outputs.hpp"
+#include "tessera/optim/skipped_steps.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/train/resume.hpp"
@@ -40,7 +41,8 @@ class Server {
         requests_(team.workers(), run.layout.updates == spec::Updates::bounded
                                       ? std::optional(run.layout.staleness)
                                       : std::nullopt),
-        versions_(static_cast<std::size_t>(team.workers()), 0) {
+        versions_(static_cast<std::size_t>(team.workers()), 0),
+        skipped_(run.training.stop_after_skipped, true) {
     for (int worker = 0; worker < team.workers(); ++worker)
       communicators_.push_back(std::make_unique<PartCommunicator>(all, team.ranks_with(worker)));
   }
@@ -79,7 +81,7 @@ class Server {
     try {
       const During serving(options_.log, Doing::serving);
       while (serve(inbox ? &*inbox : nullptr))
-        if (are_too_many_skipped()) throw skipped_error();
+        if (skipped_.are_too_many()) throw skipped_error();
     } catch (...) {
       all_.abort();  // or the inbox would wait for workers that wait for this server
       throw;
@@ -149,19 +151,10 @@ class Server {
     }
   }
 
-  bool are_too_many_skipped() const {
-    return run_.training.stop_after_skipped > 0 && in_a_row_ >= run_.training.stop_after_skipped;
-  }
-
   UserError skipped_error() {
     set_progress();
     saver_->finish(steps());
-    return UserError(cat("the last ", in_a_row_, " updates before update ", pushes_ + 1,
-                         " were not taken, as their gradients were not finite; the run stops "
-                         "(training.stop_after_skipped). ",
-                         saver_->saved_step() > 0 ? cat("Step ", saver_->saved_step(), " is saved. ") : "",
-                         "Lower training.learning_rate, lengthen training.warmup_steps or set "
-                         "training.clip_norm."));
+    return skipped_.error(saver_->newest_text());
   }
 
   // False: all is over.
@@ -218,7 +211,11 @@ class Server {
       throw Bug("a server did not update what another did");
     const engine::StepReport& report = serving_->report(worker);
     taken_ += report.taken ? 1 : 0;
-    in_a_row_ = report.taken ? 0 : in_a_row_ + 1;
+    skipped_.add({.step = pushes_,
+                  .taken = report.taken,
+                  .loss = report.loss,
+                  .gradient_norm = report.gradient_norm,
+                  .loss_scale = report.loss_scale});
     if (is_first_) note(worker, versions_[at], rate, report);
     if (pushes_ % run_.layout.dp() == 0) {
       set_progress();
@@ -292,8 +289,8 @@ class Server {
     if (log_) log_->end(pushes_, bits);
     serving_.reset();
     if (num_finished_ == 0 && num_lost_ > 0)
-      throw PeerLost(cat("all ", num_lost_, " workers are lost after ", pushes_, " updates.",
-                         saver_->saved_step() > 0 ? cat(" Step ", saver_->saved_step(), " is saved.") : ""));
+      throw PeerLost(
+          cat("all ", num_lost_, " workers are lost after ", pushes_, " updates. ", saver_->newest_text()));
     summary_.is_told_here = is_first_;
     summary_.steps = std::ssize(losses_);
     summary_.parameters = plan::num_parameters(home_.program().tables);
@@ -310,6 +307,7 @@ class Server {
     }
     summary_.steps_not_taken = not_taken_;
     if (outputs_) summary_.incomplete = outputs_->finish();
+    saver_->expect_saved(steps());
     if (options_.stop && options_.stop->signal() != 0)
       options_.stop->take_over(options_.stop->signal(), now_seconds());
     return summary_;
@@ -330,7 +328,7 @@ class Server {
   std::vector<std::int64_t> versions_;  // by worker: pushes that its weights have seen
   std::int64_t pushes_ = 0, first_push_ = 0, taken_ = 0;
   std::int64_t num_finished_ = 0, num_lost_ = 0, not_taken_ = 0;
-  std::int64_t in_a_row_ = 0;  // pushes that were not finite, up to the last
+  optim::SkippedSteps skipped_;  // of pushes
   std::optional<metrics::StepOutputs> outputs_;
   std::optional<UpdateLog> log_;
   std::optional<Saver> saver_;
