@@ -19,6 +19,7 @@
 #include "tessera/cli/plan/automatic.hpp"
 #include "tessera/cli/plan/plan_commands.hpp"
 #include "tessera/cli/tokenizer/tokenizer_commands.hpp"
+#include "tessera/job/joined.hpp"
 #include "tessera/plan/layouts.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/schema.hpp"
@@ -355,6 +356,10 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
   if (options.data.command) return options.data.command(options.data, std::cout);
   if (tokenizer.command) return tokenizer.command(tokenizer, std::cout);
   if (ask.command) return ask.command(ask);
+  if (train->parsed() && !options.dry_run) {
+    options.joins = launch::Joins::any;
+    job::expect_not_one_of_several(options);
+  }
   if (train->parsed()) plan_layout(options, options.json);
   if (train->parsed() && !options.dry_run) return train_command(options);
   if (train->parsed() || memory->parsed()) return plan_memory_command(options);

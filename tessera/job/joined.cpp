@@ -13,6 +13,7 @@
 #include "tessera/job/reporter.hpp"
 #include "tessera/launch/pin.hpp"
 #include "tessera/launch/store/join_store.hpp"
+#include "tessera/launch/store/unjoined.hpp"
 #include "tessera/launch/watch/heartbeat.hpp"
 #include "tessera/launch/watch/signals.hpp"
 #include "tessera/launch/watch/watchdog.hpp"
@@ -83,9 +84,14 @@ class Serving {
 
 }  // namespace
 
-std::optional<launch::Membership> joined_membership() {
+std::optional<launch::Membership> joined_membership(launch::Joins joins) {
   if (started_by_launcher()) return std::nullopt;
-  return launch::membership(launch::process_environment());
+  return launch::membership(launch::process_environment(), joins);
+}
+
+void expect_not_one_of_several(const JobOptions& options) {
+  if (options.procs != 0 || started_by_launcher()) return;
+  if (const auto complaint = launch::unjoined(launch::process_environment())) throw UserError(*complaint);
 }
 
 int on_joined_rank(const spec::Run& run, const launch::Membership& membership,

@@ -215,13 +215,13 @@ std::string advice_for(const spec::Layout& layout, int given) {
 
 bool started_by_launcher() { return environment("TESSERA_STORE").starts_with("fd:"); }
 
-spec::Run load_run(const JobOptions& options) { return load_run(options, collective::this_build()); }
+namespace {
 
-spec::Run load_run(const JobOptions& options, const spec::Build& build) {
+spec::Run loaded(const JobOptions& options, const spec::Build& build,
+                 const std::optional<launch::Membership>& joined) {
   spec::Run run = spec::load(options.file, options.overrides, checkpoint::described);
   spec::validate(run, build);  // before its sizes are multiplied
   const std::int64_t ranks = run.layout.ranks();
-  const auto joined = joined_membership();
   if (joined && options.procs != 0)
     throw UserError(cat("--procs is given, but ", joined->started_by, " has already started ",
                         joined->world_size, " ranks. Leave --procs out."));
@@ -237,11 +237,22 @@ spec::Run load_run(const JobOptions& options, const spec::Build& build) {
   return run;
 }
 
+}  // namespace
+
+spec::Run load_run(const JobOptions& options) {
+  return loaded(options, collective::this_build(), joined_membership(options.joins));
+}
+
+spec::Run load_run(const JobOptions& options, const spec::Build& build) {
+  return loaded(options, build, std::nullopt);
+}
+
 int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, Stops stops) {
   tensor::use_arena();
   std::signal(SIGPIPE, SIG_IGN);  // who read our output may leave: the training goes on
   if (started_by_launcher()) return join_launcher(run, body, stops);
-  if (const auto joined = joined_membership()) return on_joined_rank(run, *joined, body, of_run(run), stops);
+  if (const auto joined = joined_membership(options.joins))
+    return on_joined_rank(run, *joined, body, of_run(run), stops);
   const int ranks = static_cast<int>(run.layout.ranks());
   if (ranks == 1 || spec::traits(run.cluster.transport).is_one_process) return run_here(run, body, stops);
   setenv(kStartedAt, cat(options.main_seconds).c_str(), 1);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/launch/store/join.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/spec/spec.hpp"
 
@@ -28,6 +29,8 @@ struct JobOptions {
   std::vector<std::string> overrides;  // section.key=value
   // Local rank processes, or kProcsOfLayout; 0: not said (train as the layout, verify on threads).
   int procs = 0;
+  // Ranks that others started by setting RANK, WORLD_SIZE and MASTER_ADDR are joined: only to train.
+  launch::Joins joins = launch::Joins::known_starters;
   std::vector<std::string> argv;  // of this process, to start ranks with
   double main_seconds = 0;        // when its main began
 };
@@ -38,9 +41,10 @@ inline constexpr char kStartedAt[] = "TESSERA_STARTED_AT";
 // Whether this process is a rank of `tessera train --procs` and the like.
 bool started_by_launcher();
 
-// The run of the options, validated: for this build, or for one that may train it elsewhere. --procs widens a
-// layout of one rank to that many data-parallel ones; any other disagreement is an error.
+// The run of the options, validated for this build. --procs, or the number of ranks that were started, widens
+// a layout of one rank to that many data-parallel ones; any other disagreement is an error.
 spec::Run load_run(const JobOptions& options);
+// The same to plan for a build that may train it elsewhere: who started this process does not matter.
 spec::Run load_run(const JobOptions& options, const spec::Build& build);
 
 // What each rank is given.

@@ -117,7 +117,7 @@ void check_trace(const spec::Run& run, const Options& options) {
     throw UserError(
         "--trace shows a step that all ranks make together, and with training.local_steps there is none. "
         "Leave --trace out.");
-  const auto joined = job::joined_membership();
+  const auto joined = job::joined_membership(options.joins);
   if (!joined || joined->num_hosts == 1) return;
   throw UserError(cat("--trace is for the ranks of one host, and ", joined->started_by,
                       " has started this job on ", joined->num_hosts,
@@ -125,8 +125,8 @@ void check_trace(const spec::Run& run, const Options& options) {
 }
 
 // By the process that the user started, or the first of those that another launcher did.
-void tell_warnings(const spec::Run& run) {
-  const auto joined = job::joined_membership();
+void tell_warnings(const spec::Run& run, const Options& options) {
+  const auto joined = job::joined_membership(options.joins);
   if (job::started_by_launcher() || (joined && joined->rank != 0)) return;
   const int cores = joined ? 0 : static_cast<int>(std::thread::hardware_concurrency());
   for (const std::string& warning : job::warnings_of(run, cores))
@@ -138,7 +138,7 @@ void tell_warnings(const spec::Run& run) {
 int train_command(const Options& options) {
   const spec::Run run = job::load_run(options);
   check_trace(run, options);
-  tell_warnings(run);
+  tell_warnings(run, options);
   if (run.layout.memory_limit_mib > 0 && !job::started_by_launcher())
     plan::hold_to_memory_limit(run, plan::compile(run));
   const std::string name = std::filesystem::path(options.file).stem().string();
@@ -157,7 +157,7 @@ int train_command(const Options& options) {
     for (const auto& each : locks)
       if (!each->warning().empty()) std::fputs(cat("warning: ", each->warning(), "\n").c_str(), stderr);
   };
-  const bool is_joined = job::joined_membership().has_value();
+  const bool is_joined = job::joined_membership(options.joins).has_value();
   if (!is_joined && !job::started_by_launcher()) lock();
   const auto body = [&](const job::Rank& rank) {
     if (is_joined && rank.communicator.rank() == 0) lock();

@@ -142,9 +142,33 @@ Membership of_slurm(const Environment& environment) {
   return m;
 }
 
+// The variables by which torch.distributed finds its ranks, whoever has set them. They do not say which ranks
+// share a host, unless the address is this host's own.
+Membership of_torch_variables(const Environment& environment) {
+  const Variables in(environment, "the launcher that set RANK and WORLD_SIZE");
+  Membership m{.started_by = "the launcher that set RANK and WORLD_SIZE"};
+  m.world_size = in.number("WORLD_SIZE", 1, kMostRanks);
+  m.rank = in.number("RANK", 0, m.world_size - 1);
+  const std::string address = in.text("MASTER_ADDR");
+  const bool is_one_host = address == "localhost" || address == "::1" || address.starts_with("127.");
+  const int local_rank = in.number("LOCAL_RANK", 0, m.world_size - 1, is_one_host ? m.rank : 0);
+  m.local_size = in.number("LOCAL_WORLD_SIZE", local_rank + 1, m.world_size,
+                           is_one_host ? m.world_size : local_rank + 1);
+  m.local_rank = local_rank;
+  m.num_hosts = m.local_size == m.world_size ? 1 : 2;
+  m.is_bound = !is_one_host && !in.has("LOCAL_WORLD_SIZE");  // whose cores are whose is not known
+  m.job = cat("torch-", address, ":", in.text("MASTER_PORT"));
+  return m;
+}
+
+bool has_torch_variables(const Environment& environment) {
+  const Variables in(environment, "");
+  return !in.text("RANK").empty() && !in.text("WORLD_SIZE").empty() && !in.text("MASTER_ADDR").empty();
+}
+
 }  // namespace
 
-std::optional<Membership> membership(const Environment& environment) {
+std::optional<Membership> started_as(const Environment& environment, Joins joins) {
   std::optional<Membership> found;
   if (environment.contains("TORCHELASTIC_RUN_ID"))
     found = of_torchrun(environment);
@@ -152,8 +176,15 @@ std::optional<Membership> membership(const Environment& environment) {
     found = of_open_mpi(environment);
   else if (is_slurm_step(environment))
     found = of_slurm(environment);
-  if (found && found->world_size == 1) return std::nullopt;
+  const bool may_be_alone = !found || found->world_size == 1;
+  if (joins == Joins::any && may_be_alone && has_torch_variables(environment))
+    found = of_torch_variables(environment);
   return found;
+}
+
+std::optional<Membership> membership(const Environment& environment, Joins joins) {
+  const auto found = started_as(environment, joins);
+  return found && found->world_size > 1 ? found : std::nullopt;
 }
 
 Environment process_environment() {

@@ -1,5 +1,5 @@
 // Returns which rank of a job this process is, if somebody else started it, read from the environment of
-// torchrun, Open MPI's mpirun and Slurm's srun.
+// torchrun, Open MPI's mpirun and Slurm's srun, or from torch.distributed's own variables.
 #pragma once
 
 #include <map>
@@ -23,10 +23,16 @@ struct Membership {
   bool operator==(const Membership&) const = default;
 };
 
+// Whether RANK, WORLD_SIZE and MASTER_ADDR without a starter that is known make a rank. Containers have them
+// in every shell, so commands that need no other rank don't wait for one.
+enum class Joins { known_starters, any };
+
 // Nothing if this process stands alone, which a job of one rank does too: it may start ranks itself. The
 // innermost starter counts (torchrun or mpirun within srun). Throws UserError naming the variable that is
 // malformed or missing.
-std::optional<Membership> membership(const Environment& environment);
+std::optional<Membership> membership(const Environment& environment, Joins joins = Joins::known_starters);
+// The same, with a job of one rank.
+std::optional<Membership> started_as(const Environment& environment, Joins joins);
 
 // Of this process.
 Environment process_environment();

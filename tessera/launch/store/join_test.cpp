@@ -59,6 +59,25 @@ TEST(Join, AProcessThatNobodyStartedStandsAlone) {
   EXPECT_EQ(membership(with(kSlurm, "SLURM_STEP_ID", "4294967291")), std::nullopt);  // the batch script
 }
 
+TEST(Join, TorchsOwnVariablesMakeARankOfATraining) {
+  const Environment here = {
+      {"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}};
+  const std::string launcher = "the launcher that set RANK and WORLD_SIZE";
+  EXPECT_EQ(membership(here, Joins::any),
+            (Membership{2, 4, 2, 4, 1, "torch-127.0.0.1:1", 0, launcher, false}));
+  EXPECT_EQ(membership(here), std::nullopt) << "a shell in a container has them too";
+  EXPECT_EQ(membership(with(here, "MASTER_ADDR", "node1"), Joins::any),
+            (Membership{2, 4, 0, 1, 2, "torch-node1:1", 0, launcher, true}));
+  auto two_each = with(with(here, "MASTER_ADDR", "node1"), "LOCAL_RANK", "0");
+  two_each = with(two_each, "LOCAL_WORLD_SIZE", "2");
+  EXPECT_EQ(membership(two_each, Joins::any),
+            (Membership{2, 4, 0, 2, 2, "torch-node1:1", 0, launcher, false}));
+  EXPECT_EQ(membership(with(here, "MASTER_ADDR", ""), Joins::any), std::nullopt);
+  auto within = kSlurm;
+  within.insert(here.begin(), here.end());
+  EXPECT_EQ(membership(within, Joins::any)->started_by, "srun") << "who says more counts";
+}
+
 TEST(Join, AJobOfOneRankStandsAlone) {
   auto one = with(with(kTorchrun, "RANK", "0"), "WORLD_SIZE", "1");
   one = with(with(with(one, "LOCAL_RANK", "0"), "LOCAL_WORLD_SIZE", "1"), "GROUP_WORLD_SIZE", "1");
