@@ -45,4 +45,12 @@ std::string default_run_folder(const std::string& run_file, std::span<const std:
   return folder + suffix;
 }
 
+std::string folder_note(const std::string& run_file, std::span<const std::string> overrides) {
+  const std::string folder = default_run_folder(run_file, overrides),
+                    without = default_run_folder(run_file, {});
+  if (folder == without) return "";
+  return cat("what the command line changes makes this another run than ", without, ", so its folder is ",
+             folder, ". --out ", without, " resumes that one instead.");
+}
+
 }  // namespace tessera::job

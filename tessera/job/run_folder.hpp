@@ -11,4 +11,8 @@ namespace tessera::job {
 // or with other saves keeps its own.
 std::string default_run_folder(const std::string& run_file, std::span<const std::string> overrides);
 
+// Says that the command line makes this another run than the file's own, with both folders; empty if it does
+// not.
+std::string folder_note(const std::string& run_file, std::span<const std::string> overrides);
+
 }  // namespace tessera::job

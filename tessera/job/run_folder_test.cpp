@@ -26,6 +26,14 @@ TEST(RunFolder, StaysTheSameForARunThatGoesOn) {
             "runs/tiny");
 }
 
+TEST(RunFolder, IsAnnouncedWhereTheCommandLineChangesIt) {
+  const std::vector<std::string> more_steps = {"training.steps=9"}, rate = {"training.learning_rate=0.01"};
+  EXPECT_EQ(folder_note("examples/tiny.toml", more_steps), "");
+  EXPECT_EQ(folder_note("examples/tiny.toml", rate),
+            "what the command line changes makes this another run than runs/tiny, so its folder is "
+            "runs/tiny,training.learning_rate=0.01. --out runs/tiny resumes that one instead.");
+}
+
 TEST(RunFolder, StaysShortPlainAndDistinct) {
   const std::string a = folder({"data.path=/texts/a b"}), b = folder({"data.path=/texts/a_b"});
   EXPECT_TRUE(a.starts_with("runs/tiny,data.path=_texts_a_b,")) << a;

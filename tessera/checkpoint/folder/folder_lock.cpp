@@ -118,8 +118,7 @@ FolderLock::~FolderLock() {
 }
 
 void FolderLock::open() {
-  std::error_code error;
-  fs::create_directories(folder_, error);
+  std::error_code error = made_.make(folder_);
   int reason = error.value();
   if (!error) {
     // Whatever lies there may have been put there by another: no links, nothing that waits for a writer.

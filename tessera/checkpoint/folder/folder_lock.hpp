@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/base/files/descriptor.hpp"
+#include "tessera/checkpoint/folder/made_folders.hpp"
 
 namespace tessera::checkpoint {
 
@@ -17,8 +18,9 @@ inline constexpr char kLockName[] = "run.lock";
 
 class FolderLock {
  public:
-  // Makes the folder if need be. Throws UserError that names the holder when another job has it, or when the
-  // folder can't be written. `option` is the one that names the folder, for messages.
+  // Makes the folder if need be; a job that ends without writing into it leaves none behind. Throws UserError
+  // that names the holder when another job has it, or when the folder can't be written. `option` is the one
+  // that names the folder, for messages.
   FolderLock(const std::string& folder, const std::string& option);
   // Removes the file.
   ~FolderLock();
@@ -35,6 +37,7 @@ class FolderLock {
   void say_who() const;
 
   std::string folder_, option_, path_, warning_;
+  MadeFolders made_;
   Descriptor file_;
   bool is_held_ = false;
 };

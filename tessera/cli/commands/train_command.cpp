@@ -131,6 +131,9 @@ void tell_warnings(const spec::Run& run, const Options& options) {
   const int cores = joined ? 0 : static_cast<int>(std::thread::hardware_concurrency());
   for (const std::string& warning : job::warnings_of(run, cores))
     std::fputs(cat("warning: ", warning, "\n").c_str(), stderr);
+  if (const std::string note = job::folder_note(options.file, options.overrides);
+      options.out.empty() && !note.empty())
+    std::fputs(cat("note: ", note, "\n").c_str(), stderr);
 }
 
 }  // namespace
