@@ -22,6 +22,7 @@
 #include "tessera/launch/pin.hpp"
 #include "tessera/launch/spawn.hpp"
 #include "tessera/launch/store/key_client.hpp"
+#include "tessera/launch/store/open_files.hpp"
 #include "tessera/launch/store/peers.hpp"
 #include "tessera/launch/watch/heartbeat.hpp"
 #include "tessera/launch/watch/signals.hpp"
@@ -249,6 +250,7 @@ spec::Run load_run(const JobOptions& options, const spec::Build& build) {
 
 int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, Stops stops) {
   tensor::use_arena();
+  launch::raise_open_files();
   std::signal(SIGPIPE, SIG_IGN);  // who read our output may leave: the training goes on
   if (started_by_launcher()) return join_launcher(run, body, stops);
   if (const auto joined = joined_membership(options.joins))

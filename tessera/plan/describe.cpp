@@ -101,6 +101,14 @@ std::int64_t num_parameters(const Tables& tables) {
   return total;
 }
 
+std::int64_t checkpoint_bytes(const Tables& tables) {
+  std::int64_t total = 0;
+  for (const Bucket& bucket : tables.buckets)
+    for (const program::Parameter& parameter : bucket.parameters)
+      total += num_elements(parameter.whole_shape()) * (bytes_of(bucket.storage) + bucket.state_bytes);
+  return total;
+}
+
 std::int64_t num_active_parameters(const spec::Model& model, const Tables& tables) {
   std::int64_t other_experts = 0;
   for (std::int64_t layer = 0; layer < model.blocks(); ++layer)

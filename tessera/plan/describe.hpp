@@ -22,6 +22,8 @@ program::Tables describe(const spec::Run& run);
 
 // Parameters of the model, without padding.
 std::int64_t num_parameters(const program::Tables& tables);
+// What a checkpoint holds of them: the parameters as they are stored, and the optimizer's state.
+std::int64_t checkpoint_bytes(const program::Tables& tables);
 // Of these, those that one token is computed with: of the experts its own, of an embedding that is no head
 // its own row.
 std::int64_t num_active_parameters(const spec::Model& model, const program::Tables& tables);

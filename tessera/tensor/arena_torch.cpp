@@ -6,11 +6,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <new>
 #include <unordered_map>
 #include "tessera/base/error.hpp"
+#include "tessera/base/process/resident.hpp"
 
 namespace tessera::tensor {
 
@@ -37,8 +39,11 @@ Header* header_of(void* block) {
 }
 
 std::int64_t reserved_bytes() {
-  // Twice the machine's memory: addresses cost nothing, and holes between blocks need some.
-  return 2 * static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  // Twice the machine's memory: addresses cost nothing, and holes between blocks need some. Where they are
+  // limited, a third is left to threads, small blocks and the copies that checkpoints are written from.
+  const std::int64_t ample = 2 * static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const auto limited = limited_address_space();
+  return limited ? std::min(ample, std::max(Heap::kLeastStep, limited->free_bytes() / 3 * 2)) : ample;
 }
 
 // What is not written to takes no memory, and lanes do not meet at the same moments in every step: large

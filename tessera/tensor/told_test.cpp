@@ -1,6 +1,9 @@
 #include "tessera/tensor/told.hpp"
 
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
+
+#include <system_error>
 
 #include "tessera/base/error.hpp"
 #include "tessera/tensor/tensor.hpp"
@@ -22,7 +25,35 @@ TEST(Told, MemoryThatCannotBeHadIsTheUsersToMend) {
   const Told from_torch = told_of([] { empty({std::int64_t{1} << 50}, at::kByte); });
   EXPECT_EQ(from_torch.exit_code, kExitUserError);
   EXPECT_NE(from_torch.text.find("1125899906842624 bytes"), std::string::npos) << from_torch.text;
-  EXPECT_EQ(told_of([] { throw std::bad_alloc(); }).exit_code, kExitUserError);
+  const Told of_the_library = told_of([] { throw std::bad_alloc(); });
+  EXPECT_EQ(of_the_library.exit_code, kExitUserError);
+  EXPECT_NE(of_the_library.text.find("its tensors hold 0 bytes, and the process "), std::string::npos)
+      << of_the_library.text;
+}
+
+TEST(Told, MemoryOfADeviceIsToldWithWhatItHolds) {
+  const Told told = told_of([] {
+    TORCH_CHECK(
+        false,
+        "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.15 GiB of which "
+        "1.12 GiB is free. Including non-PyTorch memory, this process has 78.02 GiB memory in use. Of the "
+        "allocated memory 70.00 GiB is allocated by PyTorch.");
+  });
+  EXPECT_EQ(told.exit_code, kExitUserError);
+  EXPECT_NE(told.text.find("it tried to allocate 2.50 GiB and holds 78.02 GiB of the device"),
+            std::string::npos)
+      << told.text;
+}
+
+TEST(Told, AThreadThatCannotBeStartedIsAboutMemory) {
+  const Told told = told_of(
+      [] { throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again)); });
+  EXPECT_EQ(told.exit_code, kExitUserError);
+  EXPECT_NE(told.text.find("ulimit -v"), std::string::npos) << told.text;
+  EXPECT_EQ(told_of([] {
+              throw std::system_error(std::make_error_code(std::errc::bad_file_descriptor));
+            }).exit_code,
+            kExitBug);
 }
 
 TEST(Told, OwnErrorsKeepTheirWordsAndLibTorchsLoseTheirStack) {

@@ -16,6 +16,7 @@
 #include "tessera/collective/group.hpp"
 #include "tessera/job/joined.hpp"
 #include "tessera/job/run_folder.hpp"
+#include "tessera/job/start/start.hpp"
 #include "tessera/job/warnings.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/step_facts.hpp"
@@ -160,10 +161,18 @@ int train_command(const Options& options) {
     for (const auto& each : locks)
       if (!each->warning().empty()) std::fputs(cat("warning: ", each->warning(), "\n").c_str(), stderr);
   };
-  const bool is_joined = job::joined_membership(options.joins).has_value();
-  if (!is_joined && !job::started_by_launcher()) lock();
+  const auto joined = job::joined_membership(options.joins);
+  job::Start start = job::start_on_host(run, joined);
+  start.checkpoints = checkpoints;
+  start.from = options.from;
+  start.trace = options.trace;
+  if (!joined && !job::started_by_launcher()) {
+    job::expect_can_start(run, start);
+    lock();
+  }
   const auto body = [&](const job::Rank& rank) {
-    if (is_joined && rank.communicator.rank() == 0) lock();
+    if (joined && joined->local_rank == 0) job::expect_can_start(run, start);
+    if (joined && joined->rank == 0) lock();
     const bool is_together = run.layout.updates == spec::Updates::synchronous;
     const auto train_here = is_together ? train::train : train::train_with_servers;
     const auto summary = train_here(run, rank.communicator,

@@ -129,12 +129,12 @@ void examine_processor(Findings& findings) {
 
 void examine_memory(Findings& findings) {
   const job::MachineMemory found = job::machine_memory();
-  const double available = std::min(found.available_bytes, found.usable_bytes());
+  const double available = found.free_bytes();
   Finding memory{
       "memory", "memory", State::ok,
       cat(bytes_text(available), " available of ", bytes_text(found.total_bytes),
-          found.limit_bytes ? cat(", limited to ", bytes_text(*found.limit_bytes), " by the control group")
-                            : ""),
+          found.group ? cat(", limited to ", bytes_text(found.group->limit_bytes), " by the control group")
+                      : ""),
       ""};
   if (available < 256 * kMiB)
     memory.state = State::problem,

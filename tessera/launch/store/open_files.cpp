@@ -19,4 +19,18 @@ void reserve_open_files(int num_ranks, std::size_t needed, const std::string& wh
   TESSERA_CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0, system_reason());
 }
 
+std::size_t most_open_files() {
+  constexpr std::size_t kUnlimited = 1 << 20;
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return kUnlimited;
+  return limit.rlim_max;
+}
+
+void raise_open_files() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= most_open_files()) return;
+  limit.rlim_cur = most_open_files();
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace tessera::launch

@@ -134,6 +134,19 @@ Source corpus_source(const spec::Run& run) {
   return document_source(run, data_set(run, data::Split::training));
 }
 
+void expect_data(const spec::Run& run) {
+  if (run.data.sources.empty()) {
+    open_bytes(run, "data.path", run.data.path);
+    if (run.evaluation.every > 0) held_out(run);
+    return;
+  }
+  spec::Run quick = run;
+  quick.data.packing = spec::Packing::cut;
+  data_set(quick, data::Split::training);
+  if (run.evaluation.every > 0) data_set(quick, data::Split::validation);
+  if (!run.data.tokenizer.empty()) tokenizer::open_tokenizer(run.data.tokenizer);
+}
+
 checkpoint::DataIdentity identity_of(const std::string& path) {
   const RandomAccessFile file(path);
   return {file.bytes(), checkpoint::hash_of(file_sample(file))};

@@ -20,6 +20,9 @@ using Source = std::function<void(std::span<const std::uint64_t> samples, std::s
 // What the run is trained on: the bytes of data.path, or the documents of data.sources, in the order of
 // data.seed. Throws UserError when there is nothing that can be read.
 Source corpus_source(const spec::Run& run);
+// Throws UserError when the training or evaluation data or the tokenizer can't be opened: before ranks start,
+// so without what takes long of many documents.
+void expect_data(const spec::Run& run);
 // What is to be the same when the run goes on: of a file, and of all that the run reads.
 checkpoint::DataIdentity identity_of(const std::string& path);
 checkpoint::DataIdentity identity_of(const spec::Data& data);

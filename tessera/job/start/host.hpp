@@ -1,0 +1,17 @@
+// How much room a disk has. Memory is in job/machine_memory.hpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tessera::job {
+
+struct Disk {
+  std::uint64_t device = 0;
+  double free_bytes = 0;  // without what is reserved for the administrator
+};
+// Of the file system that the path lies on, or will once it is made; nothing if it does not say.
+std::optional<Disk> disk_of(const std::string& path);
+
+}  // namespace tessera::job

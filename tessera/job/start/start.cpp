@@ -1,0 +1,176 @@
+#include "tessera/job/start/start.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <map>
+#include <thread>
+
+#include "tessera/base/complaint.hpp"
+#include "tessera/base/error.hpp"
+#include "tessera/base/files/descriptor.hpp"
+#include "tessera/base/process/resident.hpp"
+#include "tessera/checkpoint/folder/folder.hpp"
+#include "tessera/checkpoint/huggingface/tensor_files.hpp"
+#include "tessera/job/machine_memory.hpp"
+#include "tessera/job/start/host.hpp"
+#include "tessera/job/start/needs.hpp"
+#include "tessera/launch/store/open_files.hpp"
+#include "tessera/train/source/source.hpp"
+
+namespace tessera::job {
+
+namespace {
+
+using Problems = std::vector<std::string>;
+
+std::string size(std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
+
+std::string ranks_here(const Needs& needs) {
+  return needs.num_ranks == 1 ? "the rank" : cat("the ", needs.num_ranks, " ranks of this host");
+}
+
+// Addresses are taken for stacks of threads and arenas of the allocator, and the range of tensors leaves a
+// third of them to others (tensor/arena.hpp).
+std::int64_t addresses_needed(std::int64_t process_bytes) {
+  constexpr std::int64_t kUnused = std::int64_t{768} << 20;
+  return process_bytes / 2 * 3 + kUnused;
+}
+
+void check_memory(const Needs& needs, Problems& out) {
+  constexpr const char* kRemedy =
+      ". Let each rank hold less (layout.micro_batch, layout.zero, layout.recompute, layout.offload) or take "
+      "more "
+      "hosts; train --dry-run shows what they hold";
+  const MachineMemory here = machine_memory();
+  const double free =
+      std::min(here.available_bytes + here.free_swap_bytes,
+               here.group ? here.group->free_bytes : here.available_bytes + here.free_swap_bytes);
+  if (static_cast<double>(needs.memory_bytes) > free)
+    out.push_back(cat("memory: ", ranks_here(needs), needs.num_ranks == 1 ? " needs " : " need ",
+                      size(needs.memory_bytes), ", and ", bytes_text(free), " are available",
+                      here.group
+                          ? cat(" (a control group limits them to ", bytes_text(here.group->limit_bytes), ")")
+                          : cat(" of ", bytes_text(here.total_bytes)),
+                      kRemedy));
+  const auto addresses = limited_address_space();
+  if (!addresses) return;
+  const std::int64_t needed = addresses->used_bytes + addresses_needed(needs.process_bytes);
+  if (needed > addresses->limit_bytes)
+    out.push_back(cat("address space: a rank needs ", size(needed), ", and the limit (ulimit -v) allows ",
+                      size(addresses->limit_bytes), ". Raise the limit, or let each rank hold less"));
+}
+
+void check_open_files(const Needs& needs, Problems& out) {
+  const auto most = static_cast<std::int64_t>(launch::most_open_files());
+  if (needs.open_files > most)
+    out.push_back(cat("open files: a rank needs ", needs.open_files, ", and the system allows ", most,
+                      ". Raise the limit (ulimit -Hn ", needs.open_files, ") or start fewer ranks"));
+}
+
+struct Written {
+  std::string folder, what, remedy;
+  std::int64_t bytes = 0;
+};
+
+// Folders on one disk share what is free of it.
+void check_disks(const std::vector<Written>& all, Problems& out) {
+  std::map<std::uint64_t, std::vector<const Written*>> by_device;
+  for (const Written& each : all)
+    if (const auto disk = disk_of(each.folder)) by_device[disk->device].push_back(&each);
+  for (const auto& [device, written] : by_device) {
+    const double free = disk_of(written.front()->folder)->free_bytes;
+    std::int64_t bytes = 0;
+    Problems whats, remedies;
+    for (const Written* each : written) {
+      bytes += each->bytes;
+      whats.push_back(cat(each->what, " in ", each->folder));
+      remedies.push_back(each->remedy);
+    }
+    if (static_cast<double>(bytes) > free)
+      out.push_back(cat("disk: the run needs ", size(bytes), " (", join(whats, " and "), "), and ",
+                        bytes_text(free), " are free. Make room, or ", join(remedies, ", or ")));
+  }
+}
+
+std::vector<Written> written_by(const spec::Run& run, const Start& start, const Needs& needs) {
+  std::vector<Written> out;
+  std::vector<std::int64_t> existing;
+  for (const auto& each : checkpoint::step_folders(start.checkpoints)) existing.push_back(each.step);
+  const std::int64_t count = num_new_checkpoints(run.checkpoint, run.training.steps, existing);
+  if (count > 0)
+    out.push_back(
+        {start.checkpoints,
+         cat(count, count == 1 ? " checkpoint of " : " checkpoints of ", size(needs.checkpoint_bytes)),
+         "keep fewer (checkpoint.keep_last, checkpoint.keep_every), or name another disk in "
+         "checkpoint.folder",
+         count * needs.checkpoint_bytes});
+  if (needs.offload_bytes > 0)
+    out.push_back({run.layout.offload_folder, "what is offloaded",
+                   "name another disk in layout.offload_folder", needs.offload_bytes});
+  return out;
+}
+
+void check_files(const spec::Run& run, const Start& start, Problems& out) {
+  const auto add = [&](const std::string& complaint) {
+    if (!complaint.empty()) out.push_back(complaint);
+  };
+  add(complaint_of([&] { train::expect_data(run); }));
+  if (!run.model.weights.empty())
+    add(complaint_of([&] { checkpoint::TensorFiles(run.model.weights, checkpoint::links_of(run.model)); }));
+  std::error_code error;
+  if (const std::string& file = run.training.replay_choices;
+      !file.empty() && !std::filesystem::exists(file, error))
+    out.push_back(cat("training.replay_choices = ", file, ": there is no such file"));
+  if (!start.from.empty() && start.from != "none" && !checkpoint::is_checkpoint(start.from) &&
+      checkpoint::step_folders(start.from).empty())
+    out.push_back(cat("--from ", start.from,
+                      ": there is no checkpoint (a folder with manifest.json, or with folders step-...)"));
+  const std::string above = std::filesystem::path(start.trace).parent_path().string();
+  if (!start.trace.empty() && ::access(above.empty() ? "." : above.c_str(), W_OK) != 0)
+    out.push_back(cat("--trace ", start.trace, ": cannot write into its folder: ", system_reason()));
+}
+
+// In a thread of its own: a file system that hangs must not hold up the job without a word.
+Problems missing_files(const spec::Run& run, const Start& start) {
+  std::packaged_task<Problems()> check([run, start] {
+    Problems out;
+    check_files(run, start, out);
+    return out;
+  });
+  auto found = check.get_future();
+  std::thread(std::move(check)).detach();
+  if (found.wait_for(std::chrono::duration<double>(run.cluster.timeout_seconds)) == std::future_status::ready)
+    return found.get();
+  throw PeerLost(
+      cat("no progress for ", fixed(run.cluster.timeout_seconds, 1),
+          " s: the data, weights and folders that the run names are being looked at before ranks start. "
+          "Does their file system answer?"));
+}
+
+}  // namespace
+
+Start start_on_host(const spec::Run& run, const std::optional<launch::Membership>& joined) {
+  const auto ranks = static_cast<int>(run.layout.ranks());
+  if (!joined)
+    return {.num_ranks = ranks,
+            .starts_processes = ranks > 1 && !spec::traits(run.cluster.transport).is_one_process};
+  return {.first_rank = std::max(0, joined->rank - joined->local_rank), .num_ranks = joined->local_size};
+}
+
+void expect_can_start(const spec::Run& run, const Start& start) {
+  Problems problems;
+  if (start.starts_processes) problems = missing_files(run, start);
+  const Needs needs = needs_of(run, start.first_rank, start.num_ranks);
+  if (!spec::traits(run.cluster.transport).uses_gpus) check_memory(needs, problems);
+  check_open_files(needs, problems);
+  check_disks(written_by(run, start, needs), problems);
+  if (problems.empty()) return;
+  if (problems.size() == 1) throw UserError(problems.front());
+  throw UserError(cat("this run cannot start:\n  ", join(problems, "\n  ")));
+}
+
+}  // namespace tessera::job

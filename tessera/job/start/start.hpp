@@ -1,0 +1,32 @@
+// Checks, before ranks start, that this host has what a run needs: a run that is sure to fail is refused at
+// once, with what it needs and what is there.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/launch/store/join.hpp"
+#include "tessera/spec/spec.hpp"
+
+namespace tessera::job {
+
+// Where a run starts and what it writes.
+struct Start {
+  int first_rank = 0, num_ranks = 1;  // on this host
+  // Ranks look for their files themselves and are watched meanwhile, so only who starts others looks first.
+  bool starts_processes = false;
+  std::string checkpoints = {};  // folder of its checkpoints
+  std::string from = {};   // a checkpoint or a folder of them, that must be there; empty or "none": neither
+  std::string trace = {};  // file; empty: none
+};
+
+// Of the ranks on this host: all of them, or those of a job that was joined. Batch systems number the ranks
+// of a host in a row.
+Start start_on_host(const spec::Run& run, const std::optional<launch::Membership>& joined);
+
+// Throws one UserError that lists all that is missing, and PeerLost when a file system does not answer within
+// cluster.timeout_seconds.
+void expect_can_start(const spec::Run& run, const Start& start);
+
+}  // namespace tessera::job
