@@ -357,7 +357,7 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
   if (tokenizer.command) return tokenizer.command(tokenizer, std::cout);
   if (ask.command) return ask.command(ask);
   if (train->parsed() && !options.dry_run) {
-    options.joins = launch::Joins::any;
+    if (options.procs == 0) options.joins = launch::Joins::any;
     job::expect_not_one_of_several(options);
   }
   if (train->parsed()) plan_layout(options, options.json);
