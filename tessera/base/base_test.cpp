@@ -7,6 +7,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/process/key_store.hpp"
 #include "tessera/base/random.hpp"
+#include "tessera/base/shortened.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/base/wrapped.hpp"
 
@@ -26,6 +27,18 @@ TEST(Text, FindsTheNearestKnownWordOnlyWhenItIsNear) {
   EXPECT_EQ(nearest("learning_rat", known), "learning_rate");
   EXPECT_EQ(nearest("layer", known), "layers");
   EXPECT_EQ(nearest("zzzzzzzz", known), std::nullopt);
+}
+
+TEST(Text, AMessageIsBoundedWhateverItQuotes) {
+  EXPECT_EQ(bounded_message("short\nlines\n"), "short\nlines\n");
+  const std::string megabyte(1 << 20, 'x');
+  EXPECT_EQ(nearest(megabyte, std::vector<std::string>{"pp"}), std::nullopt);
+  const std::string one = bounded_message(cat("key = ", megabyte, ": wants a number"));
+  EXPECT_LT(one.size(), 1100U);
+  EXPECT_TRUE(one.starts_with("key = xxx") && one.ends_with("xxx: wants a number")) << one;
+  EXPECT_LT(bounded_message(std::string(1 << 20, '\n')).size(), 21000U);
+  EXPECT_EQ(shortened("\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4", 7),
+            "\u00e4\u00e4 ... (6 bytes left out) ... \u00e4");
 }
 
 TEST(Text, WrapsLongLinesBelowTheirLastColumn) {

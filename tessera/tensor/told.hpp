@@ -11,7 +11,7 @@ struct Told {
   int exit_code = 0;
 };
 
-// Memory that could not be had is the user's to mend; what Tessera doesn't know is a bug.
+// Bounded in length. Memory that could not be had is the user's to mend; what Tessera doesn't know is a bug.
 Told told(const std::exception_ptr& error);
 
 }  // namespace tessera::tensor

@@ -8,6 +8,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/process/resident.hpp"
+#include "tessera/base/shortened.hpp"
 #include "tessera/tensor/account.hpp"
 
 namespace tessera::tensor {
@@ -67,9 +68,9 @@ Told told(const std::exception_ptr& error) {
     const std::string text = failed.what_without_backtrace();
     if (text.find("allocate memory") != std::string::npos || text.find("out of memory") != std::string::npos)
       return out_of_memory(allocation(text));
-    return {text.substr(0, text.find("\nException raised from")), kExitBug};
+    return {bounded_message(text.substr(0, text.find("\nException raised from"))), kExitBug};
   } catch (const std::exception& failed) {
-    return {failed.what(), exit_code(failed)};
+    return {bounded_message(failed.what()), exit_code(failed)};
   } catch (...) {
     return {"something that is no std::exception was thrown", kExitBug};
   }
