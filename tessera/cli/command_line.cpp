@@ -1,7 +1,6 @@
 #include "tessera/cli/command_line.hpp"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -9,6 +8,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/number.hpp"
 #include "tessera/base/version.hpp"
 #include "tessera/base/wrapped.hpp"
 #include "tessera/cli/ask/ask_commands.hpp"
@@ -64,19 +64,15 @@ void add_procs(CLI::App* command, Options& options, const char* about) {
 }
 
 // "1,1,0.5".
-std::vector<double> numbers(const char* option, const std::string& text, std::size_t least,
+std::vector<double> numbers(const std::string& option, const std::string& text, std::size_t least,
                             std::size_t most) {
   std::vector<double> out;
-  const char* at = text.c_str();
-  for (;;) {
-    char* end = nullptr;
-    const double x = std::strtod(at, &end);
-    if (end == at || !std::isfinite(x) || x < 0 || (*end != ',' && *end != 0)) break;
-    out.push_back(x);
-    if (*end == 0 && out.size() >= least && out.size() <= most) return out;
-    if (*end == 0) break;
-    at = end + 1;
+  for (std::size_t at = 0, end = 0; end != std::string::npos && out.size() <= most; at = end + 1) {
+    end = text.find(',', at);
+    out.push_back(
+        required_number(cat(option, " ", text, ":"), text.substr(at, end - at), {.least = 0, .most = 1e12}));
   }
+  if (out.size() >= least && out.size() <= most) return out;
   throw UserError(cat(option, " ", text, ": wants ", least == most ? cat(least) : cat(least, " to ", most),
                       " numbers of at least 0, with commas between them"));
 }

@@ -97,7 +97,8 @@ TEST_F(Binary, PlanRefusesWhatItCantAnswer) {
   for (const auto& [command, text] :
        {std::pair<std::string, std::string>{"plan", "plan takes a run file"},
         {cat("plan ", path("run.toml")), "--cluster is missing"},
-        {cat("plan ", path("run.toml"), " --cluster H100:x"), "is no number of devices"},
+        {cat("plan ", path("run.toml"), " --cluster H100:x"),
+         "the number of devices x: wants an integer from 1"},
         {cat("plan ", path("run.toml"), " --cluster Abacus:8"), "there is no device"},
         {"plan evaluate " + path("run.toml"), "is no table of runs"}}) {
     const auto told = tessera(command);

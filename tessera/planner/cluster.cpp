@@ -1,7 +1,6 @@
 #include "tessera/planner/cluster.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -9,20 +8,31 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/file_text.hpp"
+#include "tessera/base/number.hpp"
 #include "tessera/spec/toml_file.hpp"
 
 namespace tessera::planner {
 namespace {
 
-double number_of(const spec::Entry& entry) {
-  double value = -1;
-  if (entry.value && std::holds_alternative<double>(*entry.value)) value = std::get<double>(*entry.value);
+// What a number of a cluster file may be.
+struct AllowedNumber {
+  Range range;
+  NumberKind kind = NumberKind::any;
+};
+
+constexpr double kMostAmount = 1e12;
+constexpr AllowedNumber kAmount{{.least = 0, .most = kMostAmount}};
+constexpr AllowedNumber kPositive{{.least = 0, .most = kMostAmount, .open_least = true}};
+constexpr AllowedNumber kWholeAmount{{.least = 0, .most = kMostDevices}, NumberKind::whole};
+constexpr AllowedNumber kDeviceCount{{.least = 1, .most = kMostDevices}, NumberKind::whole};
+
+double number_of(const spec::Entry& entry, const AllowedNumber& allowed) {
+  std::string digits = entry.found;
+  if (entry.value && std::holds_alternative<double>(*entry.value))
+    digits = cat(std::get<double>(*entry.value));
   if (entry.value && std::holds_alternative<std::int64_t>(*entry.value))
-    value = static_cast<double>(std::get<std::int64_t>(*entry.value));
-  if (value < 0)
-    throw UserError(
-        cat(entry.where, ": ", entry.name, " wants a number from 0 on, and is ", entry.found, "."));
-  return value;
+    digits = cat(std::get<std::int64_t>(*entry.value));
+  return required_number(cat(entry.where, ": ", entry.name, " ="), digits, allowed.range, allowed.kind);
 }
 
 std::string text_of(const spec::Entry& entry) {
@@ -41,8 +51,8 @@ void apply(const spec::Entry& entry, const Setters& setters) {
                       did_you_mean(nearest(entry.name, names)), " It takes ", join(names, ", "), "."));
 }
 
-std::function<void(const spec::Entry&)> into(double& value) {
-  return [&value](const spec::Entry& entry) { value = number_of(entry); };
+std::function<void(const spec::Entry&)> into(double& value, const AllowedNumber& allowed) {
+  return [&value, allowed](const spec::Entry& entry) { value = number_of(entry, allowed); };
 }
 
 void set_node(NodeKind& kind, const spec::Entry& entry) {
@@ -57,22 +67,25 @@ void set_node(NodeKind& kind, const spec::Entry& entry) {
                    }
                    processors = device.multiprocessors;
                  }},
-                {"count", into(kind.count)},
-                {"dollars_per_hour", into(kind.dollars_per_hour)},
-                {"node_devices", into(device.node_devices)},
-                {"tflops", into(device.tflops)},
-                {"tflops_fp8", into(device.tflops_fp8)},
-                {"memory_gb", into(device.memory_gb)},
-                {"memory_gbps", into(device.memory_gbps)},
-                {"multiprocessors", into(processors)},
-                {"link_gbps", into(device.link_gbps)},
-                {"network_gbps", into(device.network_gbps)},
-                {"issue_seconds", into(device.issue_seconds)},
-                {"fixed_seconds", into(device.fixed_seconds)}});
+                {"count", into(kind.count, kDeviceCount)},
+                {"dollars_per_hour", into(kind.dollars_per_hour, kAmount)},
+                {"node_devices", into(device.node_devices, kDeviceCount)},
+                {"tflops", into(device.tflops, kPositive)},
+                {"tflops_fp8", into(device.tflops_fp8, kAmount)},
+                {"memory_gb", into(device.memory_gb, kPositive)},
+                {"memory_gbps", into(device.memory_gbps, kPositive)},
+                {"multiprocessors", into(processors, kWholeAmount)},
+                {"link_gbps", into(device.link_gbps, kPositive)},
+                {"network_gbps", into(device.network_gbps, kPositive)},
+                {"issue_seconds", into(device.issue_seconds, kAmount)},
+                {"fixed_seconds", into(device.fixed_seconds, kAmount)}});
   device.multiprocessors = std::max(1, static_cast<int>(processors));
 }
 
 void check_nodes(const Cluster& cluster, const std::string& name) {
+  if (cluster.devices() > kMostDevices)
+    throw UserError(
+        cat(name, " has ", cluster.devices(), " devices; at most ", kMostDevices, " are allowed."));
   if (cluster.nodes.empty())
     throw UserError(
         cat(name,
@@ -123,6 +136,14 @@ bool Cluster::is_uneven() const {
       nodes, [&](const NodeKind& kind) { return kind.device.tflops != nodes.front().device.tflops; });
 }
 
+void set_devices(NodeKind& kind, double devices, const std::string& what) {
+  double& of_node = kind.device.node_devices;
+  of_node = std::min(of_node, devices);
+  kind.count = devices / of_node;
+  if (devices < 1 || std::floor(devices) != devices || std::floor(kind.count) != kind.count)
+    throw UserError(cat(what, ": ", devices, " devices are not a whole number of nodes of ", of_node, "."));
+}
+
 Cluster sized(const Cluster& cluster, double devices) {
   Cluster out = cluster;
   if (devices > cluster.devices()) {
@@ -163,13 +184,13 @@ Cluster parse_cluster(std::string_view text, const std::string& name) {
     if (entry.section == "cluster") {
       if (!entry.name.empty())
         apply(entry, {{"name", [&](const spec::Entry& e) { out.name = text_of(e); }},
-                      {"failure_hours", into(out.failure_hours)},
-                      {"restart_minutes", into(out.restart_minutes)},
-                      {"checkpoint_minutes", into(out.checkpoint_minutes)},
-                      {"pod_nodes", into(out.pod_nodes)},
-                      {"pod_gbps", into(out.network.pod_gbps)},
-                      {"half_bytes", into(out.network.half_bytes)},
-                      {"bytes_per_node", into(out.network.bytes_per_node)}});
+                      {"failure_hours", into(out.failure_hours, kPositive)},
+                      {"restart_minutes", into(out.restart_minutes, kAmount)},
+                      {"checkpoint_minutes", into(out.checkpoint_minutes, kAmount)},
+                      {"pod_nodes", into(out.pod_nodes, kWholeAmount)},
+                      {"pod_gbps", into(out.network.pod_gbps, kAmount)},
+                      {"half_bytes", into(out.network.half_bytes, kAmount)},
+                      {"bytes_per_node", into(out.network.bytes_per_node, kAmount)}});
       continue;
     }
     if (entry.name.empty())
@@ -189,21 +210,15 @@ Cluster read_cluster(const std::string& file_or_name) {
     throw UserError(
         cat("--cluster ", file_or_name,
             ": there is no such file. Give one, or a known device and how many: H100-80GB-SXM:64."));
-  double devices = 0;
-  const std::string count = file_or_name.substr(colon + 1);
-  const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), devices);
-  if (error != std::errc() || end != count.data() + count.size() || devices < 1)
-    throw UserError(cat("--cluster ", file_or_name, ": \"", count, "\" is no number of devices."));
+  const double devices =
+      required_number(cat("--cluster ", file_or_name, ": the number of devices"),
+                      file_or_name.substr(colon + 1), kDeviceCount.range, kDeviceCount.kind);
   Cluster out;
   out.name = file_or_name;
   NodeKind kind;
   kind.device = known_device(file_or_name.substr(0, colon));
   kind.name = kind.device.name;
-  kind.device.node_devices = std::min(kind.device.node_devices, devices);
-  kind.count = devices / kind.device.node_devices;
-  if (kind.count != static_cast<double>(static_cast<std::int64_t>(kind.count)))
-    throw UserError(cat("--cluster ", file_or_name, ": ", devices,
-                        " devices are no whole number of nodes of ", kind.device.node_devices, "."));
+  set_devices(kind, devices, cat("--cluster ", file_or_name));
   out.nodes = {kind};
   join_nodes(out);
   return out;

@@ -37,6 +37,11 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
+constexpr double kMostDevices = 1 << 20;  // as many as a layout may have ranks
+
+// Gives a kind that many devices: whole nodes, or a part of one. `what` begins the message if it cannot.
+void set_devices(NodeKind& kind, double devices, const std::string& what);
+
 // The first so many devices of a cluster, node by node; more than it has: of its first kind alone.
 Cluster sized(const Cluster& cluster, double devices);
 

@@ -120,11 +120,18 @@ TEST(Cluster, MistakesNameFileLineAndWhatIsAllowed) {
   EXPECT_THAT(message("[h]\ndevice = \"H100-80GB-SXN\"\n"), HasSubstr("did you mean H100-80GB-SXM?"));
   EXPECT_THAT(message("[h]\ndevise = \"H100-80GB-SXM\"\n"), HasSubstr("did you mean device?"));
   EXPECT_THAT(message("[cluster]\nname = \"x\"\n"), HasSubstr("names no nodes"));
-  EXPECT_THAT(message("[h]\ncount = -1\n"), HasSubstr("wants a number from 0 on"));
+  EXPECT_THAT(message("[h]\ncount = -1\n"), HasSubstr("c.toml:2: count = -1: wants an integer from 1"));
   EXPECT_THAT(message("x = 1\n"), HasSubstr("stands outside of a section"));
   EXPECT_THROW(read_cluster("nowhere.toml"), UserError);
   EXPECT_THROW(read_cluster("H100-80GB-SXM:12"), UserError);
   EXPECT_EQ(read_cluster("H100-80GB-SXM:4").devices(), 4);
+  for (const char* count : {"1.5", "0", "-8", "nan", "inf", "", "1e308", "8x"})
+    EXPECT_THROW(read_cluster(cat("H100-80GB-SXM:", count)), UserError) << count;
+  for (const char* key : {"failure_hours = 0", "failure_hours = nan", "failure_hours = inf",
+                          "pod_nodes = 1.5", "restart_minutes = -1", "half_bytes = 1e308"})
+    EXPECT_THAT(message(cat("[cluster]\n", key, "\n[h]\ndevice = \"H100-80GB-SXM\"\n").c_str()),
+                HasSubstr("c.toml:2: "))
+        << key;
 }
 
 }  // namespace

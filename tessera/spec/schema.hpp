@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "tessera/base/number.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::spec {
@@ -19,14 +19,6 @@ namespace tessera::spec {
 using Value = std::variant<bool, std::int64_t, double, std::string>;
 
 enum class Kind { boolean, integer, number, text, word };
-
-// Bounds of an integer or number; an open bound is itself outside.
-struct Range {
-  double least = -std::numeric_limits<double>::infinity();
-  double most = std::numeric_limits<double>::infinity();
-  bool open_least = false, open_most = false;
-  bool holds(double x) const;
-};
 
 struct Key {
   std::string section, name;

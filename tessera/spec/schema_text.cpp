@@ -36,21 +36,7 @@ std::string number_text(double x) {
   return digits.find_first_of(".einf") == std::string::npos ? digits + ".0" : digits;
 }
 
-std::string range_text(const Range& range) {
-  const bool low = std::isfinite(range.least), high = std::isfinite(range.most);
-  if (low && high && !range.open_least && !range.open_most)
-    return cat(" from ", range.least, " to ", range.most);
-  std::string out;
-  if (low) out += cat(range.open_least ? " above " : ", at least ", range.least);
-  if (high) out += cat(low ? " and" : "", range.open_most ? " below " : " at most ", range.most);
-  return out;
-}
-
 }  // namespace
-
-bool Range::holds(double x) const {
-  return std::isfinite(x) && (open_least ? x > least : x >= least) && (open_most ? x < most : x <= most);
-}
 
 std::string value_text(const Value& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return escaped(*text);
@@ -94,9 +80,9 @@ std::string allowed(const Key& key) {
     case Kind::boolean:
       return "true or false";
     case Kind::integer:
-      return "an integer" + range_text(key.range);
+      return "an integer" + key.range.text();
     case Kind::number:
-      return "a number" + range_text(key.range);
+      return "a number" + key.range.text();
     case Kind::text:
       return "text";
     case Kind::word:

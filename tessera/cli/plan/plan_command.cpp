@@ -3,6 +3,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/file_text.hpp"
+#include "tessera/base/number.hpp"
 #include "tessera/cli/plan/plan_commands.hpp"
 #include "tessera/cli/plan/plan_page.hpp"
 #include "tessera/cli/plan/this_machine.hpp"
@@ -115,10 +116,8 @@ planner::Ask ask_of(const PlanOptions& options) {
 // "x2" is twice what there is.
 double changed(double value, const std::string& text, const std::string& change) {
   const bool is_factor = text.starts_with('x');
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str() + is_factor, &end);
-  if (*end != 0 || !(number > 0))
-    throw UserError(cat("--with ", change, ": wants a number, or x and a factor."));
+  const double number = required_number(cat("--with ", change, ":"), text.substr(is_factor),
+                                        {.least = 0, .most = 1e12, .open_least = true});
   return is_factor ? value * number : number;
 }
 
@@ -138,7 +137,10 @@ Changed with_change(const planner::Cluster& cluster, const std::string& change) 
   }
   if (name == "devices") {
     const double devices = changed(cluster.devices(), value, change);
-    for (auto& kind : out.cluster.nodes) kind.count *= devices / cluster.devices();
+    for (auto& kind : out.cluster.nodes)
+      planner::set_devices(kind, kind.count * kind.device.node_devices * devices / cluster.devices(),
+                           cat("--with ", change, ", ", kind.name));
+    planner::join_nodes(out.cluster);
     return out;
   }
   for (auto& kind : out.cluster.nodes) {

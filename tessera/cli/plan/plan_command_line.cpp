@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 
+#include "tessera/base/number.hpp"
 #include "tessera/cli/plan/plan_commands.hpp"
 
 namespace tessera::cli {
@@ -7,6 +8,14 @@ namespace {
 
 void add_json(CLI::App* command, PlanOptions& options) {
   command->add_flag("--json", options.json, "print one JSON object (docs/json.md)");
+}
+
+// A number above 0.
+CLI::Option* add_number(CLI::App* command, const std::string& name, double& value, double most,
+                        const char* about) {
+  const Range range{.least = 0, .most = most, .open_least = true};
+  return command->add_option_function<std::string>(
+      name, [=, &value](const std::string& text) { value = required_number(name, text, range); }, about);
 }
 
 void add_question(CLI::App* command, PlanOptions& options) {
@@ -27,8 +36,9 @@ void add_question(CLI::App* command, PlanOptions& options) {
           "--stack", options.stack,
           "a profile of tessera plan calibrate or tessera bench profile (default: data sheets alone)")
       ->type_name("FILE");
-  command->add_option("--tokens", options.tokens, "to train on (default: what training.steps makes)")
-      ->check(CLI::PositiveNumber);
+  add_number(command, "--tokens", options.tokens, 1e18,
+             "to train on, such as 2T or 15e12 (default: what training.steps makes)")
+      ->type_name("NUMBER");
   command->add_option("--answers", options.answers, "layouts that are compiled, simulated and told")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -39,8 +49,7 @@ void add_question(CLI::App* command, PlanOptions& options) {
           "few as do")
       ->check(CLI::IsMember({"time", "cost", "devices"}))
       ->capture_default_str();
-  command->add_option("--within-days", options.within_days, "cost, devices: how long the run may take")
-      ->check(CLI::PositiveNumber)
+  add_number(command, "--within-days", options.within_days, 1e6, "cost, devices: how long the run may take")
       ->type_name("DAYS");
   add_json(command, options);
 }

@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/number.hpp"
 
 namespace tessera::planner {
 namespace {
@@ -24,9 +25,8 @@ class Line {
   }
   double number(const std::string& column, double otherwise = kNone) const {
     const std::string& cell = text(column);
-    char* end = nullptr;
-    const double value = std::strtod(cell.c_str(), &end);
-    return cell.empty() || end == cell.c_str() ? otherwise : value;
+    if (cell.empty()) return otherwise;
+    return required_number(cat("run ", text("id"), ": ", column, " ="), cell, {.least = 0, .most = 1e18});
   }
   bool has(const std::string& column, std::string_view word) const {
     return text(column).find(word) != std::string::npos;
@@ -115,7 +115,7 @@ Workload work_of(const Line& line, const std::string& stack, const std::string& 
   out.dp = line.number("dp"), out.cp = line.number("cp", 1), out.ep = line.number("ep", 1);
   out.virtual_stages = line.number("vpp", 1);
   out.micro_batch = line.number("micro_batch", 1), out.global_batch = line.number("global_batch");
-  out.zero = static_cast<int>(line.number("zero_stage", 0));
+  out.zero = static_cast<int>(std::min(line.number("zero_stage", 0), 3.0));
   const std::string sharded = found_in(notes, kSharded);
   out.shard = sharded.empty() ? out.dp * out.cp : std::min(std::stod(sharded), out.dp * out.cp);
   out.sequence_parallel = line.number("seq_parallel", 0) > 0;

@@ -6,6 +6,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/file_sample.hpp"
+#include "tessera/base/number.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/checkpoint/format/chunk_hash.hpp"
 #include "tessera/data/byte_corpus.hpp"
@@ -54,11 +55,8 @@ data::DataSetOptions options_of(const spec::Run& run, data::Split split) {
                            .skip = static_cast<std::uint64_t>(run.data.skip),
                            .validation = run.data.validation,
                            .split = split};
-  for (const std::string& weight : spec::split_list(run.data.weights)) {
-    char* end = nullptr;
-    out.weights.push_back(std::strtod(weight.c_str(), &end));
-    if (*end != 0) throw UserError(cat("data.weights = ", run.data.weights, ": '", weight, "' is no number"));
-  }
+  for (const std::string& weight : spec::split_list(run.data.weights))
+    out.weights.push_back(required_number("data.weights =", weight, {.least = 0, .most = 1e12}));
   if (split == data::Split::validation) out.skip = 0;
   return out;
 }
