@@ -60,7 +60,7 @@ OpenedModel of_checkpoint(const std::string& folder, const std::string& path, Li
   if (saved.manifest().config.empty()) {
     out = described_in(folder, path + "/" + checkpoint::kAttachedPrefix, links);
   } else {
-    const spec::Run trained = spec::parse(saved.manifest().config, path);
+    const spec::Run trained = spec::parse_unchecked(saved.manifest().config, path);
     out = {.folder = folder, .run = asked(trained.model), .links = links};
     out.run.model.weights.clear();
     out.run.data = trained.data;
@@ -88,7 +88,8 @@ OpenedModel open_model(const std::string& folder, Links links) {
 }
 
 spec::Run run_of(const OpenedModel& opened, const std::vector<std::string>& overrides) {
-  spec::Run run = spec::parse(spec::to_text(opened.run), opened.folder, overrides, checkpoint::described);
+  spec::Run run =
+      spec::parse_unchecked(spec::to_text(opened.run), opened.folder, overrides, checkpoint::described);
   if (run.layout.in_blocks()) run.layout.sequence_parallel = true;  // which is not asked for there
   const std::int64_t positions = run.model.sequence;
   if (opened.most_positions > 0 && positions > opened.most_positions)

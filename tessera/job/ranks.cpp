@@ -220,8 +220,7 @@ namespace {
 
 spec::Run loaded(const JobOptions& options, const spec::Build& build,
                  const std::optional<launch::Membership>& joined) {
-  spec::Run run = spec::load(options.file, options.overrides, checkpoint::described);
-  spec::validate(run, build);  // before its sizes are multiplied
+  spec::Run run = spec::load(options.file, options.overrides, checkpoint::described, build);
   const std::int64_t ranks = run.layout.ranks();
   if (joined && options.procs != 0)
     throw UserError(cat("--procs is given, but ", joined->started_by, " has already started ",

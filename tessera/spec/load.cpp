@@ -142,16 +142,31 @@ Run resolved(std::vector<Entry> entries, std::span<const std::string> overrides,
   return run;
 }
 
+Run validated(Run run, const Build& build) {
+  validate(run, build);
+  return run;
+}
+
 }  // namespace
 
-Run load(const std::filesystem::path& path, std::span<const std::string> overrides,
-         const Describe& describe) {
+Run load_unchecked(const std::filesystem::path& path, std::span<const std::string> overrides,
+                   const Describe& describe) {
   return resolved(entries_of_file(path), overrides, describe);
 }
 
-Run parse(std::string_view text, const std::string& name, std::span<const std::string> overrides,
-          const Describe& describe) {
+Run parse_unchecked(std::string_view text, const std::string& name, std::span<const std::string> overrides,
+                    const Describe& describe) {
   return resolved(entries_of_text(text, name), overrides, describe);
+}
+
+Run load(const std::filesystem::path& path, std::span<const std::string> overrides, const Describe& describe,
+         const Build& build) {
+  return validated(load_unchecked(path, overrides, describe), build);
+}
+
+Run parse(std::string_view text, const std::string& name, std::span<const std::string> overrides,
+          const Describe& describe, const Build& build) {
+  return validated(parse_unchecked(text, name, overrides, describe), build);
 }
 
 std::string to_text(const Run& run) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "tessera/spec/problems.hpp"
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::spec {
@@ -21,19 +22,26 @@ struct Described {
 // the model.
 using Describe = std::function<std::optional<Described>(const Model& asked)>;
 
-// Reads a run file and what it includes, then applies overrides of the form section.key=value. Throws one
-// UserError that lists all mistakes. Whether the values go together is validate()'s question. What `describe`
-// says of the model stands in for its keys; one that is written down and differs is a mistake. Depth, size
-// and the number of included files are bounded, so that a file of another kind, or made in malice, ends in
-// such an error too.
+// Reads a run file and what it includes, applies overrides of the form section.key=value, and validates the
+// run for what it will be run with. Throws one UserError that lists all mistakes. What `describe` says of the
+// model stands in for its keys; one that is written down and differs is a mistake. Depth, size and the number
+// of included files are bounded, so that a file of another kind, or made in malice, ends in such an error
+// too.
 Run load(const std::filesystem::path& path, std::span<const std::string> overrides = {},
-         const Describe& describe = nullptr);
+         const Describe& describe = nullptr, const Build& build = any_build());
 
 // The same from a text that includes nothing; `name` stands for the file in messages.
 Run parse(std::string_view text, const std::string& name, std::span<const std::string> overrides = {},
-          const Describe& describe = nullptr);
+          const Describe& describe = nullptr, const Build& build = any_build());
 
-// The whole run as a file, defaults written out: parse(to_text(run)) == run.
+// The same without validate(): each value is within its own bounds, but they may not go together. For a run
+// that is changed or only compared before it is used; everything else may divide by zero or overflow with it.
+Run load_unchecked(const std::filesystem::path& path, std::span<const std::string> overrides = {},
+                   const Describe& describe = nullptr);
+Run parse_unchecked(std::string_view text, const std::string& name,
+                    std::span<const std::string> overrides = {}, const Describe& describe = nullptr);
+
+// The whole run as a file, defaults written out: parse_unchecked(to_text(run)) == run.
 std::string to_text(const Run& run);
 
 }  // namespace tessera::spec

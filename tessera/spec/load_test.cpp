@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/random.hpp"
 #include "tessera/base/testing/test_folder.hpp"
@@ -21,7 +22,7 @@ using testing::StrEq;
 using testing::ThrowsMessage;
 
 spec::Run parsed(std::string_view text, const std::vector<std::string>& overrides = {}) {
-  return parse(text, "run.toml", overrides);
+  return parse_unchecked(text, "run.toml", overrides);
 }
 
 TEST(Load, AnEmptyFileIsAllDefaults) {
@@ -153,8 +154,8 @@ TEST(Load, IncludedFilesAreReadFirstAndRelativeToTheirIncluder) {
   folder.write("shared/sizes.toml", "include = \"deeper.toml\"\n[model]\nlayers = 8\nhidden = 512\n");
   folder.write("shared/deeper.toml", "[model]\nlayers = 7\nffn = 99\n");
   folder.write("second.toml", "[model]\nhidden = 768\nheads = 12\n");
-  const auto path =
-      folder.write("run.toml", "include = [\"shared/sizes.toml\", \"second.toml\"]\n[model]\nheads = 6\n");
+  const auto path = folder.write(
+      "run.toml", "include = [\"shared/sizes.toml\", \"second.toml\"]\n[model]\nheads = 6\nkv_heads = 6\n");
   const spec::Run run = load(path, std::vector<std::string>{"model.vocab=300"});
   EXPECT_EQ(run.model.layers, 8);
   EXPECT_EQ(run.model.ffn, 99);
@@ -318,7 +319,7 @@ TEST(Load, EmbeddingsOfGpt2AreTiedUnlessTheFileSaysOtherwise) {
   EXPECT_TRUE(parsed("[model]\nfamily = \"gpt2\"\n").model.tied_embeddings);
   EXPECT_FALSE(parsed("[model]\ntied_embeddings = false\nfamily = \"gpt2\"\n").model.tied_embeddings);
   const std::vector<std::string> overrides = {"model.family=gpt2"};
-  EXPECT_TRUE(parse("[model]\nfamily = \"llama\"\n", "run.toml", overrides).model.tied_embeddings);
+  EXPECT_TRUE(parse_unchecked("[model]\nfamily = \"llama\"\n", "run.toml", overrides).model.tied_embeddings);
 }
 
 TEST(Load, WhatIsPrintedReadsBackEqual) {
@@ -363,39 +364,52 @@ TEST(Load, DpStandsForShardsOrReplicasAsZeroSays) {
 }
 
 TEST(Load, WhatTheWeightsSayOfTheModelStandsInForItsKeys) {
-  const spec::Run run = parse("[model]\nweights = 'folder'\nlayers = 2\nhead_dim = 16\ndropout = 0.1\n",
-                              "run.toml", {}, described);
+  const spec::Run run = parse_unchecked(
+      "[model]\nweights = 'folder'\nlayers = 2\nhead_dim = 16\ndropout = 0.1\n", "run.toml", {}, described);
   EXPECT_EQ(run.model.hidden, 64);
   EXPECT_TRUE(run.model.qk_norm);
   EXPECT_EQ(run.model.dropout, 0.1);
   EXPECT_EQ(run.model.weights, "folder");
   EXPECT_EQ(run.model.sequence, 128) << "no more than there are positions";
-  EXPECT_EQ(parse("[model]\nweights = 'file'\n", "run.toml", {}, described).model.hidden, Model{}.hidden);
+  EXPECT_EQ(parse_unchecked("[model]\nweights = 'file'\n", "run.toml", {}, described).model.hidden,
+            Model{}.hidden);
 }
 
 TEST(Load, AKeyThatContradictsTheWeightsIsAMistakeThatNamesBoth) {
   const std::vector<std::string> overrides = {"model.weights=folder", "model.sequence=129"};
-  EXPECT_THAT([&] { parse("[model]\nhidden = 32\nqk_norm = false\n", "run.toml", overrides, described); },
-              ThrowsMessage<UserError>(StrEq(
-                  "run.toml:2: model.hidden = 32 contradicts folder/config.json, which says 64: leave it "
-                  "out, or take "
-                  "other weights\n"
-                  "run.toml:3: model.qk_norm = false contradicts folder/config.json, which says true: leave "
-                  "it out, or "
-                  "take other weights\n"
-                  "model.sequence = 129 is above the 128 positions that folder/config.json allows: write "
-                  "model.sequence = 128 or less")));
+  EXPECT_THAT(
+      [&] { parse_unchecked("[model]\nhidden = 32\nqk_norm = false\n", "run.toml", overrides, described); },
+      ThrowsMessage<UserError>(
+          StrEq("run.toml:2: model.hidden = 32 contradicts folder/config.json, which says 64: leave it "
+                "out, or take "
+                "other weights\n"
+                "run.toml:3: model.qk_norm = false contradicts folder/config.json, which says true: leave "
+                "it out, or "
+                "take other weights\n"
+                "model.sequence = 129 is above the 128 positions that folder/config.json allows: write "
+                "model.sequence = 128 or less")));
 }
 
 TEST(Load, UnderstandsAKeyByItsNameOfBefore) {
-  EXPECT_TRUE(parse("[layout]\ntp = 2\nopened = true\n", "run.toml").layout.tp_overlap);
-  EXPECT_EQ(to_text(parse("", "run.toml")).find("opened"), std::string::npos);
+  EXPECT_TRUE(parse_unchecked("[layout]\ntp = 2\nopened = true\n", "run.toml").layout.tp_overlap);
+  EXPECT_EQ(to_text(parse_unchecked("", "run.toml")).find("opened"), std::string::npos);
 }
 
 TEST(Load, LayoutMayBeLeftToThePlanner) {
-  EXPECT_TRUE(parse("layout = \"auto\"\n[model]\nlayers = 2\n", "run.toml").layout.automatic);
-  EXPECT_FALSE(parse("[model]\nlayers = 2\n", "run.toml").layout.automatic);
-  EXPECT_THROW(parse("layout = \"best\"\n", "run.toml"), UserError);
+  EXPECT_TRUE(parse_unchecked("layout = \"auto\"\n[model]\nlayers = 2\n", "run.toml").layout.automatic);
+  EXPECT_FALSE(parse_unchecked("[model]\nlayers = 2\n", "run.toml").layout.automatic);
+  EXPECT_THROW(parse_unchecked("layout = \"best\"\n", "run.toml"), UserError);
+}
+
+TEST(Load, WhatDoesNotGoTogetherIsRefusedHereAndNotByTheCommandAlone) {
+  const auto complaint = [](const char* text) { return complaint_of([&] { parse(text, "run.toml"); }); };
+  EXPECT_THAT(complaint("[layout]\ntp = 7\n"), HasSubstr("layout.tp = 7"));
+  EXPECT_THAT(complaint("[model]\nhidden = 250\n"), HasSubstr("model.hidden = 250"));
+  EXPECT_THAT(complaint("[layout]\npp = 1048576\ndp_shard = 1048576\ncp = 1048576\ntp = 1048576\n"),
+              HasSubstr("makes more than 1048576 ranks"));
+  EXPECT_EQ(complaint("[cluster]\ntransport = 'nccl'\n[layout]\nprecision = 'fp32'\n"), "");
+  EXPECT_NE(complaint_of([] { parse("[cluster]\ntransport = 'nccl'\n", "run.toml", {}, nullptr, Build{}); }),
+            "");
 }
 
 TEST(Load, UnequalMicroBatchesCountByTheirMost) {

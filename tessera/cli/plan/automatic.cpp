@@ -9,11 +9,12 @@
 #include "tessera/job/joined.hpp"
 #include "tessera/planner/search/answer.hpp"
 #include "tessera/spec/load.hpp"
+#include "tessera/spec/problems.hpp"
 
 namespace tessera::cli {
 
 void plan_layout(job::JobOptions& options, bool quiet) {
-  spec::Run run = spec::load(options.file, options.overrides, checkpoint::described);
+  spec::Run run = spec::load_unchecked(options.file, options.overrides, checkpoint::described);
   if (!run.layout.automatic) return;
   if (job::started_by_launcher() || job::joined_membership(options.joins))
     throw UserError(
@@ -26,6 +27,7 @@ void plan_layout(job::JobOptions& options, bool quiet) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int ranks = options.procs > 0 ? options.procs : cores;
   run.layout.automatic = false;
+  spec::validate(run, spec::any_build());
   const planner::Plan plan = planner::plan(run, this_machine(ranks), planner::Fit(), {.answers = 6});
   if (!quiet) std::fputs((planner::to_text(plan, false) + "\n").c_str(), stderr);
   std::vector<std::string> keys = planner::layout_keys(plan.answers.front().refined.candidate.layout);
