@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/shortened.hpp"
 #include "tessera/tokenizer/bpe/word_cache.hpp"
 #include "tessera/tokenizer/pipeline/byte_alphabet.hpp"
 #include "tessera/tokenizer/unicode/utf8.hpp"
@@ -12,6 +13,7 @@ namespace tessera::tokenizer {
 
 namespace {
 
+constexpr std::size_t kQuoted = 200;  // bytes of a token in a message
 constexpr char32_t kMetaspace = 0x2581;
 
 // All that encoders and decoders share.
@@ -35,11 +37,17 @@ class WordSink final : public PieceSink {
  public:
   explicit WordSink(const Pipeline& pipeline)
       : cache_(pipeline.bpe), cuts_at_metaspace_(pipeline.cuts_at_metaspace) {}
-  void write_to(std::vector<Token>& tokens) { tokens_ = &tokens; }
+  // The tokens of a text of so many bytes.
+  void write_to(std::vector<Token>& tokens, std::size_t bytes) {
+    tokens_ = &tokens;
+    limit_ = GrowthLimit(bytes);
+    taken_ = 0;
+  }
   void take(Piece piece) override { take_all({&piece, 1}); }
   void take_all(std::span<const Piece> pieces) override {
     words_.clear();
     for (const Piece& piece : pieces) {
+      limit_.check(taken_ += piece.text.size());
       if (cuts_at_metaspace_)
         add_words(piece.text);
       else
@@ -69,6 +77,8 @@ class WordSink final : public PieceSink {
   bool cuts_at_metaspace_;
   std::vector<Token>* tokens_ = nullptr;
   std::vector<std::string_view> words_;
+  GrowthLimit limit_{0};
+  std::size_t taken_ = 0;  // bytes of the text so far
 };
 
 // Room for the tokens of so many bytes, of which most texts have fewer than one for three.
@@ -106,7 +116,7 @@ class PipelineEncoder final : public Encoder {
       text = mended;
     }
     reserve_for(text.size(), tokens);
-    words_.write_to(tokens);
+    words_.write_to(tokens, text.size());
     pipeline_.found_before.split(text, [&](std::string_view part, std::optional<Token> token) {
       if (token)
         tokens.push_back(*token);
@@ -202,8 +212,8 @@ class PipelineTokenizer final : public Tokenizer {
   void add_entry(const std::string& where, const std::string& text, Token token) {
     auto& entry = entry_at(token);
     if (entry.exists)
-      throw UserError(
-          cat(where, ": the tokens '", entry.text, "' and '", text, "' have one number, ", token));
+      throw UserError(cat(where, ": the tokens '", shortened(entry.text, kQuoted), "' and '",
+                          shortened(text, kQuoted), "' have one number, ", token));
     entry = {.text = text, .decoded = decoded(text), .exists = true};
   }
 
@@ -221,8 +231,9 @@ class PipelineTokenizer final : public Tokenizer {
       if (given.content.empty()) continue;
       const auto [found, is_new] = vocabulary_.emplace(given.content, next);
       if (found->second != given.id)
-        throw UserError(cat(parts.where, ": the added token '", given.content, "' is said to be ", given.id,
-                            ", but by its place it is ", found->second, "; mend the file"));
+        throw UserError(cat(parts.where, ": the added token '", shortened(given.content, kQuoted),
+                            "' is said to be ", given.id, ", but by its place it is ", found->second,
+                            "; mend the file"));
       std::string looked_for = given.content;
       if (given.normalized && pipeline_.normalizer)
         looked_for = pipeline_.normalizer->normalize(given.content);

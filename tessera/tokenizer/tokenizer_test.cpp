@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/tokenizer/json_tokenizer.hpp"
 
@@ -15,6 +16,7 @@ namespace {
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 using Tokens = std::vector<Token>;
 
 Tokens encoded(const Tokenizer& tokenizer, std::string_view text) {
@@ -153,6 +155,49 @@ TEST(Tokenizer, ThreadsShareOneEachWithItsOwnEncoder) {
         ASSERT_THAT(out, ElementsAre(6, 7));
       }
     });
+}
+
+json replace_rule(const std::string& pattern, const std::string& content) {
+  return {{"type", "Replace"}, {"pattern", {{"String", pattern}}}, {"content", content}};
+}
+
+TEST(Tokenizer, RulesThatGrowATextWithoutBoundEndInASentence) {
+  const json thousandfold(6, replace_rule("a", std::string(1000, 'a')));
+  json normalizing = by_characters(), decoding = by_characters(), splitting = by_characters();
+  normalizing["normalizer"] = {{"type", "Sequence"}, {"normalizers", thousandfold}};
+  decoding["decoder"] = {{"type", "Sequence"}, {"decoders", thousandfold}};
+  // Each pair gives every character a mark of its own, which is one more character for the next pair.
+  splitting["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array()}};
+  for (const char* mark : {"b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q"}) {
+    json& steps = splitting["pre_tokenizer"]["pretokenizers"];
+    steps.push_back(
+        {{"type", "Split"}, {"pattern", {{"Regex", "."}}}, {"behavior", "Isolated"}, {"invert", false}});
+    steps.push_back({{"type", "Metaspace"}, {"replacement", mark}, {"split", false}});
+  }
+  EXPECT_THAT([&] { encoded(*made(normalizing), "a"); }, ThrowsMessage<UserError>(HasSubstr("long texts")));
+  EXPECT_THAT([&] { encoded(*made(splitting), std::string(1000, 'a')); },
+              ThrowsMessage<UserError>(HasSubstr("times its length")));
+  const auto tokenizer = made(decoding);
+  const Tokens tokens = encoded(*tokenizer, "a");
+  EXPECT_THROW(tokenizer->decode(tokens, false), UserError);
+  EXPECT_THROW(tokenizer->decoder()->push(tokens.back()), UserError);
+}
+
+TEST(Tokenizer, WhatIsRefusedIsNotQuotedWhole) {
+  const std::string many(100'000, 'x');
+  const auto bytes_of_complaint = [](const char* pointer, const json& value) {
+    json file = byte_level();
+    file[json::json_pointer(pointer)] = value;
+    return complaint_of([&] { made(file); }).size();
+  };
+  const json splits = {{"type", "Split"}, {"behavior", "Isolated"}, {"invert", false}};
+  json pattern = splits, property = splits;
+  pattern["pattern"] = {{"Regex", many + "("}};
+  property["pattern"] = {{"Regex", "\\p{" + many.substr(0, 9000) + "}"}};
+  EXPECT_LT(bytes_of_complaint("/pre_tokenizer", pattern), 2000U);
+  EXPECT_LT(bytes_of_complaint("/pre_tokenizer", property), 2000U);
+  EXPECT_LT(bytes_of_complaint("/model/type", many), 2000U);
+  EXPECT_LT(bytes_of_complaint("/added_tokens/0/content", many), 2000U);
 }
 
 TEST(Tokenizer, ComponentsThatAreNotKnownAreRefusedByName) {

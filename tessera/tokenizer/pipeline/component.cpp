@@ -3,10 +3,13 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/shortened.hpp"
 
 namespace tessera::tokenizer {
 
-void Component::refuse(const std::string& what) const { throw UserError(cat(where, ": ", what)); }
+void Component::refuse(const std::string& what) const {
+  throw UserError(cat(where, ": ", shortened(what, 500)));
+}
 
 void Component::refuse_type(const std::string& known) const {
   refuse(cat("'", type(), "' is not known; known are ", known));

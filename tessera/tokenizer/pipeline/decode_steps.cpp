@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/tokenizer/pipeline/byte_alphabet.hpp"
-#include "tessera/tokenizer/split/matcher.hpp"
+#include "tessera/tokenizer/pipeline/replaced.hpp"
 #include "tessera/tokenizer/unicode/utf8.hpp"
 
 namespace tessera::tokenizer {
@@ -167,13 +167,7 @@ class PlanMaker {
       const std::shared_ptr<Matcher> matcher = is_regex ? make_matcher(pattern) : text_matcher(pattern);
       const std::string content = component.text("content");
       add_map([matcher, content](const std::string& text, bool) {
-        std::string out;
-        std::size_t at = 0;
-        while (const Match match = matcher->find(text, at)) {
-          out += text.substr(at, match.begin - at) + content;
-          at = match.end;
-        }
-        return out + text.substr(at);
+        return replaced(text, *matcher, content, GrowthLimit(text.size()));
       });
     } else if (type == "Strip") {
       add_strip(component);
@@ -240,7 +234,10 @@ DecodeChain::DecodeChain(const DecodePlan& plan) {
 }
 
 void DecodeChain::push_from(std::size_t step, std::string text, std::string& out) {
-  if (step == steps_.size()) {
+  const bool is_last = step == steps_.size();
+  if (is_last) made_ += text.size();
+  GrowthLimit(taken_).check(is_last ? made_ : text.size());
+  if (is_last) {
     out += text;
     return;
   }
@@ -249,6 +246,7 @@ void DecodeChain::push_from(std::size_t step, std::string text, std::string& out
 
 std::string DecodeChain::push(std::string text) {
   std::string out;
+  taken_ += text.size();
   push_from(0, std::move(text), out);
   return out;
 }

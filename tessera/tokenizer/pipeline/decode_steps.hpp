@@ -42,6 +42,7 @@ class DecodeChain {
  private:
   void push_from(std::size_t step, std::string text, std::string& out);
   std::vector<std::unique_ptr<DecodeStep>> steps_;
+  std::size_t taken_ = 0, made_ = 0;  // bytes
 };
 
 }  // namespace tessera::tokenizer

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "tessera/tokenizer/pipeline/replaced.hpp"
 #include "tessera/tokenizer/split/code_bits.hpp"
 #include "tessera/tokenizer/split/matcher.hpp"
 #include "tessera/tokenizer/unicode/normalize.hpp"
@@ -15,7 +16,11 @@ namespace {
 class NormalFormNormalizer final : public Normalizer {
  public:
   explicit NormalFormNormalizer(NormalForm form) : form_(form) {}
-  std::string normalize(std::string_view text) const override { return normalized(text, form_); }
+  std::string normalize(std::string_view text, const GrowthLimit& limit) const override {
+    std::string out = normalized(text, form_);
+    limit.check(out.size());
+    return out;
+  }
 
  private:
   NormalForm form_;
@@ -24,7 +29,8 @@ class NormalFormNormalizer final : public Normalizer {
 class PrependNormalizer final : public Normalizer {
  public:
   explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
-  std::string normalize(std::string_view text) const override {
+  std::string normalize(std::string_view text, const GrowthLimit& limit) const override {
+    limit.check(prefix_.size() + text.size());
     return text.empty() ? std::string() : prefix_ + std::string(text);
   }
 
@@ -36,17 +42,8 @@ class ReplaceNormalizer final : public Normalizer {
  public:
   ReplaceNormalizer(std::unique_ptr<Matcher> matcher, std::string content)
       : matcher_(std::move(matcher)), content_(std::move(content)) {}
-  std::string normalize(std::string_view text) const override {
-    std::string out;
-    out.reserve(text.size() + text.size() / 2);
-    std::size_t at = 0;
-    while (const Match match = matcher_->find(text, at)) {
-      out += text.substr(at, match.begin - at);
-      out += content_;
-      at = match.end;
-    }
-    out += text.substr(at);
-    return out;
+  std::string normalize(std::string_view text, const GrowthLimit& limit) const override {
+    return replaced(text, *matcher_, content_, limit);
   }
 
  private:
@@ -57,7 +54,7 @@ class ReplaceNormalizer final : public Normalizer {
 class StripNormalizer final : public Normalizer {
  public:
   StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
-  std::string normalize(std::string_view text) const override {
+  std::string normalize(std::string_view text, const GrowthLimit&) const override {
     while (left_ && !text.empty() && space_.has(code_point_at(text, 0).value))
       text.remove_prefix(code_point_at(text, 0).bytes);
     while (right_ && !text.empty()) {
@@ -76,9 +73,9 @@ class StripNormalizer final : public Normalizer {
 class NormalizerSequence final : public Normalizer {
  public:
   explicit NormalizerSequence(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
-  std::string normalize(std::string_view text) const override {
+  std::string normalize(std::string_view text, const GrowthLimit& limit) const override {
     std::string out(text);
-    for (const auto& step : steps_) out = step->normalize(out);
+    for (const auto& step : steps_) out = step->normalize(out, limit);
     return out;
   }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "tessera/tokenizer/pipeline/component.hpp"
+#include "tessera/tokenizer/unicode/growth.hpp"
 
 namespace tessera::tokenizer {
 
@@ -13,8 +14,9 @@ namespace tessera::tokenizer {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  // Of valid UTF-8.
-  virtual std::string normalize(std::string_view text) const = 0;
+  // Of valid UTF-8. No step makes more than the limit allows.
+  virtual std::string normalize(std::string_view text, const GrowthLimit& limit) const = 0;
+  std::string normalize(std::string_view text) const { return normalize(text, GrowthLimit(text.size())); }
 };
 
 // NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip, and a Sequence of them. Throws UserError naming any other.

@@ -1,6 +1,7 @@
 #include "tessera/tokenizer/split/regex_classes.hpp"
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/shortened.hpp"
 
 namespace tessera::tokenizer {
 
@@ -21,9 +22,12 @@ CodeBits bits_of(char32_t code) {
   return out;
 }
 
+constexpr std::size_t kMostPattern = 10'000;  // each of its characters becomes a set of code points
+
 }  // namespace
 
 RegexReader::RegexReader(const std::string& pattern) : pattern_(pattern) {
+  if (pattern.size() > kMostPattern) refuse(cat("more than ", kMostPattern, " bytes"));
   if (valid_prefix(pattern) != pattern.size()) refuse("bytes that are no UTF-8");
   for (std::size_t at = 0; at < pattern.size();) {
     const auto [code, bytes] = code_point_at(pattern, at);
@@ -33,7 +37,8 @@ RegexReader::RegexReader(const std::string& pattern) : pattern_(pattern) {
 }
 
 void RegexReader::refuse(const std::string& what) const {
-  throw UserError(cat("the split pattern '", pattern_, "' has ", what, ", which Tessera does not know"));
+  throw UserError(cat("the split pattern '", shortened(pattern_, 500), "' has ", shortened(what, 500),
+                      ", which Tessera does not know"));
 }
 
 char32_t RegexReader::next() {

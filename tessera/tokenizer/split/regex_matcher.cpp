@@ -1,6 +1,7 @@
 #include "tessera/tokenizer/split/regex_matcher.hpp"
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/shortened.hpp"
 #include "tessera/tokenizer/split/regex_program.hpp"
 
 namespace tessera::tokenizer {
@@ -48,7 +49,7 @@ class RegexMatcher final : public Matcher {
     const std::size_t base = choices.size();
     while (true) {
       if (--steps < 0)
-        throw UserError(cat("the split pattern '", pattern_,
+        throw UserError(cat("the split pattern '", shortened(pattern_, 500),
                             "' takes too long on a text: it can match in more than ", kMostSteps,
                             " ways at one place"));
       const Instruction& now = program_.instructions[static_cast<std::size_t>(pc)];
@@ -184,8 +185,8 @@ class RegexMatcher final : public Matcher {
 std::unique_ptr<Matcher> regex_matcher(const std::string& pattern) {
   const Regex regex = parse_regex(pattern);
   if (regex.root.can_be_empty())
-    throw UserError(
-        cat("the split pattern '", pattern, "' can match the empty text, which Tessera does not know"));
+    throw UserError(cat("the split pattern '", shortened(pattern, 500),
+                        "' can match the empty text, which Tessera does not know"));
   return std::make_unique<RegexMatcher>(pattern, regex);
 }
 
