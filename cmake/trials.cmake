@@ -53,6 +53,8 @@ if(TESSERA_RUN_STOREY)
   tessera_process_test(servers_trial .venv/bin/python tests/servers/servers.py $<TARGET_FILE:tessera_binary> --runs 1 --kills 1)
   tessera_process_test(replicas_trial .venv/bin/python tests/replicas/replicas.py $<TARGET_FILE:tessera_binary>
     $<TARGET_FILE:faulty_calls> --runs 1)
+  # Ranks that are killed, and start again.
+  tessera_process_test(restarts_trial .venv/bin/python tests/restarts/restarts.py $<TARGET_FILE:tessera_binary> --kills 2 --short)
 endif()
 
 # What starts threads also runs under the thread sanitizer.

@@ -124,8 +124,11 @@ int on_joined_rank(const spec::Run& run, const launch::Membership& membership,
   Reporter reporter(store.reports(), *log, abort, timeout);
   const launch::Heartbeat heartbeat(*log, [&reporter] { reporter.report(); });
   try {
-    body({*communicator, log.get(), &stop, nullptr, [&log] { return std::vector{log->resident_bytes()}; },
-          [&log] { return std::vector{log->peak_bytes()}; }});
+    body({.communicator = *communicator,
+          .log = log.get(),
+          .stop = &stop,
+          .resident_bytes = [&log] { return std::vector{log->resident_bytes()}; },
+          .peak_bytes = [&log] { return std::vector{log->peak_bytes()}; }});
     const During finished(log.get(), Doing::finished);
     reporter.report();
     store.wait_for_others();

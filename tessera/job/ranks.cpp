@@ -1,7 +1,9 @@
 #include "tessera/job/ranks.hpp"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
@@ -10,6 +12,8 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/files/descriptor.hpp"
+#include "tessera/base/files/file_text.hpp"
 #include "tessera/base/files/queued_writer.hpp"
 #include "tessera/base/process/activity.hpp"
 #include "tessera/checkpoint/huggingface/tensor_files.hpp"
@@ -99,19 +103,6 @@ launch::RankDescriber of_run(const spec::Run& run) {
   return run.training.local_steps > 0 ? describer_of_replicas(run.layout, compile) : describer_of(compile);
 }
 
-// A rank that was started again reads the run file again; the others have what it held when the job began.
-void expect_run_of_job(const spec::Run& run, KeyStore& keys, const std::string& job, bool is_newcomer,
-                       int rank) {
-  const std::string key = job + "/run", mine = spec::to_text(run);
-  const auto patience =
-      std::chrono::milliseconds(static_cast<std::int64_t>(run.cluster.timeout_seconds * 1000));
-  if (!is_newcomer && rank == 0) keys.put_and_get({{key, mine}}, {}, patience);
-  if (is_newcomer && keys.put_and_get({}, {key}, patience).front() != mine)
-    throw UserError(
-        "the run file is another than when this job began, so a replica that was lost can't come back. Stop "
-        "the job and start it again for the new file.");
-}
-
 // Returns the exit code: the error is told by the launcher, which reads it from the board.
 int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
   const int size = number_handed_down("TESSERA_WORLD_SIZE", 1, std::numeric_limits<int>::max()),
@@ -133,13 +124,17 @@ int join_launcher(const spec::Run& run, const Body& body, Stops stops) {
     };
     const std::string job = environment("TESSERA_JOB");
     const bool is_newcomer = !environment("TESSERA_NEWCOMER").empty();
-    if (replicas_may_be_lost(run)) expect_run_of_job(run, keys, job, is_newcomer, rank);
     const auto communicator = connect_as(job);
     const collective::Attendance attendance{
         keys, [&](const std::string& name) { return connect_as(cat(job, "/", name)); }, is_newcomer};
     try {
-      body({*communicator, &log, &board.stop_request(), replicas_may_be_lost(run) ? &attendance : nullptr,
-            [&board] { return board.resident_bytes(); }, [&board] { return board.peak_bytes(); }});
+      body({.communicator = *communicator,
+            .log = &log,
+            .stop = &board.stop_request(),
+            .restarts = &board.restart_log(),
+            .attendance = replicas_may_be_lost(run) ? &attendance : nullptr,
+            .resident_bytes = [&board] { return board.resident_bytes(); },
+            .peak_bytes = [&board] { return board.peak_bytes(); }});
     } catch (...) {
       return failed(log);  // before the connections end, or peers would seem to fail first
     }
@@ -187,9 +182,11 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
   const OwnWatch watch(board, ranks, run.cluster.timeout_seconds, of_run(run));
   const auto run_one = [&](const collective::Communicator& communicator) {
     ActivityLog& log = board.log(communicator.rank());
-    body({communicator, &log, &board.stop_request(), nullptr,
-          [&board] { return std::vector{board.log(0).resident_bytes()}; },
-          [&board] { return board.peak_bytes(); }});
+    body({.communicator = communicator,
+          .log = &log,
+          .stop = &board.stop_request(),
+          .resident_bytes = [&board] { return std::vector{board.log(0).resident_bytes()}; },
+          .peak_bytes = [&board] { return board.peak_bytes(); }});
     const During finished(&log, Doing::finished);
   };
   if (spec::traits(run.cluster.transport).uses_gpus) {
@@ -200,6 +197,25 @@ int run_here(const spec::Run& run, const Body& body, Stops stops) {
     collective::run_ranks(ranks, run_one);
   }
   return board.stop_request().exit_code();
+}
+
+// A file in memory that children inherit; it goes with the last of them.
+Descriptor memory_file(const char* name, const std::string& text) {
+  Descriptor out(memfd_create(name, 0));
+  if (!out) throw UserError(cat("no memory to hand the run file to the ranks: ", system_reason()));
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t n = write(out.number(), text.data() + done, text.size() - done);
+    if (n < 0 && errno != EINTR)
+      throw UserError(cat("no memory to hand the run file to the ranks: ", system_reason()));
+    if (n > 0) done += static_cast<std::size_t>(n);
+  }
+  return out;
+}
+
+// The run of a rank whose launcher has written it down. All ranks share the descriptor, so each opens the
+// file anew to read from its start.
+spec::Run run_handed_down(const std::string& name) {
+  return spec::parse(file_text(cat("/proc/self/fd/", environment(kRun).substr(3))), name);
 }
 
 }  // namespace
@@ -220,6 +236,7 @@ namespace {
 
 spec::Run loaded(const JobOptions& options, const spec::Build& build,
                  const std::optional<launch::Membership>& joined) {
+  if (started_by_launcher() && environment(kRun).starts_with("fd:")) return run_handed_down(options.file);
   spec::Run run = spec::load(options.file, options.overrides, checkpoint::described, build);
   const std::int64_t ranks = run.layout.ranks();
   if (joined && options.procs != 0)
@@ -255,7 +272,9 @@ int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, 
   if (const auto joined = joined_membership(options.joins))
     return on_joined_rank(run, *joined, body, of_run(run), stops);
   const int ranks = static_cast<int>(run.layout.ranks());
-  if (ranks == 1 || spec::traits(run.cluster.transport).is_one_process) return run_here(run, body, stops);
+  const bool restarts = stops == Stops::between_steps && options.newest_state && run.cluster.restarts > 0;
+  if ((ranks == 1 && !restarts) || spec::traits(run.cluster.transport).is_one_process)
+    return run_here(run, body, stops);
   setenv(kStartedAt, cat(options.main_seconds).c_str(), 1);
   launch::SpawnOptions spawn;
   spawn.num_ranks = ranks;
@@ -264,11 +283,14 @@ int on_ranks(const spec::Run& run, const JobOptions& options, const Body& body, 
   spawn.job = cat("local-", getpid());
   spawn.timeout_seconds = run.cluster.timeout_seconds;
   spawn.describer = of_run(run);
-  if (stops == Stops::between_steps) {
-    spawn.dispensable_part = dispensable_part(run);
-    spawn.restarts = run.cluster.restarts;
-    spawn.grace_seconds = run.cluster.grace_seconds;
-  }
+  if (stops != Stops::between_steps) return launch::run_local_ranks(spawn);
+  const Descriptor resolved = memory_file("tessera-run", spec::to_text(run));
+  setenv(kRun, cat("fd:", resolved.number()).c_str(), 1);
+  spawn.dispensable_part = dispensable_part(run);
+  if (replicas_may_be_lost(run)) spawn.part_restarts = run.cluster.restarts;
+  if (restarts) spawn.restarts = run.cluster.restarts;
+  spawn.newest_state = options.newest_state;
+  spawn.grace_seconds = run.cluster.grace_seconds;
   return launch::run_local_ranks(spawn);
 }
 

@@ -12,6 +12,7 @@
 
 namespace tessera {
 class ActivityLog;
+class RestartLog;
 class StopRequest;
 }  // namespace tessera
 namespace tessera::collective {
@@ -33,10 +34,16 @@ struct JobOptions {
   launch::Joins joins = launch::Joins::known_starters;
   std::vector<std::string> argv;  // of this process, to start ranks with
   double main_seconds = 0;        // when its main began
+  // The step of the newest checkpoint of the run, 0 if there is none: ranks that are started again resume
+  // from it. Empty: they are not started again.
+  std::function<std::int64_t()> newest_state = nullptr;
 };
 
 // Environment of ranks: when the launcher's main began, in now_seconds().
 inline constexpr char kStartedAt[] = "TESSERA_STARTED_AT";
+// Environment of ranks that train: "fd:<number>" of the run as its launcher has resolved it. A rank that
+// starts later must not see what has become of the run file since.
+inline constexpr char kRun[] = "TESSERA_RUN";
 
 // Whether this process is a rank of `tessera train --procs` and the like.
 bool started_by_launcher();
@@ -52,6 +59,8 @@ struct Rank {
   const collective::Communicator& communicator;
   ActivityLog* log = nullptr;   // where it writes what it is doing
   StopRequest* stop = nullptr;  // looked at between steps
+  // What earlier starts of this job's ranks have left; null where nobody starts them again.
+  RestartLog* restarts = nullptr;
   // Where the others go on without this one if need be; null: nowhere.
   const collective::Attendance* attendance = nullptr;
   // Of the ranks that this one can see.

@@ -26,5 +26,18 @@ TEST(Warnings, AreGivenForWhatIsHardlyMeant) {
   EXPECT_THAT(warnings_of(run, 0), IsEmpty());
 }
 
+TEST(Warnings, AreGivenForRestartsThatCanNotHelp) {
+  spec::Run run;
+  run.cluster.restarts = 3;
+  EXPECT_THAT(warnings_of(run, 0), IsEmpty());
+  EXPECT_THAT(
+      warnings_of(run, 0, "torchrun"),
+      ElementsAre("cluster.restarts = 3 has no effect: torchrun has started the ranks, and only it can "
+                  "start them again"));
+  run.checkpoint.every = 0;
+  run.checkpoint.every_minutes = 0;
+  EXPECT_THAT(warnings_of(run, 0), ElementsAre(HasSubstr("cluster.restarts = 3, and nothing is saved")));
+}
+
 }  // namespace
 }  // namespace tessera::job

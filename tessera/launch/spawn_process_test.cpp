@@ -137,7 +137,7 @@ TEST_F(Spawn, APartThatIsDispensableEndsTogetherAndIsStartedAgain) {
   options.dispensable_part = [](int rank) {
     return rank == 0 ? std::nullopt : std::optional(rank == 1 ? 1 : 2);
   };
-  options.restarts = 3;
+  options.part_restarts = 3;
   EXPECT_EQ(run(options), 0);
   const std::string told = "The others go on without it.\ntessera: ranks 2, 3 are started again (1 of 3)\n";
   EXPECT_NE(report_.find(told), std::string::npos) << report_;
@@ -151,7 +151,7 @@ TEST_F(Spawn, APartThatEndsByItsOwnErrorIsNotStartedAgain) {
   auto options =
       shell(2, "test $TESSERA_RANK = 0 && exec sleep 1; echo x >> $SPAWN_TEST_FOLDER/starts; exit 2");
   options.dispensable_part = [](int rank) { return rank == 0 ? std::nullopt : std::optional(rank); };
-  options.restarts = 3;
+  options.part_restarts = 3;
   EXPECT_EQ(run(options), 0);
   EXPECT_NE(report_.find("The others go on without it. It is not started again"), std::string::npos)
       << report_;
@@ -165,9 +165,102 @@ TEST_F(Spawn, ANewcomerThatStillLoadsWhenTheOthersAreThroughIsSentAway) {
             "test $TESSERA_RANK = 1 && kill -9 $$; "
             "while ! test -s $SPAWN_TEST_FOLDER/started; do sleep 0.01; done");
   options.dispensable_part = [](int rank) { return rank == 0 ? std::nullopt : std::optional(rank); };
-  options.restarts = 1;
+  options.part_restarts = 1;
   EXPECT_EQ(run(options), 0);
   EXPECT_LT(seconds_, 10);
+}
+
+// `SPAWN_TEST_FOLDER/starts` gets a line each time that rank 1 starts.
+class Restarts : public Spawn {
+ protected:
+  // Rank 1 does `deed` in its first starts and ends well in the next one; the others wait for that.
+  SpawnOptions dying(int times, const std::string& deed) {
+    auto options = shell(3, cat("if [ $TESSERA_RANK = 1 ]; then echo x >> $SPAWN_TEST_FOLDER/starts; "
+                                "test $(wc -l < $SPAWN_TEST_FOLDER/starts) -gt ",
+                                times, " || { ", deed, "; }; fi; sleep 0.3"));
+    options.restarts = 1;
+    options.newest_state = [] { return 0; };
+    return options;
+  }
+  std::size_t num_starts() const { return file_text(folder_ / "starts").size() / 2; }
+};
+
+TEST_F(Restarts, StartAllRanksAgainWhenOneIsKilled) {
+  EXPECT_EQ(run(dying(1, "kill -9 $$")), 0);
+  EXPECT_EQ(num_starts(), 2u);
+  EXPECT_TRUE(report_.starts_with("tessera: rank 1 failed first (signal 9 (Killed))\n")) << report_;
+  EXPECT_TRUE(
+      report_.ends_with("tessera: restart 1 after rank 1: all 3 ranks start again from where this job "
+                        "began, as it has saved nothing yet. Without a newer checkpoint this is the last "
+                        "restart.\n"))
+      << report_;
+  EXPECT_EQ(run(dying(1, "exit 75")), 0) << "it lost a peer";
+}
+
+TEST_F(Restarts, EndWhenTheyBringNothing) {
+  EXPECT_EQ(run(dying(9, "kill -9 $$")), kExitPeerLost);
+  EXPECT_EQ(num_starts(), 2u);
+  EXPECT_TRUE(
+      report_.ends_with("tessera: the ranks are not started again: 1 restart (cluster.restarts) brought no "
+                        "newer checkpoint than what this job began with.\n"))
+      << report_;
+}
+
+TEST_F(Restarts, AreCountedAnewAfterANewerCheckpoint) {
+  auto options = dying(4, "kill -9 $$");
+  options.newest_state = [saved = 0]() mutable { return saved += 10; };
+  EXPECT_EQ(run(options), 0);
+  EXPECT_EQ(num_starts(), 5u);
+  EXPECT_NE(report_.find("restart 4 after rank 1: all 3 ranks start again from the checkpoint of step 50."),
+            std::string::npos)
+      << report_;
+}
+
+TEST_F(Restarts, AreNotForErrorsThatWouldComeAgain) {
+  for (const char* deed :
+       {"exit 2", "ulimit -f 1; exec head -c 100000 /dev/zero > $SPAWN_TEST_FOLDER/large"}) {
+    std::filesystem::remove(folder_ / "starts");
+    EXPECT_EQ(run(dying(9, deed)), kExitUserError);
+    EXPECT_EQ(num_starts(), 1u);
+    EXPECT_TRUE(
+        report_.ends_with("tessera: the ranks are not started again, as they would end the same way.\n"))
+        << report_;
+  }
+}
+
+TEST_F(Restarts, AreForHangsToo) {
+  auto options = dying(1, "kill -STOP $$");
+  options.timeout_seconds = 0.2;
+  options.describer.culprit = [](std::span<const RankState>, double) {
+    return Culprit{1, "rank 1 is the one"};
+  };
+  EXPECT_EQ(run(options), 0) << report_;
+  EXPECT_EQ(num_starts(), 2u);
+  EXPECT_NE(report_.find("restart 1 after rank 1: "), std::string::npos) << report_;
+}
+
+TEST_F(Restarts, AreCalledOffByASignalWhileTheyWait) {
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    auto options = dying(9, "kill -9 $$");
+    options.restarts = 5;
+    _exit(run(options));
+  }
+  const double deadline = now_seconds() + 20;
+  while (file_text(folder_ / "report").find("start again in 2 s") == std::string::npos &&
+         now_seconds() < deadline)
+    std::this_thread::sleep_for(5ms);
+  const double signalled = now_seconds();
+  kill(launcher, SIGTERM);
+  int status = 0;
+  waitpid(launcher, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
+  EXPECT_LT(now_seconds() - signalled, 1.5);
+  EXPECT_TRUE(
+      file_text(folder_ / "report")
+          .ends_with("tessera: signal 15: the ranks are not started again. Starting the job again resumes "
+                     "from where it began.\n"))
+      << file_text(folder_ / "report");
 }
 
 TEST_F(Spawn, RanksThatIgnoreSigtermAreKilled) {

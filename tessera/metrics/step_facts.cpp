@@ -66,6 +66,10 @@ std::optional<double> evaluated(const StepFacts& facts, std::optional<double> (*
   return facts.evaluation ? of(*facts.evaluation) : std::nullopt;
 }
 
+std::optional<double> if_restarted(const StepFacts& facts, double value) {
+  return facts.restarts > 0 ? std::optional(value) : std::nullopt;
+}
+
 }  // namespace
 
 const std::vector<Measure>& measures() {
@@ -129,6 +133,10 @@ const std::vector<Measure>& measures() {
        [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.moved.offloaded); }},
       {"fetched_bytes", "running", "bytes that rank 0 copied back into its memory",
        [](const Facts& f) -> std::optional<double> { return static_cast<double>(f.moved.fetched); }},
+      {"restarts", "running", "how often all ranks have been started again so far",
+       [](const Facts& f) { return if_restarted(f, static_cast<double>(f.restarts)); }, true},
+      {"lost_seconds", "running", "seconds that these restarts have cost: steps made again, waits and starts",
+       [](const Facts& f) { return if_restarted(f, f.lost_seconds); }, true},
   };
   return list;
 }

@@ -57,6 +57,8 @@ struct StepFacts {
   std::vector<std::int64_t> peak_bytes;       // by rank: the most that its tensors held during its last step
   BytesMoved moved;                           // by rank 0
   std::int64_t steps_not_taken = 0;           // so far
+  std::int64_t restarts = 0;                  // so far, of all ranks
+  double lost_seconds = 0;                    // by these restarts
   bool taken = true;                          // false: the norm was not finite, so the parameters stayed
   std::optional<EvaluationFacts> evaluation;  // after this step, if there was one
   std::vector<ExpertLoad> expert_loads;       // by layer, of those that have experts

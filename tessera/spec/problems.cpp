@@ -156,6 +156,9 @@ void check_ranks(const Run& run, Findings& findings) {
   findings.need(
       run.cluster.devices == 0 || ranks > kMaxRanks || ranks <= run.cluster.devices, "cluster.devices",
       cat("is fewer than the ", ranks, " ranks of the layout (pp * dp_replicate * dp_shard * cp * tp)"));
+  findings.need(run.cluster.restarts == 0 || !traits(run.cluster.transport).is_one_process,
+                "cluster.restarts",
+                "is for ranks that are processes, and cluster.transport makes them threads of one");
 }
 
 // What ZeRO shards, it shards over dp_shard and cp.

@@ -45,7 +45,6 @@ void check_local_steps(const Run& run, Findings& findings) {
     findings.need(training.outer_optimizer == OuterOptimizer::average, "training.outer_optimizer",
                   "is for training.local_steps above 0");
     findings.need(training.outer_delay == 0, "training.outer_delay", "is for training.local_steps above 0");
-    findings.need(run.cluster.restarts == 0, "cluster.restarts", "is for training.local_steps above 0");
     return;
   }
   const std::string how = cat("training.local_steps = ", training.local_steps);
@@ -75,8 +74,6 @@ void check_local_steps(const Run& run, Findings& findings) {
   findings.need(training.record_choices.empty() && training.replay_choices.empty(),
                 training.record_choices.empty() ? "training.replay_choices" : "training.record_choices",
                 cat("does not work with ", how));
-  findings.need(run.cluster.restarts == 0 || !traits(run.cluster.transport).uses_gpus, "cluster.restarts",
-                "is for ranks on CPUs: on GPUs a replica that is lost ends the job");
 }
 
 // What travels in fewer bytes.

@@ -398,8 +398,11 @@ void declare_cluster(std::vector<Key>& keys) {
               "how long nothing may begin or end on any rank while one waits for another");
   section.add("grace_seconds", &Cluster::grace_seconds, from_to(0.001, 1e7),
               "how long the job may take to finish its step and save after a signal; then it is ended");
-  section.add("restarts", &Cluster::restarts, from_to(0, 1'000'000),
-              "with training.local_steps: how often the ranks of a replica that was lost are started again");
+  section.add(
+      "restarts", &Cluster::restarts, from_to(0, 1'000'000),
+      "how often in a row all ranks are started again from the newest checkpoint when one dies or hangs; "
+      "a newer checkpoint begins the count anew. With training.local_steps also how often the ranks of "
+      "a lost replica are");
   section.add("peak_tflops", &Cluster::peak_tflops, from_to(0, 1e6),
               "of one device, the yardstick of FLOP utilisation; 0: measured after the first step");
   section.add(

@@ -283,7 +283,7 @@ struct Cluster {
   std::int64_t devices = 0;     // 0: as many as the layout needs
   double timeout_seconds = 60;  // how long a rank waits for another
   double grace_seconds = 30;    // how long a job may take to stop after a signal
-  std::int64_t restarts = 0;    // of the ranks of a replica that is lost, where the others go on
+  std::int64_t restarts = 0;    // in a row, without a newer checkpoint in between
   double peak_tflops = 0;       // of one device, for FLOP utilisation; 0: measured
   double link_mbits = 0;        // per second, of a rank's link to the others; 0: not known
   std::string store;            // host:port where rank 0 listens when ranks on several hosts join

@@ -207,6 +207,18 @@ TEST_F(Fits, AResetOptimizerBeginsAsAtItsFirstUpdateAndGoesOnBitForBit) {
   EXPECT_EQ(parts, all);
 }
 
+// Its folder may be on a disk that is not there at the moment.
+TEST_F(Fits, RanksThatAreStartedAgainDoNotBeginAnewWhereACheckpointIsKnown) {
+  const spec::Run run = small_run(1);
+  collective::run_ranks(1, [&](const collective::Communicator& alone) {
+    Session session(run, alone, random_source(run.model));
+    EXPECT_EQ(resume(session, {.folder = folder_}).step, 0);
+    EXPECT_THAT(complaint_of([&] { resume(session, {.folder = folder_, .known_step = 20}); }),
+                HasSubstr("the checkpoint of step 20, which was in "));
+    EXPECT_EQ(resume(session, {.folder = folder_, .from = "none", .known_step = 20}).step, 0);
+  });
+}
+
 TEST_F(Fits, WeightsAloneAreNoNewestCheckpointOfARun) {
   const spec::Run run = small_run(1);
   go_on(run, 3);

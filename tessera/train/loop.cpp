@@ -144,6 +144,8 @@ class FactsOfSteps {
         .peak_bytes = options_.peak_bytes ? options_.peak_bytes() : std::vector{report.at_peak.total()},
         .moved = report.moved,
         .steps_not_taken = tally.steps_not_taken(),
+        .restarts = options_.restarts ? options_.restarts->count() : 0,
+        .lost_seconds = options_.restarts ? options_.restarts->lost_seconds(now_seconds()) : 0,
         .taken = report.taken};
   }
 
@@ -184,7 +186,8 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                                .rank = own_rank,
                                .data = data,
                                .accepted = options.accepted,
-                               .run = &run});
+                               .run = &run,
+                               .known_step = options.restarts ? options.restarts->step() : 0});
   if (!replicas.begin(session)) return {};
   if (replicas.is_newcomer()) resumed.step = session.progress().step;
   // Before the outputs, which remove what an earlier run left: what may be refused comes first.
@@ -212,6 +215,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
                .rank = own_rank,
                .num_ranks = replicas.communicator().size(),
                .log = options.log,
+               .restarts = communicator.rank() == 0 ? options.restarts : nullptr,
                .timeout_seconds = run.cluster.timeout_seconds,
                .saved_step = resumed.step,
                .run_folder = options.folder,

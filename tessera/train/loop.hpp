@@ -10,6 +10,7 @@
 #include "tessera/base/bytes_moved.hpp"
 #include "tessera/base/process/activity.hpp"
 #include "tessera/base/process/phase_timer.hpp"
+#include "tessera/base/process/restart_log.hpp"
 #include "tessera/base/process/stop_request.hpp"
 #include "tessera/collective/attendance.hpp"
 #include "tessera/metrics/step_facts.hpp"
@@ -35,6 +36,8 @@ struct LoopOptions {
   ActivityLog* log = nullptr;                          // where this rank writes what it is doing
   const collective::Attendance* attendance = nullptr;  // where replicas may be lost and come back
   StopRequest* stop = nullptr;  // looked at between steps; what one rank is asked, all do
+  // What earlier starts of the ranks have left; null where nobody starts them again.
+  RestartLog* restarts = nullptr;
 };
 
 struct Summary {

@@ -96,6 +96,11 @@ Resumed newest(Session& session, const std::string& folder, const ResumeOptions&
   if (!out.notes.empty())
     throw UserError(cat(join(out.notes, "\n"), "\nnone of the checkpoints in ", folder,
                         " can be used. Bring one back, or begin anew with --from none and another --out."));
+  if (options.from.empty() && options.known_step > 0)
+    throw UserError(
+        cat("the checkpoint of step ", options.known_step, ", which was in ", folder,
+            " when the ranks were started again, can't be found there. Bring the folder back and start "
+            "the run again."));
   return out;
 }
 

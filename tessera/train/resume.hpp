@@ -16,6 +16,9 @@ struct ResumeOptions {
   std::optional<checkpoint::DataIdentity> data = std::nullopt;  // that the run reads
   Accepted accepted = {};
   const spec::Run* run = nullptr;  // what reads that data; nothing: the session's own
+  // A checkpoint of this step was in `folder` when the ranks were started again, which must not begin anew
+  // then.
+  std::int64_t known_step = 0;
 };
 
 struct Resumed {

@@ -40,6 +40,7 @@ Saver::Saver(const spec::Run& run, Session& session, SaverOptions options)
   taken_at_saved_ = taken_;
   config_ = spec::to_text(run);
   program_hash_ = hash_of_text(program::to_text(session.program()));
+  if (options_.restarts) options_.restarts->hold(saved_step_, now_seconds());
   if (options_.rank != 0 || options_.folder.empty()) return;
   const std::string complaint = complaint_of([&] { checkpoint::remove_unfinished(options_.folder); });
   if (!complaint.empty()) tell(cat("warning: what an earlier save left stays: ", complaint));
@@ -149,6 +150,7 @@ void Saver::save(std::int64_t step) {
   step_ = step;
   attempts_ = 0;
   begin_seconds_ = now_seconds();
+  if (options_.restarts) options_.restarts->hold(step, begin_seconds_);
   progress_ = session_.progress();
   session_.settle();
   progress_.next_sample *= static_cast<std::uint64_t>(options_.samples_of_each);
@@ -290,6 +292,7 @@ void Saver::end_phase(bool failed) {
   phase_ = Phase::idle;
   saved_step_ = step_;
   has_saved_ = true;
+  if (options_.restarts) options_.restarts->save(step_);
   // A checkpoint that brings nothing new replaces nothing.
   is_removal_due_ = rule_.keep_last > 0 && (is_removal_due_ || taken_at_save_ > taken_at_saved_);
   taken_at_saved_ = taken_at_save_;

@@ -17,6 +17,7 @@
 #include <string>
 #include <thread>
 
+#include "tessera/base/process/restart_log.hpp"
 #include "tessera/checkpoint/folder/folder.hpp"
 #include "tessera/checkpoint/folder/save_request.hpp"
 #include "tessera/train/saved.hpp"
@@ -27,9 +28,10 @@ struct SaverOptions {
   std::string folder;  // of the run's checkpoints
   int rank = 0, num_ranks = 1;
   ActivityLog* log = nullptr;
-  double timeout_seconds = 60;  // a disk that takes nothing for so long beside the steps is told of
-  std::int64_t saved_step = 0;  // where the run goes on from
-  std::string run_folder = "";  // where people ask for a save; empty: nowhere
+  RestartLog* restarts = nullptr;  // of the job; on one rank
+  double timeout_seconds = 60;     // a disk that takes nothing for so long beside the steps is told of
+  std::int64_t saved_step = 0;     // where the run goes on from
+  std::string run_folder = "";     // where people ask for a save; empty: nowhere
   std::optional<checkpoint::DataIdentity> data = std::nullopt;  // that the run reads
   std::int64_t samples_of_each = 1;                             // of the run, for one of the session
   std::function<void(const std::string&)> tell;                 // rank 0: a line for the user

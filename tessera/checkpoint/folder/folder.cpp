@@ -114,6 +114,12 @@ StepFolder step_folder(const std::string& folder, std::int64_t step) {
   return {step, cat(folder, "/", kPrefix, padded(step, kDigits))};
 }
 
+std::int64_t newest_step(const std::string& folder) {
+  for (const StepFolder& each : step_folders(folder))
+    if (is_checkpoint(each.path)) return each.step;
+  return 0;
+}
+
 bool is_checkpoint(const std::string& folder) {
   std::error_code error;
   return fs::exists(cat(folder, "/", kManifestName), error);

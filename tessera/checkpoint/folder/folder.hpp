@@ -18,6 +18,8 @@ struct StepFolder {
 // Those of the run whose folders these lie in, newest first. They are whole, but may have been damaged since.
 std::vector<StepFolder> step_folders(const std::string& folder);
 StepFolder step_folder(const std::string& folder, std::int64_t step);
+// The step of the newest of them that was committed, 0 if there is none.
+std::int64_t newest_step(const std::string& folder);
 
 // Whether this is a checkpoint itself: it has a manifest, whole or damaged.
 bool is_checkpoint(const std::string& folder);

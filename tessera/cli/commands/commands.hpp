@@ -95,7 +95,7 @@ struct Options : job::JobOptions {
 // Throws UserError for a run whose updates have no fixed order: no layout of it equals one device.
 void check_has_order(const spec::Run& run);
 
-int train_command(const Options& options);
+int train_command(Options options);
 int verify_command(const Options& options);
 int verify_layouts_command(const Options& options);
 int replay_command(const Options& options);

@@ -8,9 +8,12 @@
 #include <thread>
 
 #include "tessera/base/bytes_moved.hpp"
+#include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/queued_writer.hpp"
+#include "tessera/base/process/restart_log.hpp"
 #include "tessera/base/text.hpp"
+#include "tessera/checkpoint/folder/folder.hpp"
 #include "tessera/checkpoint/folder/folder_lock.hpp"
 #include "tessera/cli/commands/commands.hpp"
 #include "tessera/collective/group.hpp"
@@ -30,9 +33,15 @@ namespace tessera::cli {
 
 namespace {
 
-// What is over of the start, since the main of the process that the user started: this one, or its launcher.
-PhaseTimer start_of(const Options& options) {
+// What is over of the start, since the main of the process that the user started: this one, or its launcher;
+// since the start of this process where the ranks were started again.
+PhaseTimer start_of(const Options& options, const RestartLog* restarts) {
   if (!job::started_by_launcher()) return PhaseTimer(options.main_seconds);
+  if (restarts && restarts->count() > 0) {
+    PhaseTimer timer(process_start_seconds(getpid()));
+    timer.end("loading", options.main_seconds);
+    return timer;
+  }
   const char* launcher = std::getenv(job::kStartedAt);
   PhaseTimer timer(launcher ? std::strtod(launcher, nullptr) : options.main_seconds);
   timer.end("launcher", process_start_seconds(getpid()));
@@ -51,8 +60,17 @@ std::string moved_text(const BytesMoved& moved) {
   return rows.size() == 1 ? "" : table(rows);
 }
 
-std::string summary_text(const train::Summary& s, const spec::Run& run, const std::string& folder,
-                         bool json) {
+std::string restarts_text(std::int64_t restarts, double lost_seconds) {
+  return restarts == 0 ? ""
+                       : cat("started again ", restarts,
+                             restarts == 1 ? " time: " : " times: ", duration_text(lost_seconds),
+                             " lost (steps made again, waits and starts)\n");
+}
+
+std::string summary_text(const train::Summary& s, const spec::Run& run, const std::string& folder, bool json,
+                         const RestartLog* log) {
+  const std::int64_t restarts = log ? log->count() : 0;
+  const double lost_seconds = log ? log->lost_seconds(now_seconds()) : 0;
   if (json) {
     std::vector<metrics::Record> start_parts;
     for (const auto& phase : s.start.phases())
@@ -68,6 +86,8 @@ std::string summary_text(const train::Summary& s, const spec::Run& run, const st
                               {"step_seconds", s.step_seconds},
                               {"seconds", s.seconds},
                               {"steps_not_taken", s.steps_not_taken},
+                              {"restarts", restarts},
+                              {"lost_seconds", lost_seconds},
                               {"incomplete", s.incomplete},
                               {"peak_bytes", s.peak_bytes},
                               {"moved", metrics::records_of(s.moved.along)},
@@ -85,15 +105,16 @@ std::string summary_text(const train::Summary& s, const spec::Run& run, const st
                       s.evaluation->bits_per_byte().value_or(std::numeric_limits<double>::quiet_NaN())}});
     return metrics::json_object(record) + "\n";
   }
-  const std::string lossy = spec::lossy_text(run.layout);
-  if (s.steps == 0 && s.resumed_after < run.training.steps) return "stopped before a step was made\n";
+  const std::string lossy = spec::lossy_text(run.layout), again = restarts_text(restarts, lost_seconds);
+  if (s.steps == 0 && s.resumed_after < run.training.steps)
+    return cat("stopped before a step was made\n", again);
   if (s.steps == 0)
     return cat("nothing is left to train: ", s.resumed_after, " steps were made and are saved (", folder,
-               "). A larger training.steps goes on from there, another --out begins anew.\n");
+               "). A larger training.steps goes on from there, another --out begins anew.\n", again);
   return cat("trained ", s.steps, " steps in ", duration_text(s.seconds), ": loss ", fixed(s.first_loss, 4),
              " -> ", fixed(s.mean_loss_of_last_ten, 4), " (mean of the last ten), ",
              count_text(s.tokens_per_second), " tokens/s\n",
-             s.evaluation ? cat("evaluated: ", metrics::to_text(*s.evaluation), "\n") : "",
+             s.evaluation ? cat("evaluated: ", metrics::to_text(*s.evaluation), "\n") : "", again,
              moved_text(s.moved), lossy.empty() ? "" : cat("lossy traffic: ", lossy, "\n"), "metrics in ",
              folder, "/metrics.jsonl\n");
 }
@@ -130,7 +151,7 @@ void tell_warnings(const spec::Run& run, const Options& options) {
   const auto joined = job::joined_membership(options.joins);
   if (job::started_by_launcher() || (joined && joined->rank != 0)) return;
   const int cores = joined ? 0 : static_cast<int>(std::thread::hardware_concurrency());
-  for (const std::string& warning : job::warnings_of(run, cores))
+  for (const std::string& warning : job::warnings_of(run, cores, joined ? joined->started_by : ""))
     std::fputs(cat("warning: ", warning, "\n").c_str(), stderr);
   if (const std::string note = job::folder_note(options.file, options.overrides);
       options.out.empty() && !note.empty())
@@ -139,7 +160,7 @@ void tell_warnings(const spec::Run& run, const Options& options) {
 
 }  // namespace
 
-int train_command(const Options& options) {
+int train_command(Options options) {
   const spec::Run run = job::load_run(options);
   check_trace(run, options);
   tell_warnings(run, options);
@@ -174,26 +195,31 @@ int train_command(const Options& options) {
     if (joined && joined->local_rank == 0) job::expect_can_start(run, start);
     if (joined && joined->rank == 0) lock();
     const bool is_together = run.layout.updates == spec::Updates::synchronous;
+    // What this job has saved goes before what it began with.
+    const bool resumes_own = rank.restarts && rank.restarts->is_own();
     const auto train_here = is_together ? train::train : train::train_with_servers;
     const auto summary = train_here(run, rank.communicator,
                                     {.name = name,
                                      .folder = folder,
                                      .trace = options.trace,
                                      .checkpoints = checkpoints,
-                                     .from = options.from,
+                                     .from = resumes_own ? "" : options.from,
                                      .accepted = {.changed_data = options.accept_changed_data,
                                                   .reset_optimizer = options.reset_optimizer},
                                      .lines = !options.json,
                                      .prometheus_port = options.prometheus_port,
                                      .resident_bytes = rank.resident_bytes,
                                      .peak_bytes = rank.peak_bytes,
-                                     .start = start_of(options),
+                                     .start = start_of(options, rank.restarts),
                                      .log = rank.log,
                                      .attendance = rank.attendance,
-                                     .stop = rank.stop});
-    if (is_together ? rank.communicator.rank() == 0 : summary.is_told_here)
-      print(summary_text(summary, run, folder, options.json), run.cluster.timeout_seconds / 2);
+                                     .stop = rank.stop,
+                                     .restarts = rank.restarts});
+    if (is_together ? rank.communicator.rank() != 0 : !summary.is_told_here) return;
+    print(summary_text(summary, run, folder, options.json, rank.restarts), run.cluster.timeout_seconds / 2);
+    if (rank.restarts) rank.restarts->complete();
   };
+  options.newest_state = [&checkpoints] { return checkpoint::newest_step(checkpoints); };
   return job::on_ranks(run, options, body, job::Stops::between_steps);
 }
 

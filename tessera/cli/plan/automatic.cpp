@@ -14,9 +14,11 @@
 namespace tessera::cli {
 
 void plan_layout(job::JobOptions& options, bool quiet) {
+  if (job::started_by_launcher()) return;  // which has planned it
+
   spec::Run run = spec::load_unchecked(options.file, options.overrides, checkpoint::described);
   if (!run.layout.automatic) return;
-  if (job::started_by_launcher() || job::joined_membership(options.joins))
+  if (job::joined_membership(options.joins))
     throw UserError(
         "layout = \"auto\" is planned by the process that starts the ranks. Write the layout down first: "
         "tessera plan RUN --cluster ... --write planned.toml");

@@ -109,9 +109,11 @@ std::string hang_text(const Culprit& culprit, double timeout_seconds, const std:
              ").\n");
 }
 
+bool is_of_limit(const Ending& ending) { return limit_of(ending.signal) != nullptr; }
+
 int job_exit_code(const Ending& ending) {
   if (ending.signal == 0) return ending.code;
-  if (limit_of(ending.signal)) return kExitUserError;
+  if (is_of_limit(ending)) return kExitUserError;
   return is_crash(ending.signal) ? kExitBug : kExitPeerLost;
 }
 

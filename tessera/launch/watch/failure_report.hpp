@@ -53,6 +53,9 @@ std::string lost_text(int rank, const Snapshot& snapshot, const RankDescriber& d
 // may be empty.
 std::string hang_text(const Culprit& culprit, double timeout_seconds, const std::string& note);
 
+// Whether a limit that the user has set ended it (ulimit -f, ulimit -t).
+bool is_of_limit(const Ending& ending);
+
 // The exit code of a job whose rank ended like this: what is broken in Tessera is 70, a rank that something
 // outside killed 75 (start again), else the rank's own.
 int job_exit_code(const Ending& ending);

@@ -16,8 +16,8 @@ namespace {
 static_assert(std::atomic<double>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
               "a lock would belong to one process");
 
-constexpr std::size_t kHeadBytes = 64;
-static_assert(sizeof(StopRequest) <= kHeadBytes && alignof(ActivityLog) <= kHeadBytes);
+constexpr std::size_t kHeadBytes = 256;
+static_assert(alignof(ActivityLog) <= kHeadBytes);
 
 std::size_t board_bytes(int num_ranks) {
   return kHeadBytes + static_cast<std::size_t>(num_ranks) * sizeof(ActivityLog);
@@ -49,7 +49,8 @@ void StatusBoard::map() {
       mmap(nullptr, board_bytes(num_ranks_), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_.number(), 0);
   if (memory_ == MAP_FAILED) throw UserError(cat("cannot map the launcher's board: ", system_reason()));
   // Zeroed memory is a blank board: all members are atomics and characters for which zero is the start.
-  stop_request_ = static_cast<StopRequest*>(memory_);
+  static_assert(sizeof(Head) <= kHeadBytes);
+  head_ = static_cast<Head*>(memory_);
   logs_ = reinterpret_cast<ActivityLog*>(static_cast<char*>(memory_) + kHeadBytes);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/base/process/activity.hpp"
+#include "tessera/base/process/restart_log.hpp"
 #include "tessera/base/process/stop_request.hpp"
 #include "tessera/launch/net/channel.hpp"
 
@@ -25,19 +26,25 @@ class StatusBoard {
   const ActivityLog& log(int rank) const { return logs_[rank]; }
   // Blank again, for a rank that is started anew.
   void clear(int rank);
-  StopRequest& stop_request() { return *stop_request_; }
+  StopRequest& stop_request() { return head_->stop_request; }
+  RestartLog& restart_log() { return head_->restart_log; }
   std::vector<RankState> states() const;
   // By rank.
   std::vector<std::int64_t> resident_bytes() const;
   std::vector<std::int64_t> peak_bytes() const;
 
  private:
+  // Of the whole job.
+  struct Head {
+    StopRequest stop_request;
+    RestartLog restart_log;
+  };
   void map();
 
   int num_ranks_;
   Descriptor descriptor_;
   void* memory_ = nullptr;
-  StopRequest* stop_request_ = nullptr;
+  Head* head_ = nullptr;
   ActivityLog* logs_ = nullptr;
 };
 

@@ -56,7 +56,8 @@ class Server {
                                .saves = run_.checkpoint.saves(),
                                .rank = servers_.rank(),
                                .data = data,
-                               .accepted = options_.accepted});
+                               .accepted = options_.accepted,
+                               .known_step = options_.restarts ? options_.restarts->step() : 0});
     const auto progress = home_.progress();
     taken_ = progress.updates - progress.reset_after;
     pushes_ = first_push_ = static_cast<std::int64_t>(progress.next_sample) / share();
@@ -67,6 +68,7 @@ class Server {
                                 .rank = servers_.rank(),
                                 .num_ranks = servers_.size(),
                                 .log = options_.log,
+                                .restarts = is_first_ ? options_.restarts : nullptr,
                                 .timeout_seconds = run_.cluster.timeout_seconds,
                                 .saved_step = resumed.step,
                                 .run_folder = options_.folder,
@@ -260,6 +262,8 @@ class Server {
          .peak_bytes = peaks,
          .moved = report.moved,
          .steps_not_taken = not_taken_,
+         .restarts = options_.restarts ? options_.restarts->count() : 0,
+         .lost_seconds = options_.restarts ? options_.restarts->lost_seconds(now) : 0,
          .taken = report.taken});
   }
 
