@@ -10,7 +10,7 @@ using testing::HasSubstr;
 
 class Restarting : public Binary {
  protected:
-  // Words of a shell: waits until the file has so many lines with the text, or the job has ended.
+  // Words of a shell: waits until the file has that many lines with the text, or the job has ended.
   std::string wait_for(const std::string& text, const char* file, int lines = 1) const {
     return cat("until [ $(cat ", path(file), " 2> /dev/null | grep -c '", text, "') -ge ", lines,
                " ] || ! kill -0 $launcher; do sleep 0.02; done; ");

@@ -20,7 +20,7 @@ using testing::Not;
 
 constexpr double kAmple = 1e15;
 
-// Commands of a shell that come before the start, for a limit of so many bytes or files.
+// Commands of a shell that come before the start, for a limit in bytes or files.
 using Limit = std::function<std::string(double)>;
 
 std::string number(double value) { return fixed(std::floor(value), 0); }
@@ -42,13 +42,13 @@ std::string host(double bytes) {
 std::string addresses(double bytes) { return cat("ulimit -v ", number(bytes / 1024), " && "); }
 std::string files(double count) { return cat("ulimit -n ", number(count), " && "); }
 std::string disk(double bytes) { return cat("mount -t tmpfs -o size=", number(bytes), " none $F/disk && "); }
-// Text to train on, or to evaluate on, of so many bytes.
+// Text of the given size, to train on or to evaluate on.
 std::string text(double bytes) { return cat("head -c ", number(bytes), " corpus/kjv.txt > $F/text && "); }
 
 struct Case {
   const char* what;
   Limit limit;
-  double too_little;  // to be told what is needed
+  double too_little;  // enough to be refused with the amount that is needed
   std::string arguments;
 };
 

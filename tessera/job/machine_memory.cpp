@@ -33,7 +33,7 @@ constexpr Hierarchy kHierarchies[] = {
     {"/sys/fs/cgroup/memory", "memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
      "total_inactive_file", "total_active_file"}};
 
-// The number after a name at the begin of a line; 0 without it.
+// The number after a name at the start of a line, or 0 if no line starts with the name.
 double named(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
   double value = 0;

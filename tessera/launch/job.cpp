@@ -113,7 +113,7 @@ int Job::count_running() {
   return static_cast<int>(std::ranges::count_if(children_, [](Child& child) { return !child.ending(); }));
 }
 
-// A rank that has told its error may take long to end: what it holds may wait for its peers.
+// A rank that has reported its error may take long to end: what it holds may wait for its peers.
 std::optional<Ending> Job::failure_of(int rank) {
   if (may_be_lost(rank)) return std::nullopt;
   const auto& end = children_[static_cast<std::size_t>(rank)].ending();
@@ -166,7 +166,7 @@ void Job::wait_for_news() {
   }
 }
 
-// Of a signal to this process or to a rank.
+// A signal to this process or to a rank.
 void Job::look_for_request() {
   if (stop().signal() == 0 || is_ending()) return;
   if (!stops_between_steps() || stop().ends_at_once()) {
@@ -188,10 +188,10 @@ void Job::pass_on_errors(int rank, bool last) {
 }
 
 std::string Job::message() {
-  if (hang_) return "";                                     // told when it was noticed
-  if (first_ && first_->ending.code == kExitNo) return "";  // the rank itself has told why
+  if (hang_) return "";                                     // reported when it was noticed
+  if (first_ && first_->ending.code == kExitNo) return "";  // the rank itself has reported why
   if (first_ && !is_interrupted()) {
-    // It may have told its error after the snapshot was taken.
+    // It may have reported its error after the snapshot was taken.
     snapshot_.states[static_cast<std::size_t>(first_->rank)].error = board_.log(first_->rank).state().error;
     return ending_text(first_->rank, first_->ending, snapshot_, options_.describer);
   }

@@ -20,7 +20,7 @@ struct JobEnd {
   int code = 0;  // of the whole job, if its ranks are not started again
   // Something outside the ranks ended them, or they hung, and nobody had asked for an end.
   bool may_start_again = false;
-  int rank = -1;       // the one that failed first or held up the others; -1: none
+  int rank = -1;       // the one that failed first or held up the others, or -1
   double seconds = 0;  // when that was noticed
 };
 
@@ -45,7 +45,7 @@ class Job {
     std::vector<int> ranks;
     bool is_lost = false;
     bool is_cleared = false;  // of a lost one: its ranks have ended, and their places are blank
-    bool may_return = true;   // it was no error of its own, which would come again
+    bool may_return = true;   // false after its own error, since a restart would hit it again
     double lost_seconds = 0;
     std::int64_t restarts = 0;
   };
@@ -99,7 +99,7 @@ class Job {
   std::vector<Child> children_;
   std::vector<double> started_seconds_;
   double all_here_seconds_ = 0;
-  std::vector<double> stopped_since_seconds_;  // before their first sign of life; 0: not stopped
+  std::vector<double> stopped_since_seconds_;  // before their first sign of life; 0 while they run
   std::map<int, Part> parts_;                  // that may be lost
   bool is_stop_told_ = false, is_grace_over_ = false;
   bool ends_at_once_ = false;  // because a signal asked for it

@@ -53,7 +53,7 @@ void Job::look_at(Part& part) {
 void Job::do_without(Part& part, const std::string& why) {
   part.is_lost = true;
   part.lost_seconds = now_seconds();
-  report_.write(cat(why, "The others go on without it.",
+  report_.write(cat(why, "The others continue without it.",
                     options_.part_restarts > 0 && !part.may_return
                         ? " It is not started again: it would end the same way."
                         : "",
@@ -65,7 +65,7 @@ void Job::end(const Part& part) {
   for (const int rank : part.ranks) children_[static_cast<std::size_t>(rank)].signal(SIGKILL);
 }
 
-// Of one that was started again too late: it has not come as far as to ask.
+// A part that was started again too late has not come as far as to ask.
 void Job::send_away(Part& part) {
   const auto is_loading = [&](int rank) {
     const RankState state = board_.log(rank).state();

@@ -11,7 +11,7 @@ namespace tessera::launch {
 // limit of the system, would end the next start in the same way.
 bool may_start_again(const Ending& ending);
 
-// Seconds to wait before the next start, after so many in a row that brought nothing.
+// Seconds to wait before the next start, after `fruitless` starts in a row that brought no newer checkpoint.
 double seconds_before_restart(std::int64_t fruitless);
 
 }  // namespace tessera::launch

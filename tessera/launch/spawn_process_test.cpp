@@ -139,7 +139,8 @@ TEST_F(Spawn, APartThatIsDispensableEndsTogetherAndIsStartedAgain) {
   };
   options.part_restarts = 3;
   EXPECT_EQ(run(options), 0);
-  const std::string told = "The others go on without it.\ntessera: ranks 2, 3 are started again (1 of 3)\n";
+  const std::string told =
+      "The others continue without it.\ntessera: ranks 2, 3 are started again (1 of 3)\n";
   EXPECT_NE(report_.find(told), std::string::npos) << report_;
   EXPECT_EQ(file_text(folder_ / "starts1"), "0\n");
   EXPECT_EQ(file_text(folder_ / "starts2"), "0\n1\n");
@@ -153,7 +154,7 @@ TEST_F(Spawn, APartThatEndsByItsOwnErrorIsNotStartedAgain) {
   options.dispensable_part = [](int rank) { return rank == 0 ? std::nullopt : std::optional(rank); };
   options.part_restarts = 3;
   EXPECT_EQ(run(options), 0);
-  EXPECT_NE(report_.find("The others go on without it. It is not started again"), std::string::npos)
+  EXPECT_NE(report_.find("The others continue without it. It is not started again"), std::string::npos)
       << report_;
   EXPECT_EQ(file_text(folder_ / "starts"), "x\n");
 }

@@ -25,7 +25,7 @@ struct Pipeline {
   AddedTokenFinder found_before, found_after;  // it is normalized
   DecodePlan decode_plan;
   struct Entry {
-    std::string text;     // as the vocabulary has it
+    std::string text;     // as in the vocabulary
     std::string decoded;  // what the decoder is given
     bool exists = false, is_special = false;
   };
@@ -37,7 +37,7 @@ class WordSink final : public PieceSink {
  public:
   explicit WordSink(const Pipeline& pipeline)
       : cache_(pipeline.bpe), cuts_at_metaspace_(pipeline.cuts_at_metaspace) {}
-  // The tokens of a text of so many bytes.
+  // The tokens of a text of `bytes` bytes.
   void write_to(std::vector<Token>& tokens, std::size_t bytes) {
     tokens_ = &tokens;
     limit_ = GrowthLimit(bytes);
@@ -81,7 +81,7 @@ class WordSink final : public PieceSink {
   std::size_t taken_ = 0;  // bytes of the text so far
 };
 
-// Room for the tokens of so many bytes, of which most texts have fewer than one for three.
+// Room for the tokens of a text of that length, of which most texts have fewer than one for three.
 void reserve_for(std::size_t bytes, std::vector<Token>& tokens) {
   const std::size_t wanted = tokens.size() + bytes / 3;
   if (wanted > tokens.capacity()) tokens.reserve(std::max(wanted, 2 * tokens.capacity()));
@@ -233,7 +233,7 @@ class PipelineTokenizer final : public Tokenizer {
       if (found->second != given.id)
         throw UserError(cat(parts.where, ": the added token '", shortened(given.content, kQuoted),
                             "' is said to be ", given.id, ", but by its place it is ", found->second,
-                            "; mend the file"));
+                            "; fix the file"));
       std::string looked_for = given.content;
       if (given.normalized && pipeline_.normalizer)
         looked_for = pipeline_.normalizer->normalize(given.content);

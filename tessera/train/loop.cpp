@@ -294,7 +294,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     const std::int64_t to_read =
         replicas.are_apart() ? run.training.local_steps : step - session.progress().step;
     trouble = complaint_of([&] { session.read_ahead(static_cast<std::size_t>(to_read)); });
-    // The others go on without it.
+    // The others continue without it.
     if (!trouble.empty() && replicas.may_be_lost()) throw UserError(trouble);
     agreement.ask({.stop_signal = options.stop ? options.stop->signal() : 0,
                    .save = saver.wants_to_save(step - 1),

@@ -1,4 +1,4 @@
-// Which checkpoints a run leaves when its disk refuses the last one, and when it diverges.
+// Checkpoints that a run leaves when its disk refuses the last one, and when it diverges.
 #include "tessera/train/saver.hpp"
 
 #include <gmock/gmock.h>

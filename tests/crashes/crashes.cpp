@@ -152,7 +152,8 @@ void strike(const Trial& trial, const State& state, const std::string& fault, Ta
     problem += lost;
   } else {
     // A disk that stays full takes the last checkpoint from the run, which says so.
-    const bool ends_well = left.newest == kSteps ? ended.code == 0 : fault == "full" && ended.code == kExitUserError;
+    const bool ends_well =
+        left.newest == kSteps ? ended.code == 0 : fault == "full" && ended.code == kExitUserError;
     tally.ended += !ends_well;
     if (!ends_well)
       problem += cat("training ended with ", ended.code, ", newest step ", left.newest, ": ", ended.text);

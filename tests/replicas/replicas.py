@@ -57,7 +57,7 @@ def hangs_over_its_data(binary, preload):
         environment = dict(os.environ, LD_PRELOAD=str(pathlib.Path(preload).resolve()), TESSERA_FAULT_FOLDER=str(data.parent), TESSERA_FAULT_FROM="text", TESSERA_FAULT_AT="1",
                            TESSERA_FAULT_DOES="hang", TESSERA_FAULT_WHERE="TESSERA_RANK=1")
         job = subprocess.run(command(binary, out, f"data.path={data}", "training.steps=12", "cluster.timeout_seconds=2"), env=environment, capture_output=True, text=True, timeout=120)
-        words = ["the other replicas wait for replica 1", "reading the data", "The others go on without it.", "replica 1 is lost; 2 of 3 take part"]
+        words = ["the other replicas wait for replica 1", "reading the data", "The others continue without it.", "replica 1 is lost; 2 of 3 take part"]
         missing = [word for word in words if word not in job.stdout + job.stderr]
         return "" if job.returncode == 0 and not missing else f"exit code {job.returncode}, not told: {missing}; {(job.stdout + job.stderr)[-2000:]}"
 
@@ -91,7 +91,7 @@ def main():
             text = "".join(told)
             lines = [json.loads(line) for line in metrics.read_text().splitlines() if '"loss"' in line]
             lost, back = text.count(" is lost; "), text.count(" is back; ")
-            good = (not hangs and job.returncode == 0 and len(lines) == STEPS and 1 <= text.count("The others go on without it.") <= len(struck)
+            good = (not hangs and job.returncode == 0 and len(lines) == STEPS and 1 <= text.count("The others continue without it.") <= len(struck)
                     and lost <= len(struck) and back <= text.count("started again") and (restarts > 0 or back == 0))
             # Whoever was started again some steps before the end has come back.
             saved = subprocess.run(command(arguments.binary, out, *keys, f"training.steps={STEPS + 4}"), capture_output=True, text=True)

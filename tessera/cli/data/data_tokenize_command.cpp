@@ -38,7 +38,8 @@ data::RecordOptions record_options(const DataOptions& options) {
   if (out.kind == data::RecordKind::messages) {
     if (options.chat_template.empty())
       throw UserError(
-          "--records messages needs --chat-template: a model's folder, a file of Jinja, chatml, llama3 or mistral");
+          "--records messages needs --chat-template: a model's folder, a file of Jinja, chatml, llama3 or "
+          "mistral");
     out.chat = std::make_shared<data::ChatTemplate>(data::open_chat_template(options.chat_template));
   }
   return out;

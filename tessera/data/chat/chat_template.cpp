@@ -97,7 +97,7 @@ Json special_tokens(const Json& config) {
   return out;
 }
 
-// The chat_template of a tokenizer_config.json: one text, or a list of named ones, of which `default` is taken.
+// The chat_template of a tokenizer_config.json: one text, or the `default` of a list of named ones.
 std::string template_in(const Json& config, const fs::path& path) {
   Json found = config.is_object() ? config.value("chat_template", Json()) : Json();
   if (found.is_array())

@@ -25,7 +25,8 @@ class ChatTemplate {
 
   const std::string& name() const { return name_; }
   const Json& variables() const { return variables_; }
-  // The text of a list of messages. Throws UserError when the template does, and when it computes without an end.
+  // The text of a list of messages. Throws UserError when the template does, and when it computes without
+  // an end.
   std::string render(const Json& messages, bool add_generation_prompt) const;
 
   // The same text in parts, in which only what the assistant says counts: what a template puts after the

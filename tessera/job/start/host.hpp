@@ -1,4 +1,4 @@
-// How much room a disk has. Memory is in job/machine_memory.hpp.
+// Room on a disk. Memory is in job/machine_memory.hpp.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct Disk {
   std::uint64_t device = 0;
   double free_bytes = 0;  // without what is reserved for the administrator
 };
-// Of the file system that the path lies on, or will once it is made; nothing if it does not say.
+// Free bytes of the file system that holds the path, or will once it is made; nullopt if it does not say.
 std::optional<Disk> disk_of(const std::string& path);
 
 }  // namespace tessera::job

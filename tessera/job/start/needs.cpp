@@ -12,11 +12,11 @@ namespace tessera::job {
 
 namespace {
 
-// Of a process without tensors: LibTorch's own memory, beyond what is shared with other processes.
+// A process without tensors: LibTorch's own memory, beyond what is shared with other processes.
 constexpr std::int64_t kProcessBytes = std::int64_t{96} << 20;
 constexpr std::int64_t kOwnFiles = 64;  // of a rank without peers: outputs, the launcher, the machine
 
-// A run whose program is made at once: a search for slices changes when ranks communicate, and hardly what
+// A run whose program is made at once: a search for slices changes when ranks communicate, and barely what
 // they hold.
 spec::Run without_search(spec::Run run) {
   if (run.layout.communication == spec::Communication::automatic)

@@ -1,4 +1,4 @@
-// What the ranks of a run take from one host: memory, disk, open files. Predicted from shapes alone.
+// Memory, disk and open files that the ranks of a run take from one host. Predicted from shapes alone.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Needs {
   std::int64_t open_files = 0;        // of the rank that needs most
 };
 
-// Of ranks first to first + num_ranks - 1.
+// The needs of ranks first to first + num_ranks - 1.
 Needs needs_of(const spec::Run& run, int first, int num_ranks);
 
 // Checkpoints that come to lie on the disk in addition to those of the steps `existing`, from the newest of

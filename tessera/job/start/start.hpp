@@ -18,10 +18,10 @@ struct Start {
   bool starts_processes = false;
   std::string checkpoints = {};  // folder of its checkpoints
   std::string from = {};   // a checkpoint or a folder of them, that must be there; empty or "none": neither
-  std::string trace = {};  // file; empty: none
+  std::string trace = {};  // a file, or empty
 };
 
-// Of the ranks on this host: all of them, or those of a job that was joined. Batch systems number the ranks
+// The ranks on this host: all of them, or those of a job that was joined. Batch systems number the ranks
 // of a host in a row.
 Start start_on_host(const spec::Run& run, const std::optional<launch::Membership>& joined);
 

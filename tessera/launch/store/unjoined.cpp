@@ -68,7 +68,7 @@ std::string complaint(const Environment& environment, const Launcher& launcher) 
       remedy(launcher, size));
 }
 
-// torchrun within mpirun or srun, whose processes are several although it was told to start one itself.
+// torchrun within mpirun or srun, whose processes are several although it starts only one itself.
 bool is_one_of_outer_ranks(Environment environment) {
   if (!environment.contains("TORCHELASTIC_RUN_ID")) return false;
   for (const char* name : {"TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE"}) environment.erase(name);

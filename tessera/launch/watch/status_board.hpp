@@ -15,7 +15,7 @@ class StatusBoard {
  public:
   // New and blank. Throws UserError when the system has no room for it.
   explicit StatusBoard(int num_ranks);
-  // One that a launcher made and handed down; throws UserError when it is not for so many ranks.
+  // One that a launcher made and handed down; throws UserError when it is for another number of ranks.
   StatusBoard(Descriptor inherited, int num_ranks);
   ~StatusBoard();
   StatusBoard(const StatusBoard&) = delete;
@@ -34,7 +34,7 @@ class StatusBoard {
   std::vector<std::int64_t> peak_bytes() const;
 
  private:
-  // Of the whole job.
+  // The whole job.
   struct Head {
     StopRequest stop_request;
     RestartLog restart_log;

@@ -1,5 +1,5 @@
-// How much longer than its text what a tokenizer makes of it may become: rules of a file that each replace a
-// letter by many would fill the memory within a few steps.
+// Bounds on how much longer than its text the result of a tokenizer may become: rules of a file that each
+// replace a letter by many would fill the memory within a few steps.
 #pragma once
 
 #include <cstddef>
