@@ -40,10 +40,13 @@ Header* header_of(void* block) {
 
 std::int64_t reserved_bytes() {
   // Twice the machine's memory: addresses cost nothing, and holes between blocks need some. Where they are
-  // limited, a third is left to threads, small blocks and the copies that checkpoints are written from.
+  // limited, enough is left to threads, small blocks and the copies that checkpoints are written from.
+  constexpr std::int64_t kLeastLeft = std::int64_t{768} << 20;
   const std::int64_t ample = 2 * static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   const auto limited = limited_address_space();
-  return limited ? std::min(ample, std::max(Heap::kLeastStep, limited->free_bytes() / 3 * 2)) : ample;
+  if (!limited) return ample;
+  const std::int64_t free = limited->free_bytes();
+  return std::min(ample, std::max(Heap::kLeastStep, free - std::max(kLeastLeft, free / 3)));
 }
 
 // What is not written to takes no memory, and lanes do not meet at the same moments in every step: large

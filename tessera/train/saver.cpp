@@ -59,12 +59,16 @@ void Saver::after_step(std::int64_t step) {
   if (phase_ != Phase::idle) poll();
   if (phase_ == Phase::idle && is_removal_due_ && taken_ > taken_at_saved_) remove_old();
   if (rule_.every == 0 || step % rule_.every != 0) return;
-  if (taken_ > taken_at_saved_) return save(step);
-  if (!is_told_skipped_ && step != saved_step_)
-    tell(cat("step ", step, " is not saved: no step after step ", saved_step_,
+  if (has_new_weights()) return save(step);
+  const std::int64_t newest = is_saving() ? step_ : saved_step_;
+  if (!is_told_skipped_ && step != newest)
+    tell(cat("step ", step, " is not saved: no step after step ", newest,
              " was taken, so the weights are the same"));
   is_told_skipped_ = true;
 }
+
+// Compared with the newest checkpoint, or the one that is being written.
+bool Saver::has_new_weights() const { return taken_ > (is_saving() ? taken_at_save_ : taken_at_saved_); }
 
 // Updates of a session count the steps under way as taken.
 void Saver::count_steps() {
@@ -81,7 +85,7 @@ bool Saver::wants_to_save(std::int64_t step) const {
   if (options_.rank != 0 || options_.folder.empty() || step == 0) return false;
   const bool is_time = rule_.every_minutes > 0 &&
                        now_seconds() - begin_seconds_ >= rule_.every_minutes * 60 && step != saved_step_ &&
-                       step != step_ && taken_ > taken_at_saved_;
+                       step != step_ && has_new_weights();
   return is_time || (requests_.is_asked() && !is_asked_for_);
 }
 
@@ -154,7 +158,7 @@ void Saver::save(std::int64_t step) {
   progress_ = session_.progress();
   session_.settle();
   progress_.next_sample *= static_cast<std::uint64_t>(options_.samples_of_each);
-  is_told_stuck_ = false;
+  is_told_stuck_ = is_told_skipped_ = false;
   if (copies_) {
     const During copying(options_.log, Doing::saving, step);
     snapshot_.take(session_);
@@ -296,7 +300,6 @@ void Saver::end_phase(bool failed) {
   // A checkpoint that brings nothing new replaces nothing.
   is_removal_due_ = rule_.keep_last > 0 && (is_removal_due_ || taken_at_save_ > taken_at_saved_);
   taken_at_saved_ = taken_at_save_;
-  is_told_skipped_ = false;
   if (is_asked_for_) answer({step_, checkpoint::step_folder(options_.folder, step_).path});
   tell(cat("saved the checkpoint of step ", step_, " in ", fixed(now_seconds() - begin_seconds_, 1), " s"));
 }

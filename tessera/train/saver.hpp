@@ -72,6 +72,8 @@ class Saver {
   bool is_here_done();
   void tell_if_stuck();
   void count_steps();
+  bool is_saving() const { return phase_ == Phase::writing || phase_ == Phase::committing; }
+  bool has_new_weights() const;
   void remove_old();
   void end_phase(bool failed);
   void end_attempt();

@@ -48,7 +48,10 @@ class SaverTest : public SavingRuns {
 };
 
 spec::Run saving_run(std::int64_t ranks, std::int64_t keep_last) {
-  spec::Run run = fp64_run(ranks, 1, 0);
+  spec::Run run = small_run(1);
+  run.layout.precision = spec::Precision::fp64;
+  run.layout.pp = ranks;
+  run.layout.micro_batch = 1;
   run.checkpoint = {.every = 1, .keep_last = keep_last};
   return run;
 }

@@ -184,6 +184,7 @@ std::vector<std::unique_ptr<FolderLock>> lock_folders(const std::vector<NamedFol
     out.push_back(std::make_unique<FolderLock>(folder, option));
     if (::stat(folder.c_str(), &found) == 0) locked.push_back(found);
   }
+  std::ranges::reverse(out);  // a folder in another one goes before it
   return out;
 }
 

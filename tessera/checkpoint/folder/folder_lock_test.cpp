@@ -48,8 +48,23 @@ TEST_F(FolderLocks, TheSecondIsRefusedWithinASecondAndToldTheHolder) {
 
 TEST_F(FolderLocks, NothingIsLeftWhenItEnds) {
   { const FolderLock first(folder_, "--out"); }
-  EXPECT_FALSE(std::filesystem::exists(file_));
+  EXPECT_FALSE(std::filesystem::exists(folder_));
   EXPECT_THAT(complaint(), IsEmpty());
+}
+
+TEST_F(FolderLocks, FoldersThatWereThereOrAreNotEmptyStay) {
+  std::filesystem::create_directories(folder_ + "/there");
+  {
+    const auto locks =
+        lock_folders({{folder_ + "/there", "--out"}, {folder_ + "/there/a/b", "checkpoint.folder"}});
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/there"));
+  {
+    const FolderLock lock(folder_ + "/there/a/b", "--out");
+    std::ofstream(folder_ + "/there/a/written") << "by the job";
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/there/a/written"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/there/a/b"));
 }
 
 TEST_F(FolderLocks, WhatAKilledJobLeftHoldsNobodyUp) {

@@ -33,10 +33,10 @@ std::string ranks_here(const Needs& needs) {
   return needs.num_ranks == 1 ? "the rank" : cat("the ", needs.num_ranks, " ranks of this host");
 }
 
-// Addresses are taken for stacks of threads and arenas of the allocator, and the range of tensors leaves a
-// third of them to others (tensor/arena.hpp).
+// Stacks of threads and arenas of the allocator take many more addresses than bytes, and the range of tensors
+// leaves them a third (tensor/arena_torch.cpp).
 std::int64_t addresses_needed(std::int64_t process_bytes) {
-  constexpr std::int64_t kUnused = std::int64_t{768} << 20;
+  constexpr std::int64_t kUnused = std::int64_t{1280} << 20;
   return process_bytes / 2 * 3 + kUnused;
 }
 
