@@ -153,7 +153,10 @@ std::vector<Record> records_of(const std::vector<MovedAlong>& along) {
 }
 
 Record record_of(const StepFacts& facts) {
-  Record record = {{"step", facts.step}, {"tokens", facts.tokens}, {"taken", facts.taken}};
+  Record record = {{"step", facts.step},
+                   {"tokens", facts.tokens},
+                   {"total_tokens", facts.total_tokens},
+                   {"taken", facts.taken}};
   for (const Measure& measure : measures()) {
     const std::optional<double> value = measure.of(facts);
     if (value || !measure.is_rare)

@@ -43,7 +43,8 @@ struct StepFacts {
   std::int64_t step = 0;  // counted from 1
   std::int64_t steps = 0;
   double loss = 0;
-  double tokens = 0;  // valid, of all ranks
+  double tokens = 0;              // valid, of all ranks
+  std::int64_t total_tokens = 0;  // of all steps of the run so far, earlier starts included, valid or not
   double gradient_norm = 0;
   double learning_rate = 0;
   double loss_scale = 1;  // fp16: factor of the loss in the backward

@@ -117,20 +117,23 @@ class FactsOfSteps {
       : tables_(session.program().tables),
         sequence_(session.program().classes.at(tables_.class_of_rank.at(static_cast<std::size_t>(rank)))),
         options_(options),
-        steps_(session.run().training.steps) {
+        steps_(session.run().training.steps),
+        sequence_length_(session.run().model.sequence) {
     flops_ = plan::step_flops(session.run(), session.program());
   }
   // Of the ranks of the session.
   void set_peak(double flops_per_second) { peak_flops_per_second_ = flops_per_second; }
 
-  // `replicas`: how many do the same as these ranks, each on as many samples.
+  // `replicas`: how many do the same as these ranks, each on as many samples. `samples`: those of all steps
+  // of the run so far.
   metrics::StepFacts of(std::int64_t step, const engine::StepReport& report, double seconds,
-                        const Tally& tally, double replicas) const {
+                        const Tally& tally, double replicas, std::int64_t samples) const {
     return {
         .step = step,
         .steps = steps_,
         .loss = report.loss,
         .tokens = report.tokens,
+        .total_tokens = samples * sequence_length_,
         .gradient_norm = report.gradient_norm,
         .learning_rate = report.learning_rate,
         .loss_scale = report.loss_scale,
@@ -153,7 +156,7 @@ class FactsOfSteps {
   const program::Tables& tables_;
   const program::Sequence& sequence_;
   const LoopOptions& options_;
-  std::int64_t steps_;
+  std::int64_t steps_, sequence_length_;
   program::StepFlops flops_;
   double peak_flops_per_second_ = 0;
 };
@@ -271,7 +274,10 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
       throw skipped.spoilt_error(saver.newest_text());
     }
     tracer.add(step, report.times);
-    auto told = facts.of(step, report, seconds, tally, static_cast<double>(replicas.num_present()));
+    const auto begun = static_cast<std::int64_t>(session.under_way()) * session.run().training.global_batch;
+    auto told =
+        facts.of(step, report, seconds, tally, static_cast<double>(replicas.num_present()),
+                 (static_cast<std::int64_t>(session.progress().next_sample) - begun) * replicas.count());
     told.expert_loads = session.expert_loads();
     if (evaluates_after(step))
       between_steps([&] { last_evaluation = told.evaluation = evaluate(session, *evaluated); });

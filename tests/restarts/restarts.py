@@ -23,7 +23,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from job_processes import ranks_of, send  # noqa: E402
 
-STEPS = 40
+STEPS, TOKENS_OF_A_STEP = 40, 16 * 64
 LAYOUTS = {  # of four ranks
     "pp 2, dp 2": ["layout.pp=2", "layout.dp_replicate=2"],
     "tp 2, dp 2, zero 3": ["layout.tp=2", "layout.dp_shard=2", "layout.zero=3"],
@@ -136,6 +136,10 @@ def complaints(job, ended, out, reference, binary, temporary, shared_before):
         wrong.append(f"steps {[line['step'] for line in lines]}")
     if [line["loss"] for line in lines] != [line["loss"] for line in expected]:
         wrong.append("other losses")
+    if [line["total_tokens"] for line in lines] != [step * TOKENS_OF_A_STEP for step in range(1, STEPS + 1)]:
+        wrong.append("other numbers of tokens")
+    if (times := [line["time"] for line in lines]) != sorted(times):
+        wrong.append(f"times {times}")
     last = f"checkpoints/step-{STEPS:08}"
     diff = subprocess.run([binary, "checkpoint", "diff", str(reference / last), str(out / last)], capture_output=True, text=True)
     if diff.returncode != 0:

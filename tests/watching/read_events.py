@@ -7,7 +7,7 @@ import sys
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-NOT_SCALARS = {"step", "tokens", "taken", "moved"}
+NOT_SCALARS = {"step", "time", "run", "host", "tokens", "total_tokens", "taken", "moved"}
 
 
 def as_float32(x):

@@ -1,7 +1,6 @@
 #include "tessera/checkpoint/folder/folder_lock.hpp"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -20,6 +19,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/file_text.hpp"
 #include "tessera/base/files/transient.hpp"
+#include "tessera/base/host_name.hpp"
 
 namespace tessera::checkpoint {
 
@@ -38,12 +38,11 @@ std::string user_name() {
 }
 
 std::string this_job() {
-  char host[HOST_NAME_MAX + 1] = {}, since[32] = {};
-  ::gethostname(host, HOST_NAME_MAX);
+  char since[32] = {};
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   std::strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S UTC", ::gmtime_r(&now, &parts));
-  return cat("process ", ::getpid(), " of user ", user_name(), " on host ", host, ", since ", since);
+  return cat("process ", ::getpid(), " of user ", user_name(), " on host ", host_name(), ", since ", since);
 }
 
 // What the file says, made fit for a message: anyone may have written it.

@@ -5,11 +5,11 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
-#include <climits>
 #include <filesystem>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/host_name.hpp"
+#include "tessera/base/wall_clock.hpp"
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/metrics/outputs/event.pb.h"
 
@@ -43,10 +43,6 @@ std::string little_endian(std::uint64_t number, int bytes) {
   return out;
 }
 
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 std::string record_of_event(event_format::Event& event) {
   event.set_wall_time(wall_seconds());
   return framed(event.SerializeAsString());
@@ -55,10 +51,8 @@ std::string record_of_event(event_format::Event& event) {
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
 std::string fresh_path(const std::string& folder) {
-  std::array<char, HOST_NAME_MAX + 1> host{};
-  gethostname(host.data(), HOST_NAME_MAX);
   const auto second = static_cast<std::int64_t>(wall_seconds());
-  return (std::filesystem::path(folder) / cat(kPrefix, second, ".", host.data(), ".", getpid())).string();
+  return (std::filesystem::path(folder) / cat(kPrefix, second, ".", host_name(), ".", getpid())).string();
 }
 
 constexpr char kOption[] = "--out";

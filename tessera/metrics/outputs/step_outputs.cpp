@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
 #include "tessera/base/files/queued_writer.hpp"
+#include "tessera/base/host_name.hpp"
 #include "tessera/base/text.hpp"
+#include "tessera/base/wall_clock.hpp"
 #include "tessera/metrics/display/display.hpp"
 #include "tessera/metrics/display/step_line.hpp"
 #include "tessera/metrics/display/terminal.hpp"
@@ -36,15 +39,24 @@ QueuedWriter::Options written_to(const OutputOptions& options) {
 
 struct StepOutputs::Parts {
   explicit Parts(const OutputOptions& options)
-      : patience_seconds(options.patience_seconds), lines(written_to(options)) {}
+      : run(options.title.name), patience_seconds(options.patience_seconds), lines(written_to(options)) {}
 
   bool prints_lines = false;
+  const std::string run, host = host_name();
   const double patience_seconds;
   QueuedWriter lines;
   std::optional<JsonLines> records;
   std::optional<EventFile> events;
   std::optional<Endpoint> endpoint;
   std::optional<Display> display;
+
+  // With when, where and of which run it was, to milliseconds.
+  Record record_of_step(const StepFacts& facts) const {
+    Record out = record_of(facts);
+    out.insert(out.begin() + 1,
+               {{"time", std::round(wall_seconds() * 1000) / 1000}, {"run", run}, {"host", host}});
+    return out;
+  }
 
   std::vector<RecordFile*> files() {
     std::vector<RecordFile*> out;
@@ -87,7 +99,7 @@ void StepOutputs::add(const StepFacts& facts) {
   if (parts_->prints_lines) parts_->lines.write(step_line(facts) + "\n");
   if (parts_->display) parts_->display->update(facts);
   if (parts_->endpoint) parts_->endpoint->update(facts);
-  if (parts_->records) parts_->records->write(facts.step, record_of(facts));
+  if (parts_->records) parts_->records->write(facts.step, parts_->record_of_step(facts));
   if (parts_->events) parts_->events->write(facts);
   tell_news();
 }

@@ -10,10 +10,13 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/file_text.hpp"
+#include "tessera/base/host_name.hpp"
+#include "tessera/base/wall_clock.hpp"
 #include "tessera/metrics/display/display.hpp"
 #include "tessera/metrics/outputs/endpoint.hpp"
 
@@ -56,6 +59,19 @@ TEST_F(StepOutputsFolder, TellOfAStepInWellUnderAMillisecondOfTheProcessor) {
   std::printf("metrics.jsonl, event file, endpoint and display: %.0f microseconds of the processor a step\n",
               1e6 * seconds);
   EXPECT_LT(seconds, 1e-3);
+}
+
+TEST_F(StepOutputsFolder, ALineSaysWhenWhereAndOfWhichRunItIs) {
+  const double before = wall_seconds();
+  StepFacts facts = kFacts;
+  facts.total_tokens = 12'345'678'901;
+  StepOutputs({.folder = path_, .lines = false, .title = {.name = "tiny"}}).add(facts);
+  const std::string line = file_text((path_ / "metrics.jsonl").string());
+  constexpr std::string_view kTime = "{\"step\": 1, \"time\": ";
+  ASSERT_THAT(line, testing::StartsWith(std::string(kTime)));
+  EXPECT_NEAR(std::stod(line.substr(kTime.size())), before, 60) << line;
+  EXPECT_THAT(line, HasSubstr(cat(R"(, "run": "tiny", "host": ")", host_name(), R"(", "tokens": 100.0)")));
+  EXPECT_THAT(line, HasSubstr("\"total_tokens\": 12345678901,"));
 }
 
 TEST_F(StepOutputsFolder, ARefusedStartLeavesTheFilesOfAnEarlierRun) {

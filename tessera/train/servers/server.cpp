@@ -253,6 +253,7 @@ class Server {
          .steps = run_.training.steps * run_.layout.dp(),
          .loss = report.loss,
          .tokens = report.tokens,
+         .total_tokens = pushes_ * share() * run_.model.sequence,
          .gradient_norm = report.gradient_norm,
          .learning_rate = rate,
          .step_seconds = seconds,

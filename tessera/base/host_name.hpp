@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace tessera {
+
+// The name of this machine, as the system has it.
+std::string host_name();
+
+}  // namespace tessera
