@@ -48,10 +48,9 @@ try:
         assert f"# HELP tessera_{name} " in page and f"# TYPE tessera_{name} gauge" in page, page
     assert values["tessera_steps_not_taken_total"] == "0", values
 
-    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "MKCOL", "PROPFIND"):
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "MKCOL", "PROPFIND", "TRACE"):
         status, _ = ask(address, method)
         assert status == 405, f"{method}: {status}"
-    assert ask(address, "TRACE")[0] == 400, "a method that the server doesn't even know"
     for path in ("/", "/metrics/", "/metrics/x", "/etc/passwd", "/../../etc/passwd", "/metrics.html"):
         status, _ = ask(f"http://127.0.0.1:{port}{path}")
         assert status == 404, f"{path}: {status}"

@@ -17,7 +17,11 @@
 namespace tessera::metrics {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
 
 const StepFacts kOneStep{.step = 1, .steps = 1000, .loss = 2, .tokens = 100, .step_seconds = 0.1};
 
@@ -29,16 +33,57 @@ int connected(int port) {
   return client;
 }
 
-std::string page_at(int port) {
+// What the server sends until it closes the connection, which it may do before it has read all.
+std::string answer_to(int port, std::string_view request) {
   const int client = connected(port);
-  const std::string_view request = "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
-  EXPECT_EQ(write(client, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  while (!request.empty()) {
+    const ssize_t sent = send(client, request.data(), request.size(), MSG_NOSIGNAL);
+    if (sent <= 0) break;
+    request.remove_prefix(static_cast<std::size_t>(sent));
+  }
   std::string page;
   char buffer[4096];
   for (ssize_t count; (count = read(client, buffer, sizeof buffer)) > 0;)
     page.append(buffer, static_cast<std::size_t>(count));
   close(client);
   return page;
+}
+
+std::string page_at(int port) {
+  return answer_to(port, "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
+}
+
+TEST(Endpoint, GaugesAppearWithTheFirstStep) {
+  Endpoint endpoint(0);
+  const std::string before = page_at(endpoint.port());
+  EXPECT_THAT(before, HasSubstr("\ntessera_steps_total 0\n"));
+  EXPECT_THAT(before, Not(HasSubstr("tessera_loss")));
+  EXPECT_THAT(before, Not(HasSubstr("NaN")));
+  endpoint.update(kOneStep);
+  EXPECT_THAT(page_at(endpoint.port()), HasSubstr("\n# TYPE tessera_loss gauge\ntessera_loss 2\n"));
+}
+
+TEST(Endpoint, RequestsOfAnyLengthAreAnsweredOrRefused) {
+  Endpoint endpoint(0);
+  const auto status_of = [&](const std::string& request) {
+    return answer_to(endpoint.port(), request + "\r\nConnection: close\r\n\r\n").substr(0, 13);
+  };
+  for (const std::size_t slashes : {2, 1000, 5000, 14000})
+    EXPECT_EQ(status_of(cat("GET ", std::string(slashes, '/'), "metrics HTTP/1.1\r\nHost: here")),
+              "HTTP/1.1 404 ")
+        << slashes;
+  for (const char* path : {"/", "/metrics/", "/%6detrics", "/metrics%00", "/../metrics", "*"})
+    EXPECT_EQ(status_of(cat("GET ", path, " HTTP/1.1\r\nHost: here")), "HTTP/1.1 404 ") << path;
+  for (const char* method : {"POST", "PUT", "HEAD", "TRACE", "CONNECT", "X"})
+    EXPECT_EQ(status_of(cat(method, " /metrics HTTP/1.1\r\nHost: here")), "HTTP/1.1 405 ") << method;
+  // The server answers and closes while the rest still comes, so the answer may be lost on its way.
+  const auto is_refused = AnyOf(IsEmpty(), StartsWith("HTTP/1.1 4"));
+  for (const std::size_t bytes : {20'000, 1'000'000}) {
+    const std::string many(bytes, '/');
+    EXPECT_THAT(status_of(cat("GET ", many, " HTTP/1.1\r\nHost: here")), is_refused);
+    EXPECT_THAT(status_of(cat("GET /metrics HTTP/1.1\r\nHost: here\r\nX: ", many)), is_refused);
+  }
+  EXPECT_THAT(page_at(endpoint.port()), HasSubstr("tessera_steps_total 0"));
 }
 
 TEST(Endpoint, ShowsAllNumbersOfOneStep) {
