@@ -377,7 +377,7 @@ function(tessera_messages name proto)
   target_sources(tessera_${name} PRIVATE ${generated}/${stem}.pb.cc ${generated}/${stem}.pb.h)
   set_source_files_properties(${generated}/${stem}.pb.cc PROPERTIES COMPILE_OPTIONS -w)  # not our code
   target_include_directories(tessera_${name} SYSTEM PRIVATE ${generated})
-  # SentencePiece's library brings another protobuf under the same names. So ours is linked in, and shows none of them to others.
+  # LibTorch brings another protobuf under the same names. So ours is linked in, and shows none of them to others.
   find_library(TESSERA_PROTOBUF_LITE libprotobuf-lite.a REQUIRED)
   target_link_libraries(tessera_${name} PRIVATE ${TESSERA_PROTOBUF_LITE})
   target_link_options(tessera_${name} INTERFACE -Wl,--exclude-libs,libprotobuf-lite.a)

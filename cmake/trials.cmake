@@ -1,7 +1,4 @@
 # Trials: programs that damage, kill and compare whole jobs. Each has a small sample here; `.ci/long` runs them at full size.
-find_library(TESSERA_SENTENCEPIECE_TRAIN sentencepiece_train REQUIRED)
-target_link_libraries(tokenizer_test PRIVATE ${TESSERA_SENTENCEPIECE_TRAIN})
-
 if(TESSERA_RUN_STOREY)
   # The binary for developers, which also has `verify --device async`.
   add_executable(tessera_developer tests/developer/main.cpp)
@@ -44,6 +41,8 @@ add_executable(tokens tests/tokenizer/tokens.cpp)
 target_link_libraries(tokens PRIVATE tessera_tokenizer tessera_tokenizer_learn)
 set_target_properties(tokens PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 tessera_process_test(tokenizer_trial .venv/bin/python tests/tokenizer/compare.py $<TARGET_FILE:tokens>)
+tessera_process_test(sentencepiece_trial .venv/bin/python tests/tokenizer/compare_sentencepiece.py $<TARGET_FILE:tokens>
+  --kinds "bpe bytes" "bpe symbols" "unigram nmt_nfkc" "unigram symbols" --megabytes 0.02 --strings 60 --training 8000)
 if(TESSERA_RUN_STOREY)
   tessera_process_test(unicode_tables_trial .venv/bin/python scripts/make-unicode-tables --check)
   # What models say, compared with `transformers`.
@@ -80,6 +79,7 @@ tessera_fuzzer(manifest checkpoint/format)
 tessera_fuzzer(config checkpoint/huggingface)
 tessera_fuzzer(run spec)
 tessera_fuzzer(tokenizer tokenizer)
+tessera_fuzzer(sentencepiece tokenizer)
 tessera_fuzzer(index data/indexed)
 tessera_fuzzer(packed data/text)
 tessera_fuzzer(records data/tokenize)

@@ -1,0 +1,61 @@
+#include "tessera/tokenizer/sentencepiece/char_map.hpp"
+
+#include <bit>
+#include <cstring>
+
+#include "tessera/base/error.hpp"
+
+namespace tessera::tokenizer::sentencepiece {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "units of a charsmap are little-endian");
+
+// The bits of a unit. A unit that is a leaf has a value; all others have a label, the byte that leads to it.
+constexpr std::uint32_t kLeaf = 1U << 31, kHasLeaf = 1U << 8, kIsFar = 1U << 9;
+constexpr std::uint32_t label_of(std::uint32_t unit) { return unit & (kLeaf | 0xFF); }
+constexpr std::uint32_t offset_of(std::uint32_t unit) { return (unit >> 10) << ((unit & kIsFar) >> 6); }
+
+constexpr int kMostRules = 32;  // of one text, as SentencePiece has it
+
+}  // namespace
+
+CharMap::CharMap(std::string_view blob, const std::string& where) {
+  if (blob.empty()) return;
+  std::uint32_t bytes = 0;
+  const auto refuse = [&](const char* why) {
+    throw UserError(cat(where, ": its charsmap of ", blob.size(), " bytes ", why));
+  };
+  if (blob.size() < sizeof bytes) refuse("has no size");
+  std::memcpy(&bytes, blob.data(), sizeof bytes);
+  const std::string_view rest = blob.substr(sizeof bytes);
+  if (bytes == 0 || bytes % sizeof(std::uint32_t) != 0 || bytes >= rest.size())
+    refuse("has a double array that is empty, longer, or not of whole units");
+  units_.resize(bytes / sizeof(std::uint32_t));
+  std::memcpy(units_.data(), rest.data(), bytes);
+  texts_ = rest.substr(bytes);
+  if (texts_.back() != '\0') refuse("does not end with a zero byte");
+}
+
+CharMap::Rule CharMap::longest(std::string_view text) const {
+  Rule out;
+  if (units_.empty()) return out;
+  std::size_t at = offset_of(units_[0]);
+  int found = 0;
+  for (std::size_t i = 0; i < text.size() && found < kMostRules; ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    at ^= byte;
+    if (at >= units_.size() || label_of(units_[at]) != byte) break;
+    const std::uint32_t unit = units_[at];
+    at ^= offset_of(unit);
+    if ((unit & kHasLeaf) == 0) continue;
+    if (at >= units_.size()) break;
+    const std::size_t value = units_[at] & ~kLeaf;
+    ++found;
+    out.bytes = i + 1;
+    out.text = value < texts_.size() ? std::string_view(texts_.data() + value) : std::string_view();
+    if (value >= texts_.size()) out.bytes = 0;
+  }
+  return out;
+}
+
+}  // namespace tessera::tokenizer::sentencepiece
