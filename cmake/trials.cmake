@@ -54,6 +54,8 @@ if(TESSERA_RUN_STOREY)
     $<TARGET_FILE:faulty_calls> --runs 1)
   # Ranks that are killed, and start again.
   tessera_process_test(restarts_trial .venv/bin/python tests/restarts/restarts.py $<TARGET_FILE:tessera_binary> --kills 2 --short)
+  # Options and keys with numbers that nobody should give.
+  tessera_process_test(sweep_trial .venv/bin/python tests/sweep/sweep.py $<TARGET_FILE:tessera_binary> --sample 5)
 endif()
 
 # What starts threads also runs under the thread sanitizer.

@@ -34,6 +34,19 @@ CharMap::CharMap(std::string_view blob, const std::string& where) {
   std::memcpy(units_.data(), rest.data(), bytes);
   texts_ = rest.substr(bytes);
   if (texts_.back() != '\0') refuse("does not end with a zero byte");
+  if (!points_inside()) refuse("points outside of itself");
+}
+
+bool CharMap::points_inside() const {
+  const auto has_block = [&](std::size_t at) { return (at | 0xFF) < units_.size(); };  // of all children
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const std::uint32_t unit = units_[i];
+    const std::size_t children = i ^ offset_of(unit);
+    const bool is_leaf = label_of(unit) > 0xFF;
+    if (is_leaf ? (unit & ~kLeaf) >= texts_.size() : !has_block(children)) return false;
+    if (!is_leaf && (unit & kHasLeaf) != 0 && label_of(units_[children]) <= 0xFF) return false;
+  }
+  return label_of(units_[0]) <= 0xFF;  // the root is not a leaf
 }
 
 CharMap::Rule CharMap::longest(std::string_view text) const {
@@ -44,16 +57,12 @@ CharMap::Rule CharMap::longest(std::string_view text) const {
   for (std::size_t i = 0; i < text.size() && found < kMostRules; ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     at ^= byte;
-    if (at >= units_.size() || label_of(units_[at]) != byte) break;
+    if (label_of(units_[at]) != byte) break;
     const std::uint32_t unit = units_[at];
     at ^= offset_of(unit);
     if ((unit & kHasLeaf) == 0) continue;
-    if (at >= units_.size()) break;
-    const std::size_t value = units_[at] & ~kLeaf;
     ++found;
-    out.bytes = i + 1;
-    out.text = value < texts_.size() ? std::string_view(texts_.data() + value) : std::string_view();
-    if (value >= texts_.size()) out.bytes = 0;
+    out = {i + 1, std::string_view(texts_.data() + (units_[at] & ~kLeaf))};
   }
   return out;
 }
