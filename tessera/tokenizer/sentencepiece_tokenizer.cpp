@@ -83,8 +83,8 @@ class SentencePieceDecoder final : public Decoder {
   }
 
  private:
-  // Of the bytes in a row: characters, and U+FFFD for each byte that begins none. What may still become a
-  // character waits, unless this is the end of the row.
+  // The text of the bytes in a row: characters, and U+FFFD for each byte that begins none. What may still
+  // become a character waits, unless this is the end of the row.
   std::string sure_bytes(bool is_end) {
     std::string out;
     while (!bytes_.empty()) {

@@ -1,7 +1,7 @@
 """Compares tokens and decoded texts of SentencePiece models with the pip package `sentencepiece`, one model per kind.
 
 Trains each model, asks the program `tokens` (tests/tokenizer/tokens.cpp) for the tokens of many texts, and exits 1 at the first
-difference. With --trained names .model files to compare besides.
+difference. With --trained names .model files to compare in addition.
 """
 import argparse
 import io

@@ -19,7 +19,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/file_text.hpp"
 #include "tessera/base/files/transient.hpp"
-#include "tessera/base/host_name.hpp"
+#include "tessera/base/process/host_name.hpp"
 
 namespace tessera::checkpoint {
 

@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
-#include "tessera/base/host_name.hpp"
-#include "tessera/base/wall_clock.hpp"
+#include "tessera/base/process/host_name.hpp"
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/metrics/outputs/event.pb.h"
 

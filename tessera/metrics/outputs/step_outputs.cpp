@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "tessera/base/clock.hpp"
 #include "tessera/base/files/queued_writer.hpp"
-#include "tessera/base/host_name.hpp"
+#include "tessera/base/process/host_name.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/base/wall_clock.hpp"
 #include "tessera/metrics/display/display.hpp"
 #include "tessera/metrics/display/step_line.hpp"
 #include "tessera/metrics/display/terminal.hpp"

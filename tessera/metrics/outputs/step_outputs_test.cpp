@@ -15,8 +15,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/file_text.hpp"
-#include "tessera/base/host_name.hpp"
-#include "tessera/base/wall_clock.hpp"
+#include "tessera/base/process/host_name.hpp"
 #include "tessera/metrics/display/display.hpp"
 #include "tessera/metrics/outputs/endpoint.hpp"
 

@@ -15,7 +15,7 @@ constexpr std::uint32_t kLeaf = 1U << 31, kHasLeaf = 1U << 8, kIsFar = 1U << 9;
 constexpr std::uint32_t label_of(std::uint32_t unit) { return unit & (kLeaf | 0xFF); }
 constexpr std::uint32_t offset_of(std::uint32_t unit) { return (unit >> 10) << ((unit & kIsFar) >> 6); }
 
-constexpr int kMostRules = 32;  // of one text, as SentencePiece has it
+constexpr int kMostRules = 32;  // that may match at one place, the limit of SentencePiece
 
 }  // namespace
 

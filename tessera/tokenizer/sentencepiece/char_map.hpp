@@ -16,7 +16,7 @@ class CharMap {
   CharMap(std::string_view blob, const std::string& where);
 
   struct Rule {
-    std::size_t bytes = 0;  // that it replaces; 0: there is no rule
+    std::size_t bytes = 0;  // that it replaces, or 0 without a rule
     std::string_view text;  // that it replaces them by
   };
   // The rule for the longest beginning of the text.

@@ -1,4 +1,4 @@
-// A SentencePiece model as its file has it.
+// The contents of a SentencePiece model file.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ enum class Algorithm { unigram, bpe, word, character };
 
 // What is done to a text before it is segmented, or after it is decoded.
 struct TextRules {
-  std::string char_map;  // a precompiled charsmap; empty: characters stay as they are
+  std::string char_map;  // a precompiled charsmap, or empty
   bool adds_mark = true;
   bool mark_at_end = false;  // where the added mark stands
   bool removes_extra_spaces = true;

@@ -36,7 +36,7 @@ class UnigramSegmenter final : public Segmenter {
   // The best segmentation of the text up to one place.
   struct Best {
     float sum = 0;
-    std::ptrdiff_t begin = -1;  // of its last segment; -1: there is none
+    std::ptrdiff_t begin = -1;  // of its last segment, or -1
     Token token = kNoToken;
   };
 

@@ -24,9 +24,9 @@ class Vocabulary {
   Token size() const { return static_cast<Token>(pieces_.size()); }
   bool has(Token token) const { return token >= 0 && token < size(); }
   const Piece& operator[](Token token) const { return pieces_[static_cast<std::size_t>(token)]; }
-  // Of any type.
+  // The piece with this text, of any type.
   std::optional<Token> find(std::string_view text) const;
-  // Of those that texts are segmented into; else unknown().
+  // The piece with this text if texts are segmented into it, else unknown().
   Token find_segment(std::string_view text) const;
   // kNoToken if bytes stand for what is unknown.
   Token unknown() const { return unknown_; }

@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-// The name of this machine, as the system has it.
+// The name of this machine, as the system knows it.
 std::string host_name();
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-#include "tessera/base/host_name.hpp"
+#include "tessera/base/process/host_name.hpp"
 
 #include <unistd.h>
 
