@@ -150,7 +150,7 @@ TEST_F(Resuming, ALastSaveThatFailsIsAnErrorThatNamesTheNewestCheckpoint) {
   trained("training.steps=3");
   const std::string more = cat(binary(), " train ", path("run.toml"), " --out ", path("out"),
                                " cluster.peak_tflops=1 model.layers=4 training.global_batch=9 "
-                               "layout.micro_batch=1 training.steps=5 ");
+                               "layout.micro_batch=1 training.steps=5 checkpoint.every=1000 ");
   for (const char* procs : {"--procs 1", "--procs 3"}) {
     const Outcome outcome = shell(cat("ulimit -f 200; ", more, procs));  // no checkpoint is that small
     EXPECT_EQ(outcome.code, 2) << outcome.out;

@@ -116,7 +116,7 @@ double children_seconds() {
 }
 
 TEST_F(StartingWithLimits, IsRefusedWhereItCannotWorkAndRunsAtNearlyAllOfWhatIsThere) {
-  OneIn chosen(13);
+  OneIn chosen(25);
   for (const Case& each : cases()) {
     if (!chosen()) continue;
     SCOPED_TRACE(cat(each.what, ": ", each.arguments));
@@ -139,7 +139,7 @@ TEST_F(StartingWithLimits, IsRefusedWhereItCannotWorkAndRunsAtNearlyAllOfWhatIsT
 
 TEST_F(StartingWithLimits, IsRefusedWithoutItsFiles) {
   std::ofstream(path("file")) << "a file";
-  OneIn chosen(3);
+  OneIn chosen(4);
   for (const auto& [missing, there] :
        {std::pair<std::string, std::string>{"data.path=$F/none", "data.path=corpus/kjv.txt"},
         {"--out $F/file", "--out $F/out"},

@@ -71,7 +71,7 @@ Needs needs_of(const spec::Run& run, int first, int num_ranks) {
 }
 
 std::int64_t num_new_checkpoints(const spec::Checkpoint& rule, std::int64_t steps,
-                                 const std::vector<std::int64_t>& existing) {
+                                 std::vector<std::int64_t> existing) {
   const std::int64_t first = existing.empty() ? 0 : std::ranges::max(existing);
   if (!rule.saves() || steps <= first) return 0;
   const std::int64_t every = rule.every > 0 ? rule.every : steps;
@@ -79,15 +79,18 @@ std::int64_t num_new_checkpoints(const spec::Checkpoint& rule, std::int64_t step
   if (rule.keep_last == 0) return left;
   const std::int64_t window = rule.keep_last + 1;
   const auto stays = [&](std::int64_t step) { return rule.keep_every > 0 && step % rule.keep_every == 0; };
-  const std::int64_t removable = std::ranges::count_if(existing, [&](auto step) { return !stays(step); });
   // Saves that are older than the newest ones at the end, and stay.
   std::int64_t kept = 0;
   if (left > window && rule.keep_every > 0) {
     const std::int64_t last_old = every * (first / every + left - window);
-    const std::int64_t both = std::lcm(every, rule.keep_every);
-    kept = last_old / both - first / both;
+    const std::int64_t apart = rule.keep_every / std::gcd(every, rule.keep_every);  // of the saves that stay
+    if (apart <= last_old / every) kept = last_old / (every * apart) - first / (every * apart);
   }
-  const std::int64_t freed = std::clamp<std::int64_t>(removable + left - window, 0, removable);
+  // Of the existing ones, all but the newest are removed as new ones come.
+  const auto in_window = std::clamp<std::int64_t>(window - left, 0, std::ssize(existing));
+  std::ranges::sort(existing);
+  const std::int64_t freed =
+      std::count_if(existing.begin(), existing.end() - in_window, [&](auto step) { return !stays(step); });
   return std::max<std::int64_t>(1, std::min(left, window) + kept - freed);
 }
 

@@ -26,6 +26,6 @@ Needs needs_of(const spec::Run& run, int first, int num_ranks);
 // them to the end of the run: the kept ones and the one that is being written. Saves by the clock count as
 // one.
 std::int64_t num_new_checkpoints(const spec::Checkpoint& rule, std::int64_t steps,
-                                 const std::vector<std::int64_t>& existing);
+                                 std::vector<std::int64_t> existing);
 
 }  // namespace tessera::job

@@ -73,7 +73,7 @@ void check_open_files(const Needs& needs, Problems& out) {
 
 struct Written {
   std::string folder, what, remedy;
-  std::int64_t bytes = 0;
+  double bytes = 0;
 };
 
 // Folders on one disk share what is free of it.
@@ -83,15 +83,15 @@ void check_disks(const std::vector<Written>& all, Problems& out) {
     if (const auto disk = disk_of(each.folder)) by_device[disk->device].push_back(&each);
   for (const auto& [device, written] : by_device) {
     const double free = disk_of(written.front()->folder)->free_bytes;
-    std::int64_t bytes = 0;
+    double bytes = 0;
     Problems whats, remedies;
     for (const Written* each : written) {
       bytes += each->bytes;
       whats.push_back(cat(each->what, " in ", each->folder));
       remedies.push_back(each->remedy);
     }
-    if (static_cast<double>(bytes) > free)
-      out.push_back(cat("disk: the run needs ", size(bytes), " (", join(whats, " and "), "), and ",
+    if (bytes > free)
+      out.push_back(cat("disk: the run needs ", bytes_text(bytes), " (", join(whats, " and "), "), and ",
                         bytes_text(free), " are free. Make room, or ", join(remedies, ", or ")));
   }
 }
@@ -107,10 +107,10 @@ std::vector<Written> written_by(const spec::Run& run, const Start& start, const 
          cat(count, count == 1 ? " checkpoint of " : " checkpoints of ", size(needs.checkpoint_bytes)),
          "keep fewer (checkpoint.keep_last, checkpoint.keep_every), or name another disk in "
          "checkpoint.folder",
-         count * needs.checkpoint_bytes});
+         static_cast<double>(count) * static_cast<double>(needs.checkpoint_bytes)});
   if (needs.offload_bytes > 0)
     out.push_back({run.layout.offload_folder, "what is offloaded",
-                   "name another disk in layout.offload_folder", needs.offload_bytes});
+                   "name another disk in layout.offload_folder", static_cast<double>(needs.offload_bytes)});
   return out;
 }
 
