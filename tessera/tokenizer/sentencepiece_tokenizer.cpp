@@ -1,7 +1,5 @@
 #include "tessera/tokenizer/sentencepiece_tokenizer.hpp"
 
-#include <algorithm>
-
 #include "tessera/tokenizer/sentencepiece/segmenter.hpp"
 #include "tessera/tokenizer/sentencepiece/text_rules.hpp"
 #include "tessera/tokenizer/unicode/utf8.hpp"

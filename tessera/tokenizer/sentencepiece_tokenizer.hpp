@@ -1,4 +1,4 @@
-// The tokenizer of a SentencePiece .model, through the library of SentencePiece.
+// The tokenizer of a SentencePiece .model.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tessera::tokenizer {
 
-// `content` is the file's. Throws UserError if the library refuses it.
+// `content` is the file's, and `path` begins each message. Throws UserError if it is not a model.
 std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view content, const std::string& path);
 
 }  // namespace tessera::tokenizer
