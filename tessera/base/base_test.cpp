@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <set>
 #include <thread>
 
@@ -58,6 +59,12 @@ TEST(Error, EachKindHasItsExitCode) {
   EXPECT_EQ(exit_code(Bug("x")), 70);
   EXPECT_EQ(exit_code(PeerLost("x")), 75);
   EXPECT_EQ(exit_code(std::runtime_error("x")), 70);
+  try {
+    EXPECT_FALSE(std::filesystem::exists(std::string(100'000, 'x')));
+    FAIL();
+  } catch (const std::exception& too_long) {
+    EXPECT_EQ(exit_code(too_long), 2);
+  }
   try {
     TESSERA_CHECK(1 == 2, "one is ", 1);
     FAIL();

@@ -1,10 +1,14 @@
 #include "tessera/base/error.hpp"
 
+#include <filesystem>
+
 namespace tessera {
 
 int exit_code(const std::exception& error) {
   if (dynamic_cast<const UserError*>(&error)) return kExitUserError;
   if (dynamic_cast<const PeerLost*>(&error)) return kExitPeerLost;
+  // A name that is too long, a folder without permission, a full disk.
+  if (dynamic_cast<const std::filesystem::filesystem_error*>(&error)) return kExitUserError;
   return kExitBug;
 }
 
