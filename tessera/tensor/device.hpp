@@ -5,6 +5,7 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
+#include <c10/core/Stream.h>
 #include <c10/util/ArrayRef.h>
 
 #include <cstdint>
@@ -69,18 +70,18 @@ class Event {
   std::unique_ptr<c10::Event> event_;
 };
 
-// A stream beside the calling thread's, of an accelerator.
+// A stream next to the calling thread's, of an accelerator: one of the device's pool, taken once.
 class SideStream {
  public:
   explicit SideStream(c10::Device device);
   // Calls `work`, which issues there: it begins after what the calling thread's stream has been given so far,
-  // and runs beside what that one is given next.
+  // and runs concurrently with what that one is given next.
   void issue(const std::function<void()>& work);
   // What the calling thread's stream is given from now on starts after what was issued last.
   void join() { ended_.wait(); }
 
  private:
-  c10::Device device_;
+  c10::Stream stream_;
   Event begun_, ended_;
 };
 

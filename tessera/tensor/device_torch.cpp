@@ -70,17 +70,19 @@ void Event::synchronize() {
   event_->synchronize();
 }
 
-SideStream::SideStream(c10::Device device) : device_(device), begun_(device), ended_(device) {}
+SideStream::SideStream(c10::Device device)
+    : stream_(door(device).getStreamFromGlobalPool(device, /*isHighPriority=*/true)),
+      begun_(device),
+      ended_(device) {}
 
 void SideStream::issue(const std::function<void()>& work) {
   begun_.record();
-  const c10::Stream stream = door(device_).getStreamFromGlobalPool(device_, /*isHighPriority=*/true);
   struct Elsewhere {
     explicit Elsewhere(c10::Stream to) : before(door(to.device()).exchangeStream(to)) {}
     ~Elsewhere() { door(before.device()).exchangeStream(before); }
     c10::Stream before;
   };
-  const Elsewhere elsewhere(stream);
+  const Elsewhere elsewhere(stream_);
   begun_.wait();
   work();
   ended_.record();

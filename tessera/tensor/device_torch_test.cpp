@@ -12,7 +12,19 @@
 namespace tessera::tensor {
 namespace {
 
-const c10::impl::DeviceGuardImplRegistrar registered(StreamsOnly::kType, new StreamsOnly());
+// Its events order nothing.
+class WithEvents final : public StreamsOnly {
+ public:
+  void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
+    *event = &event_;
+  }
+  void block(void*, const c10::Stream&) const override {}
+
+ private:
+  inline static int event_ = 0;
+};
+
+const c10::impl::DeviceGuardImplRegistrar registered(StreamsOnly::kType, new WithEvents());
 
 using Recorded = std::vector<std::pair<void*, c10::StreamId>>;
 Recorded recorded;
@@ -34,6 +46,16 @@ TEST(Device, MemoryThatIsReadIsHeldForTheReadersStream) {
   }).join();
   EXPECT_EQ(recorded, (Recorded{{&memory, StreamsOnly::num_taken()}}));
   EXPECT_GT(StreamsOnly::num_taken(), 0);
+}
+
+TEST(Device, ASideStreamIsTakenOnceAndLeftAfterEachUse) {
+  SideStream side(StreamsOnly::device());
+  const c10::StreamId stream = StreamsOnly::num_taken();
+  for (int i = 0; i < 3; ++i) {
+    side.issue([&] { EXPECT_EQ(StreamsOnly::current_stream(), stream); });
+    EXPECT_EQ(StreamsOnly::current_stream(), 0);
+  }
+  EXPECT_EQ(StreamsOnly::num_taken(), stream);
 }
 
 TEST(Device, ACpuAndAnUndefinedTensorHaveNothingToRecord) {
