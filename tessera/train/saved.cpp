@@ -112,11 +112,16 @@ void Snapshot::take(Session& session) {
     bytes += elements.nbytes();
     pieces_.push_back(std::move(piece));
   });
-  if (memory_.size() < bytes) memory_ = std::vector<std::byte>(bytes);
+  if (memory_bytes_ < bytes) {
+    memory_.reset();
+    memory_bytes_ = 0;
+    memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    memory_bytes_ = bytes;
+  }
   std::size_t index = 0;
   tensor::PinnedRing ring;
   for_each_piece(session, [&](const HeldPiece&, const Tensor& elements) {
-    std::byte* to = memory_.data() + begins[index];
+    std::byte* to = memory_.get() + begins[index];
     ring.read(elements, [&](std::span<const std::byte> some, std::size_t offset) {
       std::ranges::copy(some, to + offset);
     });

@@ -2,7 +2,9 @@
 // share.
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,7 +26,9 @@ class Snapshot {
 
  private:
   std::vector<checkpoint::HeldPiece> pieces_;
-  std::vector<std::byte> memory_;
+  // Not filled with zeros first: that would touch all of it once more, while the steps wait.
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t memory_bytes_ = 0;
 };
 
 // The same without a copy, one bucket after the other: the session must stand still.
