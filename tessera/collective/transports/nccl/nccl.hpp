@@ -9,8 +9,8 @@
 
 namespace tessera::collective {
 
-// Its communicator is this rank on GPU `seat.local_rank`, which becomes the calling thread's device. Throws
-// UserError where the build has no NCCL or the machine no such GPU.
+// Its communicator is this rank on its GPU (gpu_of_rank.hpp), which becomes the calling thread's device.
+// Throws UserError if the build has no NCCL or the machine no such GPU.
 Transport nccl_transport();
 
 }  // namespace tessera::collective

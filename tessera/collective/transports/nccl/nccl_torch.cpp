@@ -1,5 +1,4 @@
 #include <map>
-#include <mutex>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "tessera/base/error.hpp"
@@ -7,68 +6,18 @@
 #include "tessera/base/text.hpp"
 #include "tessera/collective/group_name.hpp"
 #include "tessera/collective/link.hpp"
+#include "tessera/collective/transports/nccl/gpu_of_rank.hpp"
+#include "tessera/collective/transports/nccl/group_store.hpp"
 #include "tessera/collective/transports/nccl/nccl.hpp"
 #include "tessera/tensor/device.hpp"
 
 namespace tessera::collective {
 namespace {
 
-// What NCCL's groups see of a KeyStore: one member leaves the group's id, the others wait for it. `check`
-// knows only what this process has seen: its one caller, c10d's monitor, asks for orders of other ranks,
-// which come by the launcher here.
-class GroupStore final : public c10d::Store {
- public:
-  GroupStore(KeyStore& store, std::string prefix, std::chrono::milliseconds timeout)
-      : store_(store), prefix_(std::move(prefix)), timeout_(timeout) {}
-
-  c10::intrusive_ptr<c10d::Store> clone() override {
-    return c10::make_intrusive<GroupStore>(store_, prefix_, timeout_);
-  }
-  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
-    store_.put_and_get({{prefix_ + key, std::string(value.begin(), value.end())}}, {}, timeout_);
-    remember(key, value);
-  }
-  std::vector<std::uint8_t> get(const std::string& key) override {
-    const std::string value = store_.put_and_get({}, {prefix_ + key}, timeout_).at(0);
-    remember(key, {value.begin(), value.end()});
-    return {value.begin(), value.end()};
-  }
-  void wait(const std::vector<std::string>& keys) override {
-    for (const auto& key : keys) get(key);
-  }
-  // All of a group's waits have one time limit.
-  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
-  bool check(const std::vector<std::string>& keys) override {
-    const std::scoped_lock lock(mutex_);
-    return std::ranges::all_of(keys, [&](const std::string& key) { return seen_.contains(key); });
-  }
-  std::int64_t add(const std::string& key, std::int64_t amount) override {
-    const std::scoped_lock lock(mutex_);  // c10d counts its own groups: a number of this process
-    return counts_[key] += amount;
-  }
-  // Nobody needs a key deleted: the launcher's store ends with the job.
-  bool deleteKey(const std::string&) override { return false; }
-  std::int64_t getNumKeys() override { throw Bug("NCCL's groups count the keys of the store"); }
-
- private:
-  void remember(const std::string& key, std::vector<std::uint8_t> value) {
-    const std::scoped_lock lock(mutex_);
-    seen_[key] = std::move(value);
-  }
-
-  KeyStore& store_;
-  std::string prefix_;
-  std::chrono::milliseconds timeout_;
-  std::mutex mutex_;
-  std::map<std::string, std::vector<std::uint8_t>> seen_;
-  std::map<std::string, std::int64_t> counts_;
-};
-
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(KeyStore& store, const Seat& seat)
-      : Communicator(seat.rank, seat.size,
-                     c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(seat.local_rank))),
+  NcclCommunicator(KeyStore& store, const Seat& seat, int gpu)
+      : Communicator(seat.rank, seat.size, c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(gpu))),
         store_(store),
         seat_(seat) {}
 
@@ -78,19 +27,21 @@ class NcclCommunicator final : public Communicator {
     std::vector<std::shared_ptr<Link>> links;
     for (const auto& ranks : rank_lists) {
       auto link = make_link(ranks, rank());
-      link->backend =
-          connected(*link, cat(seat_.prefix, "/", group_name(ranks), "/", num_made_[ranks]++, "/"));
+      link->backend = connected(*link, cat(group_name(ranks), "/", num_made_[ranks]++));
       links.push_back(std::move(link));
     }
     return links;
   }
 
-  c10::intrusive_ptr<c10d::Backend> connected(const Link& link, const std::string& prefix) const {
+  // NCCL and c10d name the group in their logs, and list its global ranks.
+  c10::intrusive_ptr<c10d::Backend> connected(const Link& link, const std::string& name) const {
     auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     options->timeout = seat_.timeout;
+    options->group_name = name;
+    options->global_ranks_in_group = {link.ranks.begin(), link.ranks.end()};
     try {
       auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(
-          c10::make_intrusive<GroupStore>(store_, prefix, seat_.timeout), link.rank,
+          group_store(store_, cat(seat_.prefix, "/", name, "/"), seat_.timeout), link.rank,
           static_cast<int>(link.ranks.size()), options);
       backend->setBoundDeviceId(device());
       backend->eagerConnectSingleDevice(device());
@@ -100,6 +51,10 @@ class NcclCommunicator final : public Communicator {
     } catch (const Bug&) {
       throw;
     } catch (const std::exception& error) {
+      if (std::string_view(error.what()).find("Duplicate GPU") != std::string_view::npos)
+        throw UserError(cat("rank ", rank(), " shares GPU ", device().index(),
+                            " with another rank. Start at most one rank per GPU, or use cluster.transport = "
+                            "\"sockets\"."));
       throw PeerLost(cat("rank ", rank(), " could not connect to its group over NCCL: ", short_text(error)));
     }
   }
@@ -110,11 +65,8 @@ class NcclCommunicator final : public Communicator {
 };
 
 std::unique_ptr<Communicator> connect_nccl(const Meeting& meeting, const Seat& seat) {
-  const int gpus = tensor::num_devices(c10::kCUDA);
-  if (seat.local_rank >= gpus)
-    throw UserError(cat("rank ", seat.rank, " wants GPU ", seat.local_rank, " of this machine, which has ",
-                        gpus, ". Start at most one rank per GPU, or use cluster.transport = \"sockets\"."));
-  auto communicator = std::make_unique<NcclCommunicator>(meeting.keys, seat);
+  const int gpu = gpu_of_rank(seat, tensor::num_devices(c10::kCUDA));
+  auto communicator = std::make_unique<NcclCommunicator>(meeting.keys, seat, gpu);
   tensor::use_device(communicator->device());
   return communicator;
 }
