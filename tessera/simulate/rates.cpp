@@ -1,6 +1,7 @@
 #include "tessera/simulate/rates.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tessera/program/ir/calls.hpp"
 #include "tessera/program/ir/effects.hpp"
@@ -58,7 +59,7 @@ class Pricing {
         return ring(op.along, sizeof(double), CollectiveKind::all_reduce);
       case OpKind::offload:
       case OpKind::fetch:
-        return op.flags & program::kUnchanged ? Cost{} : in_memory(named_bytes(op));
+        return op.flags & program::kUnchanged ? Cost{} : to_host(named_bytes(op));
       case OpKind::turn:
       case OpKind::free:
         break;
@@ -76,6 +77,10 @@ class Pricing {
 
   Cost in_memory(double moved) const {
     return {.phases = {{-1, moved / rates_.memory_bytes}}, .bytes = static_cast<std::int64_t>(moved)};
+  }
+
+  Cost to_host(double moved) const {
+    return {.phases = {{-1, moved / rates_.host_bytes}}, .bytes = static_cast<std::int64_t>(moved)};
   }
 
   // A bucket that is whole already is only cast.
@@ -135,8 +140,10 @@ class Pricing {
     const Rates::Link link = rates_.link(along);
     const double once = (n - 1) / n * whole / link.bytes + (n - 1) * link.seconds;
     switch (kind) {
-      case CollectiveKind::all_reduce:
-        return 2 * once;
+      case CollectiveKind::all_reduce: {
+        const double by_tree = 2 * whole / link.bytes + 2 * std::ceil(std::log2(n)) * link.seconds;
+        return rates_.trees ? std::min(2 * once, by_tree) : 2 * once;
+      }
       case CollectiveKind::all_gather:
       case CollectiveKind::reduce_scatter:
       case CollectiveKind::all_to_all:

@@ -16,6 +16,8 @@ struct Rates {
   double memory_bytes = 1e10;   // per second
   double link_bytes = 2e9;      // per second, of a rank's link out and of its link in
   double link_seconds = 50e-6;  // before the first byte of a message arrives
+  double host_bytes = 1e10;     // per second, to and from what is offloaded
+  bool trees = false;           // an all-reduce of few bytes goes up and down a tree, as NCCL's does
   // By axis set of the program, where they are not alike; empty: as above.
   struct Link {
     double bytes = 2e9, seconds = 50e-6;
@@ -33,8 +35,11 @@ struct Rates {
 //   weight half, which is half of its backward's FLOPs; each half of a backward moves as many bytes as the
 //   forward. A collective inside a piece is a phase on the link of its axis.
 // - Collectives are rings over n ranks: an all-reduce moves 2 (n-1)/n of its bytes through each link; a
-//   gather, a reduce-scatter or an all-to-all moves (n-1)/n. Each round takes link_seconds.
+//   gather, a reduce-scatter or an all-to-all moves (n-1)/n. Each round takes link_seconds. With trees an
+//   all-reduce takes the shorter of that and 2 log2(n) rounds with twice its bytes through each link.
 // - A step reads gradient, parameters and state, and writes the last two. Numbers cost link_seconds a round.
+// What is
+//   offloaded or fetched takes its bytes over host_bytes.
 program::Cost cost(const program::Op& op, const program::Tables& tables, const Rates& rates);
 
 // Of all ops of a program.

@@ -52,6 +52,17 @@ TEST(Rates, CollectivesAreRings) {
   EXPECT_EQ(cost(reduce, tables_of(2), kRates).phases[0].axes, 0);
 }
 
+TEST(Rates, WithTreesAnAllReduceOfFewBytesTakesFewerRounds) {
+  Rates rates = kRates;
+  rates.trees = true;
+  const auto of = [&](const Op& op, std::int64_t dp) {
+    return total_seconds(cost(op, tables_of(dp), rates));
+  };
+  const Op reduce{.what = OpKind::reduce, .item = 1, .along = 0}, sum{.what = OpKind::sum, .along = 0};
+  EXPECT_DOUBLE_EQ(of(reduce, 2), 2 * (256 / 2 / 5.0 + 1));  // a ring is shorter
+  EXPECT_DOUBLE_EQ(of(sum, 1024), 2 * 8 / 5.0 + 2 * 10);
+}
+
 TEST(Rates, ATransferIsItsBytesAndTheWayThere) {
   EXPECT_DOUBLE_EQ(seconds({.what = OpKind::send, .item = 1, .micro = 0, .along = 0, .hop = 1}),
                    1000 / 5.0 + 1);
