@@ -169,15 +169,30 @@ Run parse(std::string_view text, const std::string& name, std::span<const std::s
   return validated(parse_unchecked(text, name, overrides, describe), build);
 }
 
-std::string to_text(const Run& run) {
+namespace {
+
+// The keys that are printed, section by section; a section of which none is printed is left out.
+std::string printed(const Run& run, const std::function<bool(const Key&)>& is_printed) {
   std::string out;
   for (const auto& section : sections()) {
-    out += cat(out.empty() ? "" : "\n", "[", section.name, "]\n");
-    for (const auto& key : schema()) {
-      if (key.section == section.name) out += cat(key.name, " = ", value_text(key.get(run)), "\n");
-    }
+    std::string lines;
+    for (const auto& key : schema())
+      if (key.section == section.name && is_printed(key))
+        lines += cat(key.name, " = ", value_text(key.get(run)), "\n");
+    if (!lines.empty()) out += cat(out.empty() ? "" : "\n", "[", section.name, "]\n", lines);
   }
   return out;
+}
+
+}  // namespace
+
+std::string to_text(const Run& run) {
+  return printed(run, [](const Key&) { return true; });
+}
+
+std::string to_short_text(const Run& run) {
+  const Run usual;
+  return printed(run, [&](const Key& key) { return key.get(run) != key.get(usual); });
 }
 
 }  // namespace tessera::spec

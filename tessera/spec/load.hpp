@@ -43,5 +43,7 @@ Run parse_unchecked(std::string_view text, const std::string& name,
 
 // The whole run as a file, defaults written out: parse_unchecked(to_text(run)) == run.
 std::string to_text(const Run& run);
+// The keys whose values differ from the defaults: parse(to_short_text(run)) == run.
+std::string to_short_text(const Run& run);
 
 }  // namespace tessera::spec

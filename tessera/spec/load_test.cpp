@@ -337,6 +337,7 @@ TEST(Load, WhatIsPrintedReadsBackEqual) {
     }
     run.layout.dp_ranks = 0;  // as in every run that was read
     ASSERT_EQ(parsed(to_text(run)), run) << to_text(run);
+    EXPECT_EQ(parsed(to_short_text(run)), run) << to_short_text(run);
   }
 }
 
