@@ -11,6 +11,7 @@
 #include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/identity.hpp"
+#include "tessera/plan/stages/spread.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
 
@@ -45,8 +46,11 @@ std::string fed_piece(const program::Unit& block) {
 
 class Enumeration {
  public:
-  Enumeration(const spec::Run& run, const Variety& variety)
-      : run_(run), variety_(variety), fed_piece_(fed_piece(families::blueprint(run).blocks.back())) {
+  Enumeration(const spec::Run& run, const Variety& variety, bool is_distinct)
+      : run_(run),
+        variety_(variety),
+        is_distinct_(is_distinct),
+        fed_piece_(fed_piece(families::blueprint(run).blocks.back())) {
     schedules_ = varies("schedule")
                      ? schedule_choices()
                      : std::vector<ScheduleChoice>{{run.layout.schedule, run.layout.virtual_stages}};
@@ -167,7 +171,7 @@ class Enumeration {
       if (!spec::problems(run).empty()) continue;
       ++num_tried_;
       seen_[key_of(run)].insert(choice);
-      if (identities_.insert(stream_of(identity(compile_unchecked(run)))).second)
+      if (!is_distinct_ || identities_.insert(stream_of(identity(compile_unchecked(run)))).second)
         out_.push_back(std::move(run));
       return true;
     }
@@ -244,6 +248,7 @@ class Enumeration {
 
   const spec::Run& run_;
   const Variety& variety_;
+  const bool is_distinct_;  // of equal programs one is taken
   const std::string fed_piece_;
   std::vector<ScheduleChoice> schedules_;
   std::map<Key, std::size_t> turns_;
@@ -261,13 +266,41 @@ const std::vector<std::string>& variable_axes() {
   return kAxes;
 }
 
-std::vector<spec::Run> layouts(const spec::Run& run, const Variety& variety) {
+namespace {
+
+void check_axes(const Variety& variety) {
   for (const auto& axis : variety.axes)
     if (std::ranges::find(variable_axes(), axis) == variable_axes().end()) {
       throw UserError(cat("--axes names \"", axis, "\"", did_you_mean(nearest(axis, variable_axes())),
                           " It may name ", join(variable_axes(), ", ")));
     }
-  return Enumeration(run, variety).all();
+}
+
+}  // namespace
+
+std::vector<spec::Run> layouts(const spec::Run& run, const Variety& variety) {
+  check_axes(variety);
+  return Enumeration(run, variety, true).all();
+}
+
+std::vector<spec::Run> listed_layouts(const spec::Run& run, const Variety& variety) {
+  check_axes(variety);
+  return Enumeration(run, variety, false).all();
+}
+
+std::vector<spec::Run> drawn_layouts(const std::vector<spec::Run>& listed, std::size_t count,
+                                     std::uint64_t seed) {
+  std::vector<spec::Run> out;
+  std::set<std::uint64_t> identities;
+  // More than are wanted are drawn as long as some of them turn out equal.
+  for (std::size_t wanted = count; out.size() < count; wanted *= 2) {
+    out.clear(), identities.clear();
+    for (const spec::Run& run : spread(listed, wanted, seed))
+      if (out.size() < count && identities.insert(stream_of(identity(compile_unchecked(run)))).second)
+        out.push_back(run);
+    if (wanted >= listed.size()) break;
+  }
+  return out;
 }
 
 }  // namespace tessera::plan

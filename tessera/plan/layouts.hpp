@@ -23,5 +23,10 @@ struct Variety {
 
 // Legal ones, each once. The model has no more layers than its stages need, the rest of it stays.
 std::vector<spec::Run> layouts(const spec::Run& run, const Variety& variety);
+// The same, but two may have equal programs: none is compiled to tell.
+std::vector<spec::Run> listed_layouts(const spec::Run& run, const Variety& variety);
+// Of listed ones so many that differ, spread over the list by the seed; fewer if there are no more.
+std::vector<spec::Run> drawn_layouts(const std::vector<spec::Run>& listed, std::size_t count,
+                                     std::uint64_t seed);
 
 }  // namespace tessera::plan

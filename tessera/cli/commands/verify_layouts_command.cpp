@@ -109,12 +109,15 @@ int verify_layouts_command(const Options& options) {
   std::string note;
   const spec::Run base = base_run(given, own, note);
   const double begin = now_seconds();
-  auto runs = plan::layouts(base, variety_of(own));
-  std::fprintf(
-      stderr, "%zu different layouts on up to %lld rank(s) (%s)%s\n", runs.size(),
-      static_cast<long long>(own.most_ranks), duration_text(now_seconds() - begin).c_str(),
-      own.sample > 0 && own.sample < runs.size() ? cat(", ", own.sample, " of them drawn").c_str() : "");
-  if (own.sample > 0) runs = plan::spread(runs, own.sample, own.seed);
+  auto runs =
+      own.sample > 0 ? plan::listed_layouts(base, variety_of(own)) : plan::layouts(base, variety_of(own));
+  const std::size_t listed = runs.size();
+  if (own.sample > 0) runs = plan::drawn_layouts(runs, own.sample, own.seed);
+  const std::string drawn =
+      own.sample > 0 ? cat(", ", runs.size(), " different ones drawn") : ", all different";
+  std::fprintf(stderr, "%zu layouts on up to %lld rank(s)%s (%s)\n", listed,
+               static_cast<long long>(own.most_ranks), drawn.c_str(),
+               duration_text(now_seconds() - begin).c_str());
   if (const auto [part, parts] = part_of_layouts(own.part).value(); parts > 1) {
     std::vector<spec::Run> here;
     for (std::size_t i = part - 1; i < runs.size(); i += parts) here.push_back(runs[i]);
