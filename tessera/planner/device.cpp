@@ -1,6 +1,8 @@
 #include "tessera/planner/device.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <vector>
 
 #include "tessera/base/error.hpp"
@@ -28,8 +30,20 @@ const Device* find_device(std::string_view name) {
 
 const Device& known_device(std::string_view name) {
   if (const Device* found = find_device(name)) return *found;
-  std::vector<std::string> names;
-  for (const Device& device : kDevices) names.push_back(device.name);
+  const auto lower = [](std::string_view text) {
+    std::string out(text);
+    std::ranges::transform(out, out.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return out;
+  };
+  std::vector<std::string> names, alike;
+  for (const Device& device : kDevices) {
+    names.push_back(device.name);
+    if (!name.empty() && lower(device.name).find(lower(name)) != std::string::npos)
+      alike.push_back(device.name);
+  }
+  if (!alike.empty())
+    throw UserError(cat("there is no device \"", name, "\": name one of ", join(alike, ", "), "."));
   throw UserError(cat("there is no device \"", name, "\"", did_you_mean(nearest(name, names)), " Known are ",
                       join(names, ", "), "."));
 }

@@ -107,6 +107,21 @@ TEST(Cluster, IsReadWithItsKindsOfNodes) {
   EXPECT_TRUE(cluster.is_uneven());
 }
 
+TEST(Device, PartOfANameListsThoseThatHaveIt) {
+  const auto message = [](const char* name) -> std::string {
+    try {
+      known_device(name);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message("H100"),
+            "there is no device \"H100\": name one of H100-80GB-SXM, H100-96GB-HBM2e-500W, H100-80GB-PCIe.");
+  EXPECT_THAT(message("b200-sxm"), HasSubstr("name one of B200-SXM."));
+  EXPECT_THAT(message("H100-80GB-SXN"), HasSubstr("did you mean H100-80GB-SXM?"));
+}
+
 TEST(Cluster, MistakesNameFileLineAndWhatIsAllowed) {
   const auto message = [](const char* text) -> std::string {
     try {
