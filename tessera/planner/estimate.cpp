@@ -259,8 +259,10 @@ class Step {
     const double local =
         layer_parameters(w_) * w_.stage_layers() + table_parameters(w_) * (w_.pp > 1 ? 1 : 2);
     const double rate = device_.memory_gbps * 1e9 * 0.7;
-    const double state = local * (w_.state_bytes + 12);
-    out_.optimizer = (state / (w_.zero >= 1 ? std::max(1.0, w_.shard) : 1) + 4 * local) / rate;
+    const double state = local * (w_.state_bytes + 12), sharing = w_.zero >= 1 ? std::max(1.0, w_.shard) : 1;
+    out_.optimizer = (state / sharing + 4 * local) / rate;
+    if (w_.offloads_optimizer)
+      out_.optimizer = std::max(out_.optimizer, 2 * local * w_.state_bytes / sharing / kHostBytesPerSecond);
     if (ranks <= 1) return;
     const double inside = std::max(1.0, std::min(ranks, net_.node_devices / std::min(t, net_.node_devices)));
     const double nodes = std::max(1.0, ranks / inside);

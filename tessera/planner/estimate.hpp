@@ -18,6 +18,8 @@ struct Network {
 };
 Network network_of(const Device& device);
 
+inline constexpr double kHostBytesPerSecond = 25e9;  // of a device, over its host's bus
+
 // Seconds of a step.
 struct Estimate {
   double products = 0, attention = 0, elementwise = 0, head = 0,
@@ -43,6 +45,7 @@ struct Estimate {
 //   member of the node uses its own network card, and small messages cost more the more nodes there are
 //   (13 MB for each node, fitted to the published curves over size and scale).
 // - Pipelines: all micro-batches at the pace of the slowest stage, plus the bubble of the schedule.
+// - An optimizer's state in host memory is copied both ways once a step, next to its computation.
 // - What is not known of a software stack is a factor of `constants`.
 Estimate estimate(const Workload& work, const Device& device, const Network& network,
                   const Constants& constants = {});

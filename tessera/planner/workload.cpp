@@ -69,6 +69,7 @@ Workload workload_of(const spec::Run& run) {
   const double moments = run.training.optimizer == spec::Optimizer::adamw ? 2 : 1;
   out.state_bytes = (is_half ? 4 : 0) + moments * (is_half ? 4 : out.bytes);
   out.overlaps_tp = layout.tp_overlap, out.overlaps_ep = layout.ep_overlap;
+  out.offloads_optimizer = spec::offloads(layout, spec::Offload::optimizer);
   out.deals_by_cost = true;
   return out;
 }

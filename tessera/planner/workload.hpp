@@ -39,6 +39,7 @@ struct Workload {
   Fp8 fp8 = Fp8::none;
   AttentionKernel attention = AttentionKernel::flash2;
   bool fused_norms = true, eager = false, overlaps_tp = false, overlaps_ep = false;
+  bool offloads_optimizer = false;  // its state lies in host memory
 
   double micro_batches() const;
   double tokens() const { return micro_batch * sequence / cp; }  // of a micro-batch on one rank

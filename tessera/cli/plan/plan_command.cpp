@@ -1,9 +1,13 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/file_text.hpp"
 #include "tessera/base/number.hpp"
+#include "tessera/checkpoint/huggingface/tensor_files.hpp"
 #include "tessera/cli/plan/plan_commands.hpp"
 #include "tessera/cli/plan/plan_page.hpp"
 #include "tessera/cli/plan/this_machine.hpp"
@@ -27,7 +31,25 @@ spec::Run question_of(const PlanOptions& options) {
         "--cluster is missing, or --machine is given too: name a file of devices, or a known device and how "
         "many, such as "
         "H100-80GB-SXM:64.");
-  return job::load_run(options, spec::any_build());
+  spec::Run run = spec::load(options.file, options.overrides, checkpoint::described);
+  if (options.as_it_is) {
+    spec::validate(run, spec::any_build());
+    return run;
+  }
+  // The layout is what is looked for: of what is given of it by hand, the search says whether it can be.
+  spec::Run without = run;
+  without.layout = {.precision = run.layout.precision};
+  spec::validate(without, spec::any_build());
+  return run;
+}
+
+// Of a search that may take a minute, on a terminal.
+void show_progress(std::int64_t simulated, double best, double least) {
+  std::string text = cat(simulated, " layouts simulated");
+  if (best < std::numeric_limits<double>::infinity())
+    text += cat(", the best takes ", fixed(best, 3), " s a step, no other less than ",
+                fixed(std::min(best, least), 3));
+  std::fprintf(stderr, "\r\033[K%s", text.c_str());
 }
 
 planner::Cluster cluster_of(const PlanOptions& options) {
@@ -41,7 +63,8 @@ planner::Fit fit_of(const PlanOptions& options) {
 
 metrics::Record to_record(const planner::Answer& answer, double limit_bytes) {
   const planner::Refined& refined = answer.refined;
-  const planner::Estimate& e = refined.candidate.estimate;
+  metrics::Record parts;
+  for (const planner::Part& part : refined.parts) parts.push_back({part.name, part.seconds});
   return {{"layout", planner::layout_text(refined.candidate.layout)},
           {"keys", planner::layout_keys(refined.candidate.layout)},
           {"step_seconds", answer.step.seconds},
@@ -57,18 +80,8 @@ metrics::Record to_record(const planner::Answer& answer, double limit_bytes) {
           {"dollars", answer.length.dollars},
           {"lost_to_failures", answer.length.lost_to_failures},
           {"why_it_loses", answer.why_it_loses},
-          {"parts", metrics::Record{{"products", e.products},
-                                    {"attention", e.attention},
-                                    {"elementwise", e.elementwise},
-                                    {"head", e.head},
-                                    {"recompute", e.recompute},
-                                    {"tensor", e.tensor},
-                                    {"context", e.context},
-                                    {"experts", e.experts},
-                                    {"bubble", e.bubble},
-                                    {"sends", e.sends},
-                                    {"data", e.data},
-                                    {"optimizer", e.optimizer}}}};
+          {"fits", refined.most_bytes() <= limit_bytes},
+          {"parts", parts}};
 }
 
 metrics::Record to_record(const planner::Plan& plan) {
@@ -79,6 +92,7 @@ metrics::Record to_record(const planner::Plan& plan) {
   std::vector<metrics::Record> sizes;
   for (const planner::Scaled& one : plan.sizes)
     sizes.push_back({{"devices", one.devices},
+                     {"simulated", one.is_simulated},
                      {"step_seconds", one.step_seconds},
                      {"days", one.length.days},
                      {"dollars", one.length.dollars},
@@ -93,6 +107,7 @@ metrics::Record to_record(const planner::Plan& plan) {
           {"priced", plan.certificate.priced},
           {"too_large", plan.certificate.too_large},
           {"simulated", plan.certificate.simulated},
+          {"gap", plan.certificate.gap},
           {"seconds", plan.certificate.seconds},
           {"fitted", plan.is_fitted},
           {"does_not_fit", plan.too_large},
@@ -103,6 +118,8 @@ metrics::Record to_record(const planner::Plan& plan) {
 
 planner::Ask ask_of(const PlanOptions& options) {
   planner::Ask out{.tokens = options.tokens, .answers = options.answers, .within_days = options.within_days};
+  out.pins = planner::Pins(options.overrides);
+  if (isatty(STDERR_FILENO)) out.progress = show_progress;
   if (options.objective == "cost") out.objective = planner::Objective::cost;
   if (options.objective == "devices") out.objective = planner::Objective::devices;
   const bool takes_all = out.objective == planner::Objective::time;
@@ -176,11 +193,12 @@ int plan_command(const PlanOptions& options) {
   const planner::Ask ask = ask_of(options);
   const planner::Plan plan =
       options.as_it_is ? planner::as_it_is(run, cluster, fit, ask) : planner::plan(run, cluster, fit, ask);
+  if (ask.progress) std::fputs("\r\033[K", stderr);
   if (!options.write.empty())
     metrics::OutFile(options.write, "--write")
-        .write(spec::to_text(planner::run_of(run, plan.answers.front())));
+        .write(spec::to_short_text(planner::run_of(run, plan, plan.answers.front())));
   if (!options.html.empty())
-    metrics::OutFile(options.html, "--html").write(plan_page(run, plan, fit.constants()));
+    metrics::OutFile(options.html, "--html").write(plan_page(run, plan, fit.constants(), options.file));
   std::fputs(
       (options.json ? metrics::json_object(to_record(plan)) + "\n" : planner::to_text(plan, options.explain))
           .c_str(),
@@ -210,7 +228,7 @@ int what_if_command(const PlanOptions& options) {
     const Changed now = with_change(cluster, change);
     PlanOptions asked = options;
     asked.overrides.insert(asked.overrides.end(), now.overrides.begin(), now.overrides.end());
-    add(change, planner::plan(question_of(asked), now.cluster, fit, ask));
+    add(change, planner::plan(question_of(asked), now.cluster, fit, ask_of(asked)));
   }
   std::fputs((options.json ? metrics::json_object(metrics::Record{{"changes", records}}) + "\n" : table(rows))
                  .c_str(),

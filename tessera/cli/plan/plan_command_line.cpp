@@ -21,7 +21,8 @@ CLI::Option* add_number(CLI::App* command, const std::string& name, double& valu
 void add_question(CLI::App* command, PlanOptions& options) {
   command->add_option("file", options.file, "the run file (TOML); its [layout] is what is looked for");
   command->add_option("overrides", options.overrides,
-                      "section.key=value: model.sequence=8192, training.global_batch=512, ...");
+                      "section.key=value: model.sequence=8192, training.global_batch=512, ...; a layout.key "
+                      "is kept by the search");
   command
       ->add_option("--cluster", options.cluster,
                    "the devices: a file (docs/planner.md), or a known device and how many: H100-80GB-SXM:64")
@@ -39,7 +40,9 @@ void add_question(CLI::App* command, PlanOptions& options) {
   add_number(command, "--tokens", options.tokens, 1e18,
              "to train on, such as 2T or 15e12 (default: what training.steps makes)")
       ->type_name("NUMBER");
-  command->add_option("--answers", options.answers, "layouts that are compiled, simulated and told")
+  command
+      ->add_option("--answers", options.answers,
+                   "layouts that are printed, the best first; the search is the same")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command

@@ -8,6 +8,7 @@
 #include "tessera/draw/svg.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/simulate/simulate.hpp"
+#include "tessera/spec/choice_names.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -18,24 +19,9 @@ using planner::Answer;
 constexpr double kGiB = 1 << 30;
 constexpr double kWidth = 900;
 
-struct Share {
-  const char* name;
-  const char* color;
-  double seconds;
-};
-
-std::vector<Share> shares(const planner::Estimate& e) {
-  return {{"products", "#4269d0", e.products},
-          {"attention", "#6cc5b0", e.attention},
-          {"element-wise", "#97bbf5", e.elementwise},
-          {"head and loss", "#a463f2", e.head},
-          {"recomputation", "#9c6b4e", e.recompute},
-          {"tensor collectives", "#ff725c", e.tensor},
-          {"context and experts", "#efb118", e.context + e.experts},
-          {"bubble and sends", "#9498a0", e.bubble + e.sends},
-          {"data parallelism", "#ff8ab7", e.data},
-          {"optimizer and fixed", "#3ca951", e.optimizer + e.fixed}};
-}
+constexpr const char* kColors[] = {"#4269d0", "#6cc5b0", "#9c6b4e", "#ff725c", "#9498a0",
+                                   "#efb118", "#ff8ab7", "#3ca951", "#97bbf5", "#a463f2",
+                                   "#b5b35c", "#7d5ba6", "#5f9ea0", "#c0c0c0"};
 
 std::string number(double x) { return fixed(x, 1); }
 
@@ -46,45 +32,39 @@ std::string text_svg(double x, double y, const std::string& text, const char* an
 }
 
 std::string svg(double height, const std::string& body) {
-  return cat("<svg viewBox='0 0 ", kWidth, " ", number(height),
-             "' width='100%' font-size='12' font-family='system-ui, sans-serif'>", body, "</svg>");
+  return cat("<div class='wide'><svg viewBox='0 0 ", kWidth, " ", number(height),
+             "' font-size='12' font-family='system-ui, sans-serif'>", body, "</svg></div>");
+}
+
+// A bar is as long as its step takes, and its parts are shares of that.
+std::string bar_of(const Answer& answer, double longest) {
+  std::string out;
+  double positive = 0;
+  for (const planner::Part& part : answer.refined.parts) positive += std::max(part.seconds, 0.0);
+  for (std::size_t i = 0; i < answer.refined.parts.size(); ++i) {
+    const planner::Part& part = answer.refined.parts[i];
+    const double width = 100 * std::max(part.seconds, 0.0) / positive * answer.step.seconds / longest;
+    if (width > 0)
+      out += cat("<i style='width:", fixed(width, 3), "%;background:", kColors[i % std::size(kColors)],
+                 "' title='", part.name, " ", fixed(part.seconds, 3), " s'></i>");
+  }
+  return cat("<div class='bar'>", out, "</div>");
 }
 
 std::string bars_of_time(const planner::Plan& plan) {
-  constexpr double kLeft = 20, kBar = 18, kRow = 46;
   double longest = 0;
-  for (const Answer& answer : plan.answers) {
-    double sum = 0;
-    for (const Share& share : shares(answer.refined.candidate.estimate)) sum += share.seconds;
-    longest = std::max(longest, sum);
-  }
-  std::string body;
-  double y = 14;
-  for (const Answer& answer : plan.answers) {
-    body += text_svg(kLeft, y, planner::layout_text(answer.refined.candidate.layout));
-    double x = kLeft;
-    const auto& e = answer.refined.candidate.estimate;
-    for (const Share& share : shares(e)) {
-      const double width = share.seconds / longest * (kWidth - 2 * kLeft - 70);
-      if (width > 0)
-        body += cat("<rect x='", number(x), "' y='", number(y + 5), "' width='", number(width), "' height='",
-                    kBar, "' fill='", share.color, "'><title>", share.name, " ", fixed(share.seconds, 3),
-                    " s</title></rect>");
-      x += width;
-    }
-    body += text_svg(x + 6, y + 19, cat(fixed(answer.step.seconds, 2), " s"));
-    y += kRow;
-  }
-  double x = kLeft;
-  for (const Share& share : shares(plan.answers.front().refined.candidate.estimate)) {
-    const double width = 30 + 6.6 * static_cast<double>(std::string_view(share.name).size());
-    if (x + width > kWidth) x = kLeft, y += 18;
-    body += cat("<rect x='", number(x), "' y='", number(y), "' width='11' height='11' fill='", share.color,
-                "'/>");
-    body += text_svg(x + 15, y + 10, share.name);
-    x += width;
-  }
-  return svg(y + 22, body);
+  for (const Answer& answer : plan.answers) longest = std::max(longest, answer.step.seconds);
+  std::string out;
+  for (const Answer& answer : plan.answers)
+    out += cat("<p class='of'>", xml_escaped(planner::layout_text(answer.refined.candidate.layout)), ": <b>",
+               fixed(answer.step.seconds, 3), " s</b></p>", bar_of(answer, longest));
+  out += "<p class='key'>";
+  const auto& parts = plan.answers.front().refined.parts;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    if (parts[i].seconds > 0)
+      out += cat("<span><i style='background:", kColors[i % std::size(kColors)], "'></i> ", parts[i].name,
+                 " ", fixed(parts[i].seconds, 3), " s</span> ");
+  return out + "</p>";
 }
 
 std::string bars_of_memory(const planner::Plan& plan) {
@@ -177,7 +157,8 @@ std::string scaling(const spec::Run& run, const planner::Plan& plan, const plann
     price.push_back({one.length.days, one.cost(), cat(one.devices, "\n", one.layout)});
   }
   std::string out =
-      cat("<h2>Scaling, 8 to 16,384 devices</h2><p>The best layout of each size by the closed form; the "
+      cat("<h2>Scaling, 8 to 16,384 devices</h2><p>The best layout of each size by its bound, which no "
+          "layout is below; the "
           "batch stays. "
           "Dashed: no loss.</p>",
           curve(speed, "devices", "tokens/s", true));
@@ -189,7 +170,7 @@ std::string scaling(const spec::Run& run, const planner::Plan& plan, const plann
 }
 
 std::string timeline(const planner::Plan& plan, const planner::Constants& constants) {
-  constexpr std::size_t kMostOps = 60000;
+  constexpr std::size_t kMostOps = 4000;  // keeps the page under a megabyte
   const planner::Refined& best = plan.answers.front().refined;
   spec::Run run = best.run;
   const std::int64_t all = run.num_micro_batches(),
@@ -203,16 +184,19 @@ std::string timeline(const planner::Plan& plan, const planner::Constants& consta
     return cat("<p>A step of ", drawn, " micro-batches has ", ops, " ops, too many for one picture.</p>");
   const auto rates = planner::rates_for(best.candidate, plan.cluster, constants, program.tables);
   const auto walked = simulate::simulate(program, simulate::costs_at(rates, program));
-  return draw::to_svg(
-      {.title = cat(planner::layout_text(best.candidate.layout), ": ", drawn, " of ", all, " micro-batches"),
-       .unit = draw::Unit::seconds,
-       .held = draw::Held::bytes,
-       .panels = {draw::predicted(program, walked, draw::Held::bytes)}});
+  return cat("<div class='wide'>",
+             draw::to_svg({.title = cat(planner::layout_text(best.candidate.layout), ": ", drawn, " of ", all,
+                                        " micro-batches"),
+                           .unit = draw::Unit::seconds,
+                           .held = draw::Held::bytes,
+                           .panels = {draw::predicted(program, walked, draw::Held::bytes)}}),
+             "</div>");
 }
 
 std::string answers_table(const planner::Plan& plan) {
   std::string out =
-      "<table><tr><th class='l'>layout</th><th>step s</th><th>80 % interval</th><th>MFU %</th><th>GiB of "
+      "<div class='wide'><table><tr><th class='l'>layout</th><th>step s</th><th>80 % interval</th><th>MFU "
+      "%</th><th>GiB of "
       "limit</th><th>bubble %</th><th>tokens/s</th><th>days</th><th>dollars</th><th class='l'>why it "
       "loses</th></tr>";
   for (const Answer& a : plan.answers)
@@ -224,27 +208,42 @@ std::string answers_table(const planner::Plan& plan) {
             count_text(a.tokens_per_second), "</td><td>", fixed(a.length.days, 2), "</td><td>",
             a.length.dollars > 0 ? count_text(a.length.dollars) : "-", "</td><td class='l'>",
             xml_escaped(a.why_it_loses), "</td></tr>");
-  return out + "</table>";
+  return out + "</table></div>";
 }
 
 }  // namespace
 
-std::string plan_page(const spec::Run& run, const planner::Plan& plan, const planner::Constants& constants) {
+std::string plan_page(const spec::Run& run, const planner::Plan& plan, const planner::Constants& constants,
+                      const std::string& name) {
+  const std::string title = cat(name, " on ", plan.cluster.name, ", ", plan.cluster.devices(), " devices");
+  const spec::Model& m = run.model;
   return cat(
-      "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>plan</title><style>"
-      "body{font-family:system-ui,sans-serif;max-width:1180px;margin:24px auto;padding:0 16px;color:#222}"
-      "table{border-collapse:collapse;font-size:13px;width:100%}td,th{padding:4px "
-      "8px;text-align:right;border-bottom:1px solid #ddd;"
-      "vertical-align:top}.l{text-align:left}tr:nth-child(2){background:#eef3ff}p{line-height:1.45}h2{margin-"
-      "top:32px}</style></head><body><h1>",
-      xml_escaped(plan.cluster.name), ": ", plan.cluster.devices(), " devices</h1><p>Best: <b>",
+      "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+      "<meta name='viewport' content='width=device-width'><title>",
+      xml_escaped(title),
+      "</title><style>"
+      "body{font-family:system-ui,sans-serif;max-width:1180px;margin:24px auto;padding:0 16px;color:#222;"
+      "overflow-wrap:anywhere}.wide{overflow-x:auto}.wide svg{width:100%;min-width:700px}"
+      "table{border-collapse:collapse;font-size:13px;width:100%;min-width:900px}td,th{padding:4px "
+      "8px;text-align:right;border-bottom:1px solid #ddd;overflow-wrap:normal;"
+      "vertical-align:top}.l{text-align:left}tr:nth-child(2){background:#eef3ff}p{line-height:1.45}"
+      "h2{margin-top:32px}.bar{display:flex;height:18px}.bar i{display:block;height:100%}.of{margin:10px 0 "
+      "2px}"
+      ".key span{display:inline-block;margin-right:14px}.key i{display:inline-block;width:11px;height:11px}"
+      "</style></head><body><h1>",
+      xml_escaped(title), "</h1><p>", spec::word(m.family), ", ", m.blocks(), " blocks of ", m.hidden, ", ",
+      m.experts > 0 ? cat(m.experts, " experts, ") : "", "sequences of ", m.sequence, ", ",
+      run.training.global_batch, " a step.</p><p>",
+      plan.is_searched ? "Best: <b>"
+      : plan.fits()    ? "Its own layout: <b>"
+                       : "Does not fit: <b>",
       xml_escaped(planner::layout_text(plan.answers.front().refined.candidate.layout)), "</b>. ",
       plan.is_fitted ? "Times by a fitted stack profile." : "Times by data sheets alone.",
       " Nothing here was run.</p>", answers_table(plan),
       plan.too_large.empty() ? "" : cat("<p>", xml_escaped(plan.too_large), ".</p>"), "<p>",
       xml_escaped(planner::certificate_text(plan.certificate)),
-      ".</p><h2>Where the time goes</h2><p>Parts by the closed form, on the rank that has them; they "
-      "overlap, so they may add up to more than the step beside them.</p>",
+      ".</p><h2>Where the time goes</h2><p>Of the rank that computes longest. The parts add up to the "
+      "step.</p>",
       bars_of_time(plan), "<h2>Memory by stage</h2>", bars_of_memory(plan), scaling(run, plan, constants),
       "<h2>One step</h2>", timeline(plan, constants), "</body></html>\n");
 }

@@ -7,6 +7,8 @@
 
 namespace tessera::cli {
 
-std::string plan_page(const spec::Run& run, const planner::Plan& plan, const planner::Constants& constants);
+// `name` is the run's, such as its file.
+std::string plan_page(const spec::Run& run, const planner::Plan& plan, const planner::Constants& constants,
+                      const std::string& name);
 
 }  // namespace tessera::cli

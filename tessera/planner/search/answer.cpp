@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
@@ -11,18 +14,27 @@ namespace {
 
 constexpr double kGiB = 1 << 30;
 
-// The parts in which it is slower than the best, the largest first.
+std::string seconds_text(const char* name, double seconds) {
+  return cat(name, seconds < 0 ? " -" : " +", fixed(std::abs(seconds), 3), " s");
+}
+
+// The parts in which it differs from the best, the largest first, and what is left: they add up to the
+// difference.
 std::string why(const Answer& answer, const Answer& best) {
-  const auto own = parts(answer.refined.candidate.estimate), other = parts(best.refined.candidate.estimate);
-  std::vector<std::pair<double, std::string>> slower;
+  const auto &own = answer.refined.parts, &other = best.refined.parts;
+  std::vector<std::pair<double, const char*>> differ;
   for (std::size_t i = 0; i < own.size(); ++i)
-    if (const double more = own[i].seconds - other[i].seconds; more > 0.002 * best.step.seconds)
-      slower.emplace_back(more, own[i].name);
-  std::ranges::sort(slower, std::greater());
-  std::string out = cat("+", fixed(100 * (answer.step.seconds / best.step.seconds - 1), 1), " %");
-  for (std::size_t i = 0; i < std::min<std::size_t>(slower.size(), 2); ++i)
-    out += cat(i == 0 ? ": " : ", ", slower[i].second, " +", fixed(slower[i].first, 2), " s");
-  return out;
+    differ.emplace_back(own[i].seconds - other[i].seconds, own[i].name);
+  std::ranges::sort(differ, std::greater(), [](const auto& part) { return std::abs(part.first); });
+  double rest = answer.step.seconds - best.step.seconds;
+  std::string out = cat("+", fixed(100 * (answer.step.seconds / best.step.seconds - 1), 1), " %, ",
+                        seconds_text("that is", rest), ":");
+  constexpr std::size_t kShown = 3;
+  for (std::size_t i = 0; i < std::min(differ.size(), kShown); ++i) {
+    out += cat(i == 0 ? " " : ", ", seconds_text(differ[i].second, differ[i].first));
+    rest -= differ[i].first;
+  }
+  return out + ", " + seconds_text("the rest", rest);
 }
 
 void add_run_length(Answer& answer, const Cluster& cluster, const spec::Run& run, double tokens) {
@@ -43,10 +55,10 @@ std::string about_too_large(const Found& found, const Plan& plan) {
   const Candidate& large = *found.too_large;
   const Footprint& held = large.footprint;
   const bool by_activations = held.activations + held.logits > held.state;
-  std::string out =
-      cat("faster, but does not fit: ", layout_text(large.layout), " would take ",
-          fixed(large.estimate.step, 2), " s; ", by_activations ? "activations" : "parameters and optimizer",
-          " of stage ", held.stage, " are ", fixed((held.peak - plan.limit_bytes) / kGiB, 1), " GiB over");
+  std::string out = cat(
+      "faster, but does not fit: ", layout_text(large.layout), " would take ", fixed(large.least_seconds, 2),
+      " s or more; ", "its ranks would hold about ", fixed((large.bound_bytes - plan.limit_bytes) / kGiB, 1),
+      " GiB more than there is, most of it ", by_activations ? "activations" : "parameters and optimizer");
   const auto same_mesh = [&](const Candidate& c) {
     return c.layout.pp == large.layout.pp && c.layout.tp == large.layout.tp &&
            c.layout.cp == large.layout.cp && c.layout.ep == large.layout.ep;
@@ -58,7 +70,7 @@ std::string about_too_large(const Found& found, const Plan& plan) {
   for (const std::string& key : own)
     if (std::ranges::find(before, key) == before.end()) changes.push_back(key);
   return out + cat("; the cheapest fix is ", changes.empty() ? layout_text(fix->layout) : join(changes, " "),
-                   " (+", fixed(100 * (fix->estimate.step / large.estimate.step - 1), 1), " % time)");
+                   " (+", fixed(100 * (fix->least_seconds / large.least_seconds - 1), 1), " % time)");
 }
 
 double tokens_of(const spec::Run& run, const Ask& ask) {
@@ -67,18 +79,122 @@ double tokens_of(const spec::Run& run, const Ask& ask) {
          static_cast<double>(run.training.global_batch * run.model.sequence);
 }
 
-// By a fitted profile, whose error was measured, the closed form and what runs like it were off; else the
-// simulated step.
+// The interval is that of the closed form, around the step.
 Answer answer_of(Refined refined, const spec::Run& run, const Cluster& cluster, const Fit& fit,
                  double tokens) {
   Answer out;
-  MeasuredRun row;
-  row.work = refined.candidate.work, row.device = cluster.slowest().device, row.network = cluster.network;
-  const Prediction by_form = fit.predict(row);
-  const double scale = fit.runs().empty() ? refined.seconds / by_form.seconds : 1;
-  out.step = {by_form.seconds * scale, by_form.low * scale, by_form.high * scale};
+  const Prediction by_form = fit.predict(measured_run(refined.candidate, cluster));
+  const double scale = refined.seconds / by_form.seconds;
+  out.step = {refined.seconds, by_form.low * scale, by_form.high * scale};
   out.refined = std::move(refined);
   add_run_length(out, cluster, run, tokens);
+  return out;
+}
+
+double limit_of(const spec::Run& run, const Cluster& cluster) {
+  const double given = static_cast<double>(run.layout.memory_limit_mib) * (1 << 20);
+  return given > 0 ? std::min(usable_bytes(cluster), given) : usable_bytes(cluster);
+}
+
+// What the search found and simulated on one cluster.
+struct Searched {
+  Found found;
+  Outcome outcome;
+};
+
+Searched searched(const spec::Run& run, const Cluster& cluster, const Fit& fit, const Ask& ask) {
+  // Where programs take more than their bounds say, layouts are looked for that leave as much room.
+  constexpr double kRooms[] = {1, 0.8, 0.6};
+  Limits limits{
+      .memory_bytes = limit_of(run, cluster), .by_form = is_by_form(cluster, fit), .pins = ask.pins};
+  limits.keep = std::max(limits.keep, 4 * ask.effort.least);
+  const double limit = limits.memory_bytes;
+  Searched out;
+  for (const double room : kRooms) {
+    limits.memory_bytes = room * limit;
+    out.found = search(run, cluster, limits, fit.constants());
+    limits.memory_bytes = limit;
+    out.outcome = best_first(run, out.found, cluster, limits, fit, ask.effort, ask.progress);
+    if (!out.outcome.fitting.empty() || out.found.fitting.size() < limits.keep) break;
+  }
+  out.found.certificate.simulated = out.outcome.simulated;
+  out.found.certificate.gap = out.outcome.gap;
+  return out;
+}
+
+[[noreturn]] void nothing_fits(const Searched& had, const spec::Run& run, const Ask& ask, const Plan& plan) {
+  const std::string pinned = ask.pins.text(run);
+  throw UserError(
+      cat("no layout of this model", pinned.empty() ? "" : cat(" with ", pinned, ", which the search keeps,"),
+          " fits ", plan.cluster.devices(), " devices of ", fixed(plan.limit_bytes / kGiB, 1),
+          " GiB that tensors may take. ",
+          had.found.too_large ? about_too_large(had.found, plan)
+          : pinned.empty()    ? "Take more devices, or a smaller batch."
+                              : "Leave some of these to the search, or take more devices or another batch.",
+          "\n", certificate_text(had.found.certificate)));
+}
+
+// The number of devices that is best by the objective: those that could be are simulated one by one, until
+// the best of all is one that was.
+Searched searched_sizes(const spec::Run& run, const Cluster& whole, const Fit& fit, const Ask& ask,
+                        Plan& out) {
+  out.sizes = scaled(run, whole, fit.constants(), sizes_within(whole), out.tokens, ask.pins);
+  std::map<double, Searched> simulated;
+  for (;;) {
+    const double devices = best_size(out.sizes, ask.objective, ask.within_days, whole.devices());
+    out.cluster = sized(whole, devices);
+    if (const auto found = simulated.find(devices); found != simulated.end()) return std::move(found->second);
+    Searched one = searched(on_devices(run, out.cluster), out.cluster, fit, ask);
+    const auto row = std::ranges::find(out.sizes, devices, &Scaled::devices);
+    if (one.outcome.fitting.empty()) {
+      out.sizes.erase(row);
+      continue;
+    }
+    const Refined& best = one.outcome.fitting.front();
+    const double speed = static_cast<double>(run.training.global_batch * run.model.sequence) / best.seconds;
+    *row = {true,
+            devices,
+            best.seconds,
+            speed,
+            run_length(out.cluster, out.tokens, speed),
+            layout_text(best.candidate.layout)};
+    simulated.emplace(devices, std::move(one));
+  }
+}
+
+// On all devices or, where they share the model or the batch badly, on fewer: those that could be faster by
+// their bound are simulated too.
+Searched searched_time(const spec::Run& run, const Cluster& whole, const Fit& fit, const Ask& ask,
+                       Plan& out) {
+  Searched best = searched(run, whole, fit, ask);
+  constexpr double kShareOfPeak = 0.72;  // no products reach more
+  std::vector<double> fewer = sizes_within(whole);
+  std::ranges::reverse(fewer);
+  for (const double devices : fewer) {
+    const bool has_any = !best.outcome.fitting.empty();
+    const double seconds = has_any ? best.outcome.fitting.front().seconds : 0;
+    const double peak = whole.slowest().device.tflops * 1e12 * kShareOfPeak;
+    if (devices == whole.devices() || whole.is_uneven()) continue;
+    if (has_any && model_flops(workload_of(run)) / (devices * peak) >= seconds) break;
+    const auto bound = scaled(run, whole, fit.constants(), {devices}, out.tokens, ask.pins);
+    if (bound.empty() || (has_any && bound.front().step_seconds >= seconds)) continue;
+    const Cluster part = sized(whole, devices);
+    Searched one = searched(on_devices(run, part), part, fit, ask);
+    if (one.outcome.fitting.empty() || (has_any && one.outcome.fitting.front().seconds >= seconds)) continue;
+    best = std::move(one), out.cluster = part;
+  }
+  return best;
+}
+
+// The best, and then others, of one mesh no more than two besides the best's.
+std::vector<Refined> nearest(std::vector<Refined> fitting, std::size_t count) {
+  std::vector<Refined> out;
+  std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>> shown;
+  for (Refined& one : fitting) {
+    const spec::Layout& l = one.candidate.layout;
+    const bool is_new = shown.insert({l.pp, l.tp, l.cp, l.ep, l.micro_batch}).second;
+    if (out.size() < count && (is_new || out.size() < 3)) out.push_back(std::move(one));
+  }
   return out;
 }
 
@@ -89,9 +205,10 @@ Plan as_it_is(const spec::Run& given, const Cluster& cluster, const Fit& fit, co
   const spec::Run run = on_devices(given, cluster);
   Plan out{.cluster = cluster,
            .tokens = tokens_of(run, ask),
-           .limit_bytes = usable_bytes(cluster.slowest().device),
-           .is_fitted = !fit.runs().empty()};
-  out.answers.push_back(answer_of(refine_one(run, cluster, fit.constants()), run, cluster, fit, out.tokens));
+           .limit_bytes = limit_of(run, cluster),
+           .is_fitted = !fit.runs().empty(),
+           .is_searched = false};
+  out.answers.push_back(answer_of(refine_one(run, cluster, fit), run, cluster, fit, out.tokens));
   out.certificate.considered = out.certificate.priced = out.certificate.simulated = 1;
   out.certificate.seconds = now_seconds() - start;
   return out;
@@ -104,55 +221,23 @@ Plan plan(const spec::Run& given, const Cluster& whole, const Fit& fit, const As
   out.cluster = whole;
   out.is_fitted = !fit.runs().empty();
   out.tokens = tokens_of(run, ask);
-  if (ask.objective != Objective::time) {
-    out.sizes = scaled(run, whole, fit.constants(), sizes_within(whole), out.tokens);
-    out.cluster = sized(whole, best_size(out.sizes, ask.objective, ask.within_days, whole.devices()));
-  }
-  const Cluster& cluster = out.cluster;
-  const double given_limit = static_cast<double>(run.layout.memory_limit_mib) * (1 << 20);
-  out.limit_bytes = usable_bytes(cluster);
-  if (given_limit > 0) out.limit_bytes = std::min(out.limit_bytes, given_limit);
-  const Limits limits{.memory_bytes = out.limit_bytes, .keep = std::max<std::size_t>(64, 4 * ask.answers)};
-  Found found = search(run, cluster, limits, fit.constants());
-  out.certificate = found.certificate;
-  if (found.fitting.empty())
-    throw UserError(
-        cat("no layout of this model fits ", cluster.devices(), " devices of ",
-            fixed(out.limit_bytes / kGiB, 1), " GiB that tensors may take. ",
-            found.too_large ? about_too_large(found, out) : "Take more devices, or a smaller batch.", "\n",
-            certificate_text(out.certificate)));
-  double over = 0;
-  std::vector<Refined> chosen = refine(run, found, cluster, limits, fit.constants(), ask.answers, &over);
-  // Where programs take more than the closed form says, layouts are looked for that leave as much room.
-  constexpr int kSearches = 3;
-  for (int i = 1; i < kSearches && chosen.size() < ask.answers && over > 0; ++i) {
-    Limits tighter = limits;
-    tighter.memory_bytes /= over;
-    Found again = search(run, cluster, tighter, fit.constants());
-    std::vector<Refined> others = refine(run, again, cluster, limits, fit.constants(), ask.answers, &over);
-    if (others.size() < chosen.size()) continue;
-    chosen = std::move(others);
-    again.too_large = found.too_large;
-    found = std::move(again);
-    out.certificate = found.certificate;
-  }
-  for (Refined& refined : chosen)
-    out.answers.push_back(answer_of(std::move(refined), run, cluster, fit, out.tokens));
-  if (out.answers.empty())
-    throw UserError(
-        "of the fastest layouts by the closed form none compiles to a program that fits: give a lower "
-        "layout.memory_limit_mib, or more devices.");
-  std::ranges::sort(out.answers, {}, [](const Answer& answer) { return answer.step.seconds; });
+  Searched had = ask.objective == Objective::time ? searched_time(run, whole, fit, ask, out)
+                                                  : searched_sizes(run, whole, fit, ask, out);
+  out.limit_bytes = limit_of(run, out.cluster);
+  if (ask.objective == Objective::time) out.idle_devices = whole.devices() - out.cluster.devices();
+  if (had.outcome.fitting.empty()) nothing_fits(had, run, ask, out);
+  out.certificate = had.found.certificate;
+  for (Refined& refined : nearest(std::move(had.outcome.fitting), ask.answers))
+    out.answers.push_back(answer_of(std::move(refined), run, out.cluster, fit, out.tokens));
   for (std::size_t i = 1; i < out.answers.size(); ++i)
     out.answers[i].why_it_loses = why(out.answers[i], out.answers.front());
-  out.too_large = about_too_large(found, out);
-  out.certificate.simulated = static_cast<std::int64_t>(out.answers.size());
+  out.too_large = about_too_large(had.found, out);
   out.certificate.seconds = now_seconds() - start;
   return out;
 }
 
-spec::Run run_of(const spec::Run& run, const Answer& answer) {
-  spec::Run out = run;
+spec::Run run_of(const spec::Run& run, const Plan& plan, const Answer& answer) {
+  spec::Run out = on_devices(run, plan.cluster);
   out.layout = answer.refined.run.layout;
   return out;
 }

@@ -7,21 +7,6 @@ namespace {
 constexpr double kBytesInGiB = 1 << 30;
 }
 
-std::vector<Part> parts(const Estimate& e) {
-  return {{"products", e.products},
-          {"attention", e.attention},
-          {"element-wise work", e.elementwise},
-          {"head and loss", e.head},
-          {"recomputation", e.recompute},
-          {"tensor parallelism's collectives", e.tensor},
-          {"context parallelism's exchanges", e.context},
-          {"exchanges of experts", e.experts},
-          {"pipeline bubble", e.bubble},
-          {"sends between stages", e.sends},
-          {"reductions and gathers of data parallelism", e.data},
-          {"optimizer", e.optimizer}};
-}
-
 std::string certificate_text(const Certificate& c) {
   std::string out =
       cat(count_text(static_cast<double>(c.considered)),
@@ -32,16 +17,35 @@ std::string certificate_text(const Certificate& c) {
     reasons.push_back(cat(why, " ", count_text(static_cast<double>(count))));
   if (!reasons.empty()) out += cat(" (", join(reasons, ", "), ")");
   return out + cat(", ", count_text(static_cast<double>(c.too_large)), " did not fit, ", c.simulated,
-                   " compiled and simulated, in ", fixed(c.seconds, 1), " s");
+                   " compiled and simulated, in ", fixed(c.seconds, 1), " s",
+                   c.gap > 0 ? cat(". The search ended before all that could be faster were simulated: by "
+                                   "their bounds at "
+                                   "most ",
+                                   fixed(100 * c.gap, 1), " %")
+                             : "");
 }
+
+namespace {
+std::string about_memory(const Plan& plan) {
+  const double held = plan.answers.front().refined.most_bytes();
+  return cat("\nits fullest rank would hold ", fixed(held / kBytesInGiB, 1), " GiB, and tensors may take ",
+             fixed(plan.limit_bytes / kBytesInGiB, 1),
+             ": it can't be run so. Without --as-it-is the best layout that fits is looked for.\n");
+}
+}  // namespace
 
 std::string to_text(const Plan& plan, bool explain) {
   const Answer& best = plan.answers.front();
-  std::string out = cat("best of ", plan.cluster.name, ", ", plan.cluster.devices(),
-                        " devices: ", layout_text(best.refined.candidate.layout), "\n",
-                        plan.is_fitted ? "times by a fitted stack profile"
-                                       : "times by data sheets alone (--stack profile.json makes them surer)",
-                        "; intervals hold four of five\n\n");
+  const std::string headline = plan.is_searched ? "best of "
+                               : plan.fits()    ? "the run's own layout on "
+                                                : "the run's own layout does not fit ";
+  std::string out =
+      cat(headline, plan.cluster.name, ", ", plan.cluster.devices(), " devices",
+          plan.idle_devices > 0 ? cat(" (", plan.idle_devices, " more would not make it faster)") : "", ": ",
+          layout_text(best.refined.candidate.layout), "\n",
+          plan.is_fitted ? "times by a fitted stack profile"
+                         : "times by data sheets alone (--stack profile.json makes them surer)",
+          "; intervals hold four of five\n\n");
   const bool has_price = best.length.dollars > 0;
   std::vector<std::vector<std::string>> rows = {
       {"layout", "step s", "from", "to", "MFU %", "GiB", "of", "bubble %", "exposed %", "tokens/s", "days"}};
@@ -63,17 +67,17 @@ std::string to_text(const Plan& plan, bool explain) {
   out += cat("\n", certificate_text(plan.certificate), "\n");
   out += cat("failures cost ", fixed(100 * best.length.lost_to_failures, 1), " % of the time (one in ",
              fixed(plan.cluster.failure_hours / plan.cluster.devices(), 1), " hours on all devices)\n");
-  if (!plan.sizes.empty())
-    out += cat("\nchosen from, by the closed form:\n", to_text(plan.sizes, plan.cluster.devices()));
+  if (!plan.sizes.empty()) out += cat("\nchosen from:\n", to_text(plan.sizes, plan.cluster.devices()));
   if (explain) {
-    out += "\nwhere the time of the best goes, by the closed form:\n";
+    out += cat("\nwhere the time of ", plan.is_searched ? "the best" : "a step", " goes:\n");
     std::vector<std::vector<std::string>> shares = {{"part", "seconds", "%"}};
-    const Estimate& e = best.refined.candidate.estimate;
-    for (const Part& part : parts(e))
-      if (part.seconds > 0)
-        shares.push_back({part.name, fixed(part.seconds, 3), fixed(100 * part.seconds / e.step, 1)});
+    for (const Part& part : best.refined.parts)
+      if (part.seconds != 0)
+        shares.push_back(
+            {part.name, fixed(part.seconds, 3), fixed(100 * part.seconds / best.step.seconds, 1)});
     out += table(shares);
   }
+  if (!plan.fits()) return out + about_memory(plan);
   return out + cat("\nrun it with: ", join(layout_keys(best.refined.candidate.layout), " "), "\n");
 }
 

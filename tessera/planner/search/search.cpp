@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "tessera/base/clock.hpp"
+#include "tessera/planner/search/bound.hpp"
 #include "tessera/planner/search/deal.hpp"
 
 namespace tessera::planner {
@@ -37,6 +39,17 @@ double optimizer_bytes(const Workload& work) {
   return work.state_bytes * layer_parameters(work) * work.layers / work.pp / std::max(1.0, work.shard);
 }
 
+// Links at their best: every device of a node sends through its own card, and small messages cost no more.
+Network without_loss(Network network) {
+  network.half_bytes = network.bytes_per_node = network.pod_devices = 0;
+  network.network_gbps = std::min(network.link_gbps, network.network_gbps * network.node_devices);
+  return network;
+}
+
+// By how much the closed form without loss may be above the simulator, and the bound of memory above
+// programs: more than was seen by bench/planner/bounds.cpp.
+constexpr double kSlackOfForm = 0.9, kSlackOfMemory = 0.8;
+
 class Searching {
  public:
   Searching(const spec::Run& run, const Cluster& cluster, const Limits& limits, const Constants& constants)
@@ -47,7 +60,10 @@ class Searching {
         constants_(constants),
         speeds_(speeds_of(cluster, run, constants)),
         devices_(static_cast<std::int64_t>(cluster.devices())),
-        node_(static_cast<std::int64_t>(cluster.network.node_devices)) {
+        node_(static_cast<std::int64_t>(cluster.network.node_devices)),
+        base_(limits.pins.base(run)),
+        lossless_(without_loss(cluster.network)),
+        bound_(run_, cluster, constants) {
     if (speeds_.empty()) return;
     double sum = 0;
     for (const double speed : speeds_) sum += speed;
@@ -56,12 +72,15 @@ class Searching {
 
   Found all() {
     const double start = now_seconds();
-    for (const std::int64_t pp : divisors(devices_))
-      for (const std::int64_t tp : divisors(devices_ / pp))
-        for (const std::int64_t cp : divisors(devices_ / pp / tp)) mesh(pp, tp, cp);
-    std::ranges::sort(found_.fitting, {}, [](const Candidate& c) { return c.estimate.step; });
+    for (const std::int64_t pp : sizes("pp", run_.layout.pp, devices_))
+      for (const std::int64_t tp : sizes("tp", run_.layout.tp, devices_ / pp))
+        for (const std::int64_t cp : sizes("cp", run_.layout.cp, devices_ / pp / tp)) mesh(pp, tp, cp);
+    // The most promising first: what is kept then bounds the others.
+    std::ranges::sort(branches_, {}, &Branch::floor);
+    for (Branch& one : branches_) branch(one);
+    std::ranges::sort(found_.fitting, {}, &Candidate::least_seconds);
     if (found_.too_large && !found_.fitting.empty() &&
-        found_.too_large->estimate.step >= found_.fitting.front().estimate.step)
+        found_.too_large->least_seconds >= found_.fitting.front().least_seconds)
       found_.too_large.reset();
     found_.certificate.seconds = now_seconds() - start;
     return std::move(found_);
@@ -87,14 +106,41 @@ class Searching {
     }
   };
 
+  // A mesh with its micro-batch.
+  struct Branch {
+    double floor = 0;  // of its closed form
+    spec::Layout layout;
+    Choices varied;
+  };
+
+  bool is_pinned(const char* key) const { return limits_.pins.has(key); }
+
+  // Divisors, or the one that is pinned.
+  std::vector<std::int64_t> sizes(const char* key, std::int64_t own, std::int64_t of) const {
+    if (!is_pinned(key)) return divisors(of);
+    return of % own == 0 ? std::vector<std::int64_t>{own} : std::vector<std::int64_t>{};
+  }
+
   std::vector<ScheduleChoice> schedules(std::int64_t pp, std::int64_t micro_batches) const {
+    if (is_pinned("schedule")) return pinned_schedule(pp);
     if (pp == 1) return {{"1f1b"_schedule, 0}};
     const std::int64_t units = run_.model.blocks() + 2;
     std::vector<ScheduleChoice> out = {{"1f1b"_schedule, 0}, {"zb-h1"_schedule, 0}};
     if (2 * pp <= units) out.push_back({"zb-v"_schedule, 0});
-    for (const std::int64_t chunks : {2, 3, 4, 6, 8, 12})
-      if (chunks * pp <= units && micro_batches % pp == 0) out.push_back({"interleaved"_schedule, chunks});
+    std::set<std::int64_t> several = {2, 3, 4, 6, 8, 12};
+    if (is_pinned("virtual_stages")) several.insert(run_.layout.virtual_stages);
+    for (const std::int64_t chunks : several)
+      if (chunks > 1 && chunks * pp <= units && micro_batches % pp == 0)
+        out.push_back({"interleaved"_schedule, chunks});
     return out;
+  }
+
+  // None if it is one that has no order of its own, or more stages than the model has units.
+  std::vector<ScheduleChoice> pinned_schedule(std::int64_t pp) const {
+    spec::Layout layout = base_;
+    if (spec::entry(layout.schedule).traits.is_search) return {};
+    if (pp > 1 && pp * layout.num_virtual() > run_.model.blocks() + 2) return {};
+    return {{layout.schedule, layout.virtual_stages}};
   }
 
   Choices choices(std::int64_t pp, std::int64_t tp, std::int64_t cp, std::int64_t dp, Shared shared,
@@ -102,11 +148,20 @@ class Searching {
     Choices out;
     out.schedules = schedules(pp, micro_batches);
     out.recomputes = {Recompute::none, Recompute::selective, Recompute::full};
+    if (is_pinned("recompute")) {
+      out.recomputes = {run_.layout.recompute};
+      if (run_.layout.recompute == Recompute::budget)
+        out.recomputes.clear();  // it is no layout, but a search
+    }
     out.sharding = {{0, 1}};
     const std::int64_t within = std::max<std::int64_t>(1, node_ / (tp * cp));
     for (std::int64_t zero = 1; zero <= 3 && dp * cp > 1; ++zero) {
       out.sharding.emplace_back(zero, dp);
       if (within > 1 && within < dp && dp % within == 0) out.sharding.emplace_back(zero, within);
+      const std::int64_t own = is_pinned("dp_shard") ? run_.layout.dp_shard : dp / run_.layout.dp_replicate;
+      if ((is_pinned("dp_shard") || is_pinned("dp_replicate")) && own > 1 && own < dp && own != within &&
+          dp % own == 0)
+        out.sharding.emplace_back(zero, own);
     }
     out.kinds = {TensorKind::d1};
     if (run_.model.experts == 0 && run_.model.kv_rank == 0 && run_.model.mtp_layers == 0) {
@@ -121,7 +176,9 @@ class Searching {
     if (tp > 1 && run_.model.experts == 0) out.overlaps.push_back(Overlapped::tensor);
     if (shared.ranks() > 1) out.overlaps.push_back(Overlapped::experts);
     out.offloads = {"", "optimizer"};
+    if (is_pinned("offload")) out.offloads = {run_.layout.offload};
     out.cp_heads = by_heads(tp, cp);
+    if (is_pinned("cp_heads")) out.cp_heads = {run_.layout.cp_heads};
     return out;
   }
 
@@ -145,23 +202,29 @@ class Searching {
         } else if (!cuts_evenly(pp, tp, cp)) {
           leave("the model is not cut evenly", varied.size());
         } else {
-          spec::Run run = run_;
-          spec::Layout& layout = run.layout;
-          layout = {.pp = pp,
-                    .dp_shard = dp,
-                    .cp = cp,
-                    .tp = tp,
-                    .ep = shared.ep,
-                    .etp = shared.etp,
-                    .micro_batch = micro,
-                    .precision = run_.layout.precision};
-          branch(run, varied);
+          Branch& one = branches_.emplace_back();
+          one.layout = base_;
+          one.layout.pp = pp, one.layout.dp_shard = dp, one.layout.cp = cp, one.layout.tp = tp;
+          one.layout.dp_replicate = 1, one.layout.ep = shared.ep, one.layout.etp = shared.etp;
+          one.layout.micro_batch = micro;
+          one.floor = floor_of(one.layout);
+          one.varied = std::move(varied);
         }
       }
   }
 
-  static std::vector<std::int64_t> micro_sizes(std::int64_t of_rank) {
+  // Of the products, attention and element-wise work of a mesh, and of its collectives at their best.
+  double floor_of(const spec::Layout& layout) const {
+    spec::Run run = run_;
+    run.layout = layout;
+    run.layout.zero = layout.dp() > 1 ? 1 : 0;
+    return estimate(workload_of(run), device_, lossless_, constants_).step;
+  }
+
+  std::vector<std::int64_t> micro_sizes(std::int64_t of_rank) const {
     std::vector<std::int64_t> out;
+    if (const std::int64_t own = run_.layout.micro_batch; is_pinned("micro_batch"))
+      return of_rank % own == 0 ? std::vector{own} : out;
     for (std::int64_t size = 1; size <= of_rank && size <= 16; size *= 2)
       if (of_rank % size == 0) out.push_back(size);
     return out;
@@ -191,10 +254,13 @@ class Searching {
 
   // The slowest that is kept; none yet: all count.
   double bar() const {
-    return found_.fitting.size() < limits_.keep ? 1e300 : found_.fitting.front().estimate.step;
+    return found_.fitting.size() < limits_.keep ? 1e300 : found_.fitting.front().least_seconds;
   }
 
-  void branch(spec::Run& run, const Choices& varied) {
+  void branch(const Branch& one) {
+    const Choices& varied = one.varied;
+    spec::Run run = run_;
+    run.layout = one.layout;
     Workload best = workload_of(run);
     best.shard = best.dp * best.cp;
     best.zero = best.shard > 1 ? 3 : 0;
@@ -238,19 +304,21 @@ class Searching {
   }
 
   void price(spec::Run& run) {
+    if (!limits_.pins.empty() && !limits_.pins.allow(run, run_)) return leave("another value is pinned", 1);
     if (!speeds_.empty()) deal_by_speed(run, speeds_, 0);
     ++found_.certificate.priced;
+    Workload work = workload_of(run);
+    if (!speeds_.empty()) work.slowest_share = slowest_share(run, speeds_, 0);
+    if (kSlackOfForm * estimate(work, device_, lossless_, constants_).step > bar()) return;
     Candidate candidate = candidate_of(run, device_, network_, constants_, speeds_);
-    if (candidate.footprint.peak > limits_.memory_bytes) {
-      ++found_.certificate.too_large;
-      const bool is_near = candidate.footprint.peak < 2 * limits_.memory_bytes;
-      if (is_near && (!found_.too_large || candidate.estimate.step < found_.too_large->estimate.step))
-        found_.too_large = std::move(candidate);
-      return;
-    }
-    if (candidate.estimate.step >= bar()) return;
+    if (!limits_.by_form && bound_.even_seconds(candidate) >= bar()) return;
+    candidate.least_seconds = limits_.by_form ? candidate.estimate.step : bound_.seconds(candidate);
+    if (candidate.least_seconds >= bar()) return;
+    candidate.bound_bytes = bound_.bytes(candidate);
+    if (kSlackOfMemory * candidate.bound_bytes > limits_.memory_bytes)
+      return add_too_large(std::move(candidate));
     const auto slower = [](const Candidate& a, const Candidate& b) {
-      return a.estimate.step < b.estimate.step;
+      return a.least_seconds < b.least_seconds;
     };
     if (found_.fitting.size() == limits_.keep) {
       std::ranges::pop_heap(found_.fitting, slower);
@@ -258,6 +326,13 @@ class Searching {
     }
     found_.fitting.push_back(std::move(candidate));
     std::ranges::push_heap(found_.fitting, slower);
+  }
+
+  void add_too_large(Candidate candidate) {
+    ++found_.certificate.too_large;
+    const bool is_near = candidate.bound_bytes < 2 * limits_.memory_bytes;
+    if (is_near && (!found_.too_large || candidate.least_seconds < found_.too_large->least_seconds))
+      found_.too_large = std::move(candidate);
   }
 
   const spec::Run& run_;
@@ -268,6 +343,10 @@ class Searching {
   double least_share_ = 1;            // of an even share on the slowest, if all are busy
   const std::vector<double> speeds_;  // of ranks; empty: all alike
   const std::int64_t devices_, node_;
+  const spec::Layout base_;
+  const Network lossless_;
+  Bound bound_;
+  std::vector<Branch> branches_;
   Found found_;
 };
 
@@ -279,10 +358,8 @@ Candidate candidate_of(const spec::Run& run, const Device& device, const Network
   if (!speeds.empty()) out.work.slowest_share = slowest_share(run, speeds, 0);
   out.estimate = estimate(out.work, device, network, constants);
   out.footprint = footprint(out.work);
-  if (spec::offloads(run.layout, spec::Offload::optimizer)) {
-    constexpr double kHostBytesPerSecond = 25e9;  // there and back over the host's bus, beside nothing
+  if (out.work.offloads_optimizer) {
     const double bytes = optimizer_bytes(out.work);
-    out.estimate.step += 2 * bytes / kHostBytesPerSecond;
     out.footprint.state -= bytes, out.footprint.peak -= bytes;
   }
   return out;

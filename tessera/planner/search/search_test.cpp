@@ -2,14 +2,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tessera/base/error.hpp"
 #include "tessera/planner/search/answer.hpp"
+#include "tessera/planner/testing/trials.hpp"
 #include "tessera/spec/problems.hpp"
 
 namespace tessera::planner {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 spec::Run seven_billion() {
   spec::Run run;
@@ -29,10 +33,9 @@ TEST(Search, EveryLayoutIsPricedOrLeftForAReason) {
   EXPECT_EQ(c.considered, c.priced + c.num_pruned());
   ASSERT_EQ(found.fitting.size(), limits.keep);
   for (std::size_t i = 1; i < found.fitting.size(); ++i)
-    EXPECT_LE(found.fitting[i - 1].estimate.step, found.fitting[i].estimate.step);
+    EXPECT_LE(found.fitting[i - 1].least_seconds, found.fitting[i].least_seconds);
   for (const Candidate& candidate : found.fitting) {
     EXPECT_EQ(candidate.layout.ranks(), 32);
-    EXPECT_LE(candidate.footprint.peak, limits.memory_bytes);
   }
 }
 
@@ -44,7 +47,7 @@ TEST(Search, BoundsLeaveOutNothingThatCounts) {
   const Found all = search(seven_billion(), cluster, limits, {});
   EXPECT_GT(all.certificate.priced, pruned.certificate.priced);
   for (std::size_t i = 0; i < pruned.fitting.size(); ++i)
-    EXPECT_EQ(pruned.fitting[i].estimate.step, all.fitting[i].estimate.step);
+    EXPECT_EQ(pruned.fitting[i].least_seconds, all.fitting[i].least_seconds);
 }
 
 TEST(Plan, OfASmallClusterIsARunThatTrainTakes) {
@@ -53,7 +56,7 @@ TEST(Plan, OfASmallClusterIsARunThatTrainTakes) {
   const Plan made = plan(run, cluster, Fit(), {.tokens = 1e9, .answers = 3});
   ASSERT_FALSE(made.answers.empty());
   const Answer& best = made.answers.front();
-  const spec::Run planned = run_of(run, best);
+  const spec::Run planned = run_of(run, made, best);
   EXPECT_TRUE(spec::problems(planned, spec::any_build()).empty());
   EXPECT_EQ(planned.layout.ranks(), 8);
   EXPECT_LE(best.refined.most_bytes(), made.limit_bytes);
@@ -67,6 +70,83 @@ TEST(Plan, OfASmallClusterIsARunThatTrainTakes) {
     EXPECT_THAT(made.answers[i].why_it_loses, HasSubstr("%"));
   const Plan same = as_it_is(planned, cluster, Fit(), {});
   EXPECT_NEAR(same.answers.front().step.seconds, best.step.seconds, 1e-9);
+}
+
+// A billion parameters on eight devices that just hold them.
+spec::Run small() {
+  spec::Run run;
+  run.model.layers = 8, run.model.hidden = 2048, run.model.heads = run.model.kv_heads = 16,
+  run.model.ffn = 8192;
+  run.model.vocab = 32000, run.model.sequence = 2048;
+  run.training.global_batch = 32;
+  run.layout.precision = spec::Precision::bf16;
+  return run;
+}
+
+Cluster tight(double gigabytes) {
+  Cluster out = read_cluster("H100-80GB-SXM:8");
+  out.nodes.front().device.memory_gb = gigabytes;
+  return out;
+}
+
+TEST(Bound, IsNoMoreThanWhatIsSimulated) {
+  const Cluster cluster = tight(9);
+  const Limits limits{.memory_bytes = usable_bytes(cluster), .keep = 200};
+  const spec::Run run = on_devices(small(), cluster);
+  const Outcome many =
+      best_first(run, search(run, cluster, limits, {}), cluster, limits, Fit(), {.least = 60});
+  ASSERT_GT(many.fitting.size(), 10u);
+  for (const Refined& one : many.fitting)
+    EXPECT_GT(one.seconds, 0.98 * one.candidate.least_seconds) << layout_text(one.run.layout);
+}
+
+TEST(Plan, SimulatesUntilNoLayoutCanBeFaster) {
+  const Cluster cluster = tight(9);
+  const Plan made = plan(small(), cluster, Fit(), {.tokens = 1e9, .answers = 8});
+  const Plan more = plan(small(), cluster, Fit(), {.tokens = 1e9, .answers = 1, .effort = {.least = 60}});
+  EXPECT_EQ(made.certificate.gap, 0);
+  EXPECT_LT(made.certificate.simulated, 60);
+  EXPECT_LE(made.answers.front().step.seconds, 1.01 * more.answers.front().step.seconds);
+}
+
+TEST(Plan, HowManyAnswersAreAskedForChangesTheirNumberAlone) {
+  const Cluster cluster = tight(9);
+  const Plan many = plan(small(), cluster, Fit(), {.tokens = 1e9, .answers = 8});
+  for (std::size_t count = 1; count < many.answers.size(); count += 3) {
+    const Plan few = plan(small(), cluster, Fit(), {.tokens = 1e9, .answers = count});
+    ASSERT_EQ(few.answers.size(), count);
+    EXPECT_EQ(few.certificate.simulated, many.certificate.simulated);
+    for (std::size_t i = 0; i < count; ++i)
+      EXPECT_EQ(few.answers[i].refined.candidate.layout, many.answers[i].refined.candidate.layout);
+  }
+}
+
+TEST(Plan, PartsOfAStepAddUpToIt) {
+  const Plan made = plan(small(), tight(9), Fit(), {.tokens = 1e9});
+  for (const Answer& answer : made.answers) {
+    double sum = 0;
+    for (const Part& part : answer.refined.parts) sum += part.seconds;
+    EXPECT_NEAR(sum, answer.step.seconds, 1e-9);
+  }
+  EXPECT_THAT(made.answers.back().why_it_loses, HasSubstr("the rest"));
+}
+
+TEST(Plan, KeepsWhatIsPinnedOrRefusesIt) {
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(pin_violation(1, i), "") << i;
+}
+
+// bench/planner/trials.cpp has 300.
+TEST(Plan, MoreOfAnythingIsNoSlower) {
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(monotone_violation(1, i), "") << i;
+}
+
+TEST(Plan, OfALayoutThatDoesNotFitIsNotTheBest) {
+  spec::Run run = seven_billion();
+  run.layout.dp_replicate = 8;
+  const Plan made = as_it_is(run, read_cluster("H100-80GB-SXM:8"), Fit(), {});
+  EXPECT_FALSE(made.fits());
+  EXPECT_THAT(to_text(made, false), Not(HasSubstr("best of")));
+  EXPECT_THAT(to_text(made, false), HasSubstr("does not fit"));
 }
 
 TEST(Plan, ThatCantFitSaysWhatIsMissing) {
@@ -102,9 +182,11 @@ TEST(Plan, ForLessMoneyTakesFewerDevices) {
   EXPECT_LT(of(cheapest).dollars, of(fastest).dollars);
   EXPECT_LE(fewest.cluster.devices(), cheapest.cluster.devices());
   EXPECT_EQ(fewest.cluster.devices(), fewest.sizes.front().devices);
+  const auto row = std::ranges::find(cheapest.sizes, cheapest.cluster.devices(), &Scaled::devices);
+  EXPECT_DOUBLE_EQ(row->length.dollars, of(cheapest).dollars);
   const double days = 1.2 * of(fastest).days;
   const Plan in_time = planned(Objective::cost, days);
-  EXPECT_LE(of(in_time).days, 1.05 * days) << "the closed form says when, the simulation a little else";
+  EXPECT_LE(of(in_time).days, days);
   EXPECT_GT(in_time.cluster.devices(), 32);
   EXPECT_THAT(to_text(in_time, false), HasSubstr("on the front"));
   EXPECT_THROW(planned(Objective::cost, 0.1 * of(fastest).days), UserError);

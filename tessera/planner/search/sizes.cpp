@@ -25,18 +25,19 @@ spec::Run on_devices(spec::Run run, const Cluster& cluster) {
 }
 
 std::vector<Scaled> scaled(const spec::Run& run, const Cluster& cluster, const Constants& constants,
-                           const std::vector<double>& devices, double tokens) {
+                           const std::vector<double>& devices, double tokens, const Pins& pins) {
   std::vector<Scaled> out;
   const auto per_step = static_cast<double>(run.training.global_batch * run.model.sequence);
   for (const double count : devices) {
     const Cluster part = sized(cluster, count);
-    const Limits limits{.memory_bytes = usable_bytes(part), .keep = 1};
+    const Limits limits{
+        .memory_bytes = usable_bytes(part), .keep = 1, .by_form = part.is_uneven(), .pins = pins};
     const Found found = search(on_devices(run, part), part, limits, constants);
     if (found.fitting.empty()) continue;
     const Candidate& best = found.fitting.front();
-    const double speed = per_step / best.estimate.step;
+    const double speed = per_step / best.least_seconds;
     out.push_back(
-        {count, best.estimate.step, speed, run_length(part, tokens, speed), layout_text(best.layout)});
+        {false, count, best.least_seconds, speed, run_length(part, tokens, speed), layout_text(best.layout)});
   }
   return out;
 }
@@ -76,14 +77,14 @@ double best_size(const std::vector<Scaled>& sizes, Objective objective, double d
 std::string to_text(const std::vector<Scaled>& sizes, double chosen) {
   const bool has_price = !sizes.empty() && sizes.front().length.dollars > 0;
   std::vector<std::vector<std::string>> rows = {
-      {"devices", "step s", "days", has_price ? "dollars" : "device hours", "", "layout"}};
+      {"devices", "step s", "days", has_price ? "dollars" : "device hours", "", "found by", "layout"}};
   for (const Scaled& one : sizes)
     rows.push_back({cat(one.devices), fixed(one.step_seconds, 3), fixed(one.length.days, 2),
                     count_text(one.cost()),
                     one.devices == chosen     ? "chosen"
                     : is_on_front(one, sizes) ? "on the front"
                                               : "",
-                    one.layout});
+                    one.is_simulated ? "simulation" : "bound", one.layout});
   return table(rows);
 }
 

@@ -15,8 +15,9 @@ namespace tessera::planner {
 // do.
 enum class Objective : std::uint8_t { time, cost, devices };
 
-// The fastest layout on so many devices, by the closed form.
+// The fastest layout on so many devices: simulated, or by the least that its bound allows.
 struct Scaled {
+  bool is_simulated = false;
   double devices = 0, step_seconds = 0, tokens_per_second = 0;
   RunLength length;
   std::string layout;
@@ -28,9 +29,9 @@ struct Scaled {
 // The run as it would be on the cluster's devices. Throws UserError for what is not planned there.
 spec::Run on_devices(spec::Run run, const Cluster& cluster);
 
-// One for each number of devices on which a layout fits.
+// One for each number of devices on which a layout may fit, by its bound.
 std::vector<Scaled> scaled(const spec::Run& run, const Cluster& cluster, const Constants& constants,
-                           const std::vector<double>& devices, double tokens);
+                           const std::vector<double>& devices, double tokens, const Pins& pins = {});
 
 // Parts of a node and numbers of nodes up to all of them, each about 1.4 times the one before.
 std::vector<double> sizes_within(const Cluster& cluster);
