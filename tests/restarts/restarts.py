@@ -79,7 +79,7 @@ class Job:
                 found = re.search(rb'"restarts": (\d+)', lines[-1]) if lines else None
                 if found:
                     self.first_steps.setdefault(int(found[1]), time.monotonic())
-            time.sleep(0.01)
+            time.sleep(0.02)
 
     def restarts(self):
         return sum(line.startswith("tessera: restart ") for line in self.errors)
@@ -105,16 +105,16 @@ def kill_one(job, draw, num_ranks):
     """Kills a rank at a random instant; returns the time and the number of the restart that follows, or nothing if the job ended before."""
     restarts = job.restarts()
     while not job.is_over() and len(ranks_of(job.process.pid)) < num_ranks:
-        time.sleep(0.005)
+        time.sleep(0.02)
     if draw.random() < 0.25:
         time.sleep(draw.uniform(0, 3))  # while the ranks start
     else:
         mark = f'"restarts": {restarts}.0' if restarts else '"loss"'  # of steps of this start
         while not job.is_over() and not (job.metrics.exists() and mark in job.metrics.read_text()):
-            time.sleep(0.005)
+            time.sleep(0.02)
         before, ahead = num_steps(job.metrics), draw.randrange(12)
         while not job.is_over() and num_steps(job.metrics) < min(before + ahead, STEPS - 1):
-            time.sleep(0.002)
+            time.sleep(0.01)
         time.sleep(draw.uniform(0, 0.1))
     victim = ranks_of(job.process.pid).get(draw.randrange(num_ranks))
     if job.is_over() or victim is None:
@@ -122,7 +122,7 @@ def kill_one(job, draw, num_ranks):
     send(victim, signal.SIGKILL)
     killed = time.monotonic()
     while not job.is_over() and job.restarts() == restarts:
-        time.sleep(0.005)
+        time.sleep(0.02)
     return (killed, restarts + 1) if job.restarts() > restarts else None
 
 
