@@ -5,130 +5,13 @@
 #include <set>
 #include <tuple>
 
-#include "tessera/plan/compile.hpp"
-#include "tessera/plan/memory/memory.hpp"
 #include "tessera/planner/search/bound.hpp"
 #include "tessera/planner/search/deal.hpp"
-#include "tessera/simulate/report.hpp"
-#include "tessera/simulate/simulate.hpp"
+#include "tessera/planner/search/trial.hpp"
 #include "tessera/spec/problems.hpp"
 
 namespace tessera::planner {
 namespace {
-
-// The run with so many micro-batches.
-spec::Run of_micro_batches(spec::Run run, std::int64_t count) {
-  run.training.global_batch = count * run.layout.dp() * run.layout.micro_batch;
-  run.layout.micro_batches_by_rank.clear();
-  return run;
-}
-
-std::uint64_t num_ops(const program::Program& program) {
-  std::uint64_t out = 0;
-  for (const program::Sequence& sequence : program.classes) out += sequence.ops.size();
-  return out;
-}
-
-// Micro-batches that are simulated: few, and a few more; few alone where a step has no more than both.
-struct Sample {
-  std::int64_t all, few, more;
-  explicit Sample(const spec::Run& run)
-      : all(run.num_micro_batches()),
-        few(std::max<std::int64_t>(3 * run.layout.pp, 4)),
-        more(few + run.layout.pp) {
-    if (all <= more) few = more = all;
-  }
-  bool is_whole() const { return few == all; }
-};
-
-// Of a step with more micro-batches than were simulated: two simulations, continued as a line.
-void continue_to(const Sample& sample, const Refined& first, Refined& out) {
-  const double times =
-      static_cast<double>(sample.all - sample.more) / static_cast<double>(sample.more - sample.few);
-  const double second = out.seconds;
-  out.seconds += times * (second - first.seconds);
-  for (std::size_t i = 0; i < out.parts.size(); ++i)
-    out.parts[i].seconds += times * (out.parts[i].seconds - first.parts[i].seconds);
-  out.bubble *= second / out.seconds, out.exposed *= second / out.seconds;
-}
-
-// Compiles one layout and simulates its step.
-class Trial {
- public:
-  Trial(const spec::Run& run, const Candidate& candidate, const Cluster& cluster, const Constants& constants)
-      : cluster_(cluster), constants_(constants), sample_(run) {
-    out_.run = run, out_.candidate = candidate;
-    program_ = plan::compile_unchecked(of(sample_.few));
-  }
-
-  const Sample& sample() const { return sample_; }
-  std::uint64_t ops() const { return ops_ + num_ops(program_); }
-  // Without slots: not all that it will hold.
-  double least_bytes() const { return static_cast<double>(plan::peak_bytes(program_)); }
-
-  // Seconds of few micro-batches.
-  double simulate_few() {
-    simulate_one(first_);
-    return first_.seconds;
-  }
-  // The whole step, after few.
-  double simulate_all() {
-    if (sample_.is_whole()) {
-      take(first_);
-    } else {
-      ops_ += num_ops(program_);
-      program_ = plan::compile_unchecked(of(sample_.more));
-      Refined second;
-      simulate_one(second);
-      take(second);
-      continue_to(sample_, first_, out_);
-    }
-    const double fixed = out_.candidate.estimate.fixed;
-    out_.seconds += fixed;
-    out_.parts.push_back({"time that depends on nothing", fixed});
-    return out_.seconds;
-  }
-  double hold() {
-    const plan::DevicePlan device = plan::device_plan(out_.run, program_);
-    out_.peak_bytes.clear();
-    for (const plan::RankMemory& rank : plan::memory_of(program_, device))
-      out_.peak_bytes.push_back(static_cast<double>(rank.peak_bytes));
-    return out_.most_bytes();
-  }
-  Refined take_out() { return std::move(out_); }
-
- private:
-  spec::Run of(std::int64_t micro_batches) const {
-    return micro_batches == sample_.all ? out_.run : of_micro_batches(out_.run, micro_batches);
-  }
-
-  void simulate_one(Refined& to) const {
-    const simulate::Rates rates = rates_for(out_.candidate, cluster_, constants_, program_.tables);
-    const simulate::OpCosts costs = simulate::costs_at(rates, program_);
-    const simulate::Timeline timeline = simulate::simulate(program_, costs);
-    const simulate::Report report = simulate::report(program_, timeline);
-    double busy = 0, ranks = 0;
-    for (const auto& of_class : report.classes) {
-      busy += of_class.busy * static_cast<double>(of_class.num_ranks);
-      ranks += static_cast<double>(of_class.num_ranks);
-    }
-    to.seconds = report.step_seconds, to.bubble = report.bubble;
-    to.exposed = std::max(0.0, 1 - busy / ranks * report.makespan / report.step_seconds);
-    to.parts = parts_of(program_, costs, timeline, report.step_seconds);
-  }
-
-  void take(const Refined& from) {
-    out_.seconds = from.seconds, out_.bubble = from.bubble, out_.exposed = from.exposed,
-    out_.parts = from.parts;
-  }
-
-  const Cluster& cluster_;
-  const Constants& constants_;
-  const Sample sample_;
-  program::Program program_;
-  Refined first_, out_;
-  std::uint64_t ops_ = 0;
-};
 
 // By a fitted profile, whose error was measured, the closed form and what runs like it were off; or of
 // unequal devices, which the simulator takes for equal.
@@ -237,8 +120,6 @@ class BestFirst {
 };
 
 }  // namespace
-
-double Refined::most_bytes() const { return *std::ranges::max_element(peak_bytes); }
 
 MeasuredRun measured_run(const Candidate& candidate, const Cluster& cluster) {
   MeasuredRun out;

@@ -6,22 +6,10 @@
 #include <vector>
 
 #include "tessera/planner/fit/fit.hpp"
-#include "tessera/planner/search/parts.hpp"
-#include "tessera/planner/search/rates_for.hpp"
 #include "tessera/planner/search/search.hpp"
+#include "tessera/planner/search/trial.hpp"
 
 namespace tessera::planner {
-
-struct Refined {
-  Candidate candidate;
-  spec::Run run;                   // as train takes it
-  double seconds = 0;              // of the step: simulated, or by the closed form (is_by_form)
-  double bubble = 0;               // share of the pipeline's time that idles
-  double exposed = 0;              // share of a step in which a rank neither computes nor waits for its turn
-  std::vector<Part> parts;         // of the step
-  std::vector<double> peak_bytes;  // by class of ranks, with what libraries take
-  double most_bytes() const;
-};
 
 // How much is simulated.
 struct Effort {

@@ -9,7 +9,7 @@
 
 #include "tessera/planner/cluster.hpp"
 #include "tessera/planner/footprint.hpp"
-#include "tessera/planner/search/pins.hpp"
+#include "tessera/planner/pins.hpp"
 
 namespace tessera::planner {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/planner/search/layout_text.hpp"
+#include "tessera/planner/layout_text.hpp"
 #include "tessera/planner/search/search.hpp"
 
 namespace tessera::planner {

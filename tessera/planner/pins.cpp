@@ -1,4 +1,4 @@
-#include "tessera/planner/search/pins.hpp"
+#include "tessera/planner/pins.hpp"
 
 #include <algorithm>
 

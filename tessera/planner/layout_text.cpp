@@ -1,4 +1,4 @@
-#include "tessera/planner/search/layout_text.hpp"
+#include "tessera/planner/layout_text.hpp"
 
 #include "tessera/base/text.hpp"
 #include "tessera/spec/choice_names.hpp"
