@@ -39,8 +39,12 @@ class BestFirst {
   }
 
   Outcome all() {
+    out_.ran_out = candidates_.size() == limits_.keep;
     for (const Candidate& candidate : candidates_) {
-      if (is_over(candidate)) break;
+      if (is_over(candidate)) {
+        out_.ran_out = false;
+        break;
+      }
       if (!is_wanted(candidate)) continue;
       spec::Run one = run_;
       one.layout = candidate.layout;
@@ -50,6 +54,8 @@ class BestFirst {
       try_one(one, candidate);
       if (progress_) progress_(out_.simulated, best_, candidate.least_seconds);
     }
+    if (out_.ran_out && !out_.fitting.empty())
+      out_.gap = std::max(0.0, 1 - candidates_.back().least_seconds / best_);
     std::ranges::sort(out_.fitting, {}, &Refined::seconds);
     return std::move(out_);
   }

@@ -21,7 +21,8 @@ struct Effort {
 struct Outcome {
   std::vector<Refined> fitting;  // fastest first
   std::int64_t simulated = 0;    // layouts, those that did not fit among them
-  double gap = 0;  // by what share a layout that was not simulated could be faster than the best
+  double gap = 0;        // by what share a layout that was not simulated could be faster than the best
+  bool ran_out = false;  // of layouts: all that the search kept were simulated
 };
 
 // Says how far a search is: layouts simulated, the best step so far, and what no other can be below.

@@ -19,13 +19,21 @@ Searched searched(const spec::Run& run, const Cluster& cluster, const Fit& fit, 
       .memory_bytes = limit_of(run, cluster), .by_form = is_by_form(cluster, fit), .pins = ask.pins};
   limits.keep = std::max(limits.keep, 4 * ask.effort.least);
   const double limit = limits.memory_bytes;
+  constexpr std::size_t kMostKept = 8192;
   Searched out;
-  for (const double room : kRooms) {
-    limits.memory_bytes = room * limit;
+  for (std::size_t i = 0; i < std::size(kRooms);) {
+    limits.memory_bytes = kRooms[i] * limit;
     out.found = search(run, cluster, limits, fit.constants());
     limits.memory_bytes = limit;
     out.outcome = best_first(run, out.found, cluster, limits, fit, ask.effort, ask.progress);
-    if (!out.outcome.fitting.empty() || out.found.fitting.size() < limits.keep) break;
+    if (!out.outcome.ran_out) break;
+    if (out.outcome.fitting.empty()) {
+      ++i;
+    } else if (out.outcome.gap > 0 && limits.keep < kMostKept) {
+      limits.keep *= 4;  // one of those that were not kept could be the best
+    } else {
+      break;
+    }
   }
   out.found.certificate.simulated = out.outcome.simulated;
   out.found.certificate.gap = out.outcome.gap;
