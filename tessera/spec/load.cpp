@@ -191,8 +191,12 @@ std::string to_text(const Run& run) {
 }
 
 std::string to_short_text(const Run& run) {
+  const auto differs_from = [&](const Run& other, const Key& key) { return key.get(run) != key.get(other); };
   const Run usual;
-  return printed(run, [&](const Key& key) { return key.get(run) != key.get(usual); });
+  const std::string text = printed(run, [&](const Key& key) { return differs_from(usual, key); });
+  // What is left out may follow from other keys: as many key heads as heads.
+  const Run read = parse(text, "the run");
+  return printed(run, [&](const Key& key) { return differs_from(usual, key) || differs_from(read, key); });
 }
 
 }  // namespace tessera::spec

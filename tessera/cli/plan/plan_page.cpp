@@ -58,10 +58,10 @@ std::string bars_of_time(const planner::Plan& plan) {
   for (const Answer& answer : plan.answers)
     out += cat("<p class='of'>", xml_escaped(planner::layout_text(answer.refined.candidate.layout)), ": <b>",
                fixed(answer.step.seconds, 3), " s</b></p>", bar_of(answer, longest));
-  out += "<p class='key'>";
+  out += "<p class='key'>Seconds are those of the first. ";
   const auto& parts = plan.answers.front().refined.parts;
   for (std::size_t i = 0; i < parts.size(); ++i)
-    if (parts[i].seconds > 0)
+    if (std::ranges::any_of(plan.answers, [&](const Answer& a) { return a.refined.parts[i].seconds > 0; }))
       out += cat("<span><i style='background:", kColors[i % std::size(kColors)], "'></i> ", parts[i].name,
                  " ", fixed(parts[i].seconds, 3), " s</span> ");
   return out + "</p>";
