@@ -32,18 +32,15 @@ KINDS = {
 }
 
 
-def train(kind, sentences, folder):
+def train(kind, sentences, vocabulary, folder):
     options = dict(KINDS[kind])
     if "denormalization_rule_tsv" in options:
         rules = folder / "rules.tsv"
         rules.write_text("61\t62 63\n2E\t21\n")
         options["denormalization_rule_tsv"] = str(rules)
-    if options["model_type"] in ("char", "word"):
-        options["vocab_size"] = 400
-        options["hard_vocab_limit"] = False
     made = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(sentences), model_writer=made, minloglevel=2, num_threads=1,
-                                             **{"vocab_size": 1200, "hard_vocab_limit": False, **options})
+                                             vocab_size=vocabulary, hard_vocab_limit=False, **options)
     return made.getvalue()
 
 
@@ -83,8 +80,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     own = parser.parse_args()
     training = [line for text in texts.mixed(random.Random(own.seed), own.training) for line in text.splitlines() if line.strip()]
+    vocabulary = max(1200, own.training // 20)  # made-up texts have many characters, and each is a piece
     with tempfile.TemporaryDirectory() as folder:
-        models = [(kind, train(kind, training, pathlib.Path(folder))) for kind in own.kinds]
+        models = [(kind, train(kind, training, vocabulary, pathlib.Path(folder))) for kind in own.kinds]
         models += [(pathlib.Path(name).name, pathlib.Path(name).read_bytes()) for name in own.trained]
         path = pathlib.Path(folder) / "t.model"
         for kind, model in models:
