@@ -45,8 +45,9 @@ TEST_F(Failing, MemoryThatRunsOutIsTheUsersToMend) {
   EXPECT_THAT(refused.out, Not(HasSubstr("failed first"))) << "no rank has started";
   // The host is looked at by rank 0, which has no such limit: enough for LibTorch, too little for the logits.
   const std::string job = cat("WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", 1000 + getpid() % 60000);
-  const auto outcome = shell(cat("RANK=1 ", job, " prlimit --as=2000000000 ", binary(), " ", large,
-                                 " & RANK=0 ", job, " ", binary(), " ", large));
+  const auto outcome =
+      shell(cat("RANK=0 ", job, " ", binary(), " ", large, " & RANK=1 ", job, " prlimit --as=2000000000 ",
+                binary(), " ", large, "; code=$?; wait; exit $code"));
   EXPECT_EQ(outcome.code, kExitUserError) << outcome.out;
   EXPECT_THAT(outcome.out,
               ContainsRegex("out of memory: it tried to allocate [0-9]+ bytes beside the [0-9]+ that"));

@@ -31,7 +31,7 @@ TEST_F(Starting, NoProcessOfSeveralTrainsAlone) {
       "SLURM_PROCID=3",         "SLURM_STEP_ID=4294967291 SLURM_PROCID=0 SLURM_NTASKS=2",
       "MPI_LOCALRANKID=0",      "FLUX_TASK_RANK=0 FLUX_JOB_SIZE=4",
       "PALS_RANKID=5",          "MV2_COMM_WORLD_RANK=0 MV2_COMM_WORLD_SIZE=2"};
-  OneIn chosen(5);
+  OneIn chosen(12);
   for (const char* environment : environments) {
     if (!chosen()) continue;
     const Outcome outcome = train(environment);
@@ -60,7 +60,7 @@ TEST_F(Starting, StartsInsideAllocationsRun) {
       {"PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0", ""},
       {"FLUX_TASK_RANK=0 FLUX_JOB_SIZE=1", ""},
   };
-  OneIn chosen(5);
+  OneIn chosen(12);
   for (const auto& [environment, more] : starts) {
     if (!chosen()) continue;
     const Outcome outcome = train(environment, more);

@@ -35,9 +35,9 @@ std::string group_one(double bytes) {
 }
 std::string host(double bytes) {
   return cat(
-      "mount -t tmpfs none /sys/fs/cgroup && mount -t tmpfs none $F/disk && printf 'MemTotal: 9999999999 "
+      "mount -t tmpfs none /sys/fs/cgroup && mount -t tmpfs none $F/disk && printf \"MemTotal: 9999999999 "
       "kB\\nMemAvailable: ",
-      number(bytes / 1024), " kB\\n' > $F/disk/meminfo && mount --bind $F/disk/meminfo /proc/meminfo && ");
+      number(bytes / 1024), " kB\\n\" > $F/disk/meminfo && mount --bind $F/disk/meminfo /proc/meminfo && ");
 }
 std::string addresses(double bytes) { return cat("ulimit -v ", number(bytes / 1024), " && "); }
 std::string files(double count) { return cat("ulimit -n ", number(count), " && "); }
@@ -139,14 +139,14 @@ TEST_F(StartingWithLimits, IsRefusedWhereItCannotWorkAndRunsAtNearlyAllOfWhatIsT
 
 TEST_F(StartingWithLimits, IsRefusedWithoutItsFiles) {
   std::ofstream(path("file")) << "a file";
-  OneIn chosen(4);
+  OneIn chosen(7);
   for (const auto& [missing, there] :
        {std::pair<std::string, std::string>{"data.path=$F/none", "data.path=corpus/kjv.txt"},
         {"--out $F/file", "--out $F/out"},
         {"--out $F/file/out", "--out $F/out/deeper"},
         {"--trace $F/none/trace.json", "--trace $F/trace.json"},
         {"--from $F/none", "--from none"},
-        {"data.sources=$F/none", ""},
+        {"data.path= data.sources=$F/none", ""},
         {"model.weights=$F/none.safetensors", ""}}) {
     if (!chosen()) continue;
     const auto run = [&](const std::string& arguments) {

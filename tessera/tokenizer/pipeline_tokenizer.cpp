@@ -37,7 +37,7 @@ class WordSink final : public PieceSink {
  public:
   explicit WordSink(const Pipeline& pipeline)
       : cache_(pipeline.bpe), cuts_at_metaspace_(pipeline.cuts_at_metaspace) {}
-  // The tokens of a text of `bytes` bytes.
+  // Where the tokens of the next text go, which has `bytes` bytes.
   void write_to(std::vector<Token>& tokens, std::size_t bytes) {
     tokens_ = &tokens;
     limit_ = GrowthLimit(bytes);

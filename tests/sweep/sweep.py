@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TINY = str(ROOT / "examples/tiny.toml")
 CLUSTER = ["--cluster", "H100-80GB-SXM:8", "--answers", "1"]
 
-# Arguments of each command in addition to the option, and what must be made first: ("run", "pair", "tokenizer", "table", "folder").
+# What each command is given in addition to the option, and what must be made before: ("run", "pair", "tokenizer", "table", "folder").
 BASES = {
     "train": ([TINY, "--dry-run"], ()),
     "verify": ([TINY, "--steps", "2"], ()),

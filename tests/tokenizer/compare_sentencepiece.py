@@ -1,7 +1,7 @@
 """Compares tokens and decoded texts of SentencePiece models with the pip package `sentencepiece`, one model per kind.
 
 Trains each model, asks the program `tokens` (tests/tokenizer/tokens.cpp) for the tokens of many texts, and exits 1 at the first
-difference. With --trained names .model files to compare in addition.
+difference. --trained names .model files that are compared too.
 """
 import argparse
 import io
@@ -73,10 +73,10 @@ def main():
     parser.add_argument("program", help="the program tokens")
     parser.add_argument("--megabytes", type=float, default=0.05, help="of mixed text, for each model (full size: 5)")
     parser.add_argument("--strings", type=int, default=100, help="of random code points (full size: 100000)")
-    parser.add_argument("--step", type=int, default=9973, help="every so many-th code point (full size: 1)")
+    parser.add_argument("--step", type=int, default=9973, help="compare every N-th code point (full size: 1)")
     parser.add_argument("--training", type=int, default=20_000, help="bytes of text that models are trained on (full size: 400000)")
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), help="some of the kinds")
-    parser.add_argument("--trained", nargs="*", default=[], help="models to compare besides")
+    parser.add_argument("--trained", nargs="*", default=[], help="more models to compare")
     parser.add_argument("--seed", type=int, default=1)
     own = parser.parse_args()
     training = [line for text in texts.mixed(random.Random(own.seed), own.training) for line in text.splitlines() if line.strip()]
