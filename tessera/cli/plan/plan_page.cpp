@@ -7,6 +7,7 @@
 #include "tessera/draw/panels.hpp"
 #include "tessera/draw/svg.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/planner/search/rates_for.hpp"
 #include "tessera/simulate/simulate.hpp"
 #include "tessera/spec/choice_names.hpp"
 
