@@ -1,4 +1,4 @@
-// How far bounds lie from what is simulated, for layouts drawn among the most promising of a run:
+// Distances of bounds from what is simulated, for layouts drawn among the most promising of a run:
 //   build/release/plan_bounds examples/plan-405b.toml H100-80GB-SXM:256 [COUNT [MEMORY]]
 // MEMORY: share of the devices' that there is. A line for each layout with its step as simulated over its
 // bound, over the closed form, and its memory as replayed over its bound.

@@ -1,4 +1,4 @@
-// Whether a plan's answer is the best there is: 60 pairs of a model and a cluster, each planned as a user
+// Checks that a plan's answer is the best there is: 60 pairs of a model and a cluster, each planned as a user
 // would, and then with many more layouts simulated, all of them where the space is small.
 //   build/release/plan_optimum [FIRST [COUNT [SIMULATED]]]
 // A line for each pair; the last column is how much slower the answer is than the best of all that was
@@ -34,7 +34,7 @@ struct Case {
   double memory;  // of the device's
 };
 
-// Of each model six clusters: devices from the fewest that may hold it on, with all of their memory and with
+// Six clusters of each model: devices from the fewest that may hold it on, with all of their memory and with
 // less.
 std::vector<Case> cases() {
   constexpr double kFewest[] = {8, 8, 8, 16, 64, 256, 8, 16, 8, 64};
@@ -63,7 +63,7 @@ spec::Run run_of(const Model& model) {
   return run;
 }
 
-// The best of at least so many that fit; of all where there are fewer than kSmallSpace.
+// The best of at least `count` that fit, or of all where there are fewer than kSmallSpace.
 planner::Outcome best_of_many(const spec::Run& run, const planner::Cluster& cluster, std::int64_t considered,
                               std::size_t simulated) {
   constexpr std::int64_t kSmallSpace = 3000;

@@ -1,7 +1,7 @@
 // Random clusters of which one number is raised, and random keys that are pinned:
 //   build/release/plan_trials monotone [COUNT [SEED]]   300 clusters; more of anything may not make the best
 //                                                       step longer
-//   build/release/plan_trials pins [COUNT [SEED]]       200 cases; each is kept, or refused with the key's name
+//   build/release/plan_trials pins [COUNT [SEED]]       200 cases; each is kept, or refused by name
 // Prints what was violated, and fails if anything was.
 #include <cstdio>
 #include <cstdlib>

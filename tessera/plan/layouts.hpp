@@ -1,4 +1,4 @@
-// Lists the layouts that a run may have on so many ranks. The sizes of axes and ZeRO are crossed, every
+// Lists the layouts that a run may have on a number of ranks. The sizes of axes and ZeRO are crossed, every
 // schedule comes with every (pp, cp, tp), or with experts every (pp, ep), all else is dealt by a seed.
 // Whether one is legal is spec::problems' answer, nobody else's.
 #pragma once
@@ -23,9 +23,9 @@ struct Variety {
 
 // Legal ones, each once. The model has no more layers than its stages need, the rest of it stays.
 std::vector<spec::Run> layouts(const spec::Run& run, const Variety& variety);
-// The same, but two may have equal programs: none is compiled to tell.
+// The same, but two may have equal programs, as none is compiled.
 std::vector<spec::Run> listed_layouts(const spec::Run& run, const Variety& variety);
-// Of listed ones so many that differ, spread over the list by the seed; fewer if there are no more.
+// Draws `count` listed ones that differ, spread over the list by the seed; fewer if there are no more.
 std::vector<spec::Run> drawn_layouts(const std::vector<spec::Run>& listed, std::size_t count,
                                      std::uint64_t seed);
 

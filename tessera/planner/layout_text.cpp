@@ -51,7 +51,7 @@ std::string layout_text(const spec::Layout& layout) {
   if (layout.tp_overlap) out += ", tp overlapped";
   if (layout.ep_overlap) out += ", ep overlapped";
   if (!layout.offload.empty()) out += cat(", offload ", layout.offload);
-  constexpr std::size_t kShort = 24;  // of a list that is told
+  constexpr std::size_t kShort = 24;  // of a list that is printed
   if (!layout.stages.empty())
     out += layout.stages.size() < kShort ? cat(", stages ", layout.stages) : ", stages by speed";
   if (!layout.micro_batches_by_rank.empty())

@@ -12,7 +12,7 @@ namespace tessera::planner {
 class Pins {
  public:
   Pins() = default;
-  // Of overrides such as "layout.tp=8"; those of other sections are no pins.
+  // The pins among overrides such as "layout.tp=8"; other sections have none.
   explicit Pins(const std::vector<std::string>& overrides);
 
   bool has(const std::string& name) const { return names_.contains(name); }

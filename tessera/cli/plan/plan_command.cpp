@@ -43,7 +43,7 @@ spec::Run question_of(const PlanOptions& options) {
   return run;
 }
 
-// Of a search that may take a minute, on a terminal.
+// Progress of a search that may take a minute, on a terminal.
 void show_progress(std::int64_t simulated, double best, double least) {
   std::string text = cat(simulated, " layouts simulated");
   if (best < std::numeric_limits<double>::infinity())

@@ -21,8 +21,8 @@ CLI::Option* add_number(CLI::App* command, const std::string& name, double& valu
 void add_question(CLI::App* command, PlanOptions& options) {
   command->add_option("file", options.file, "the run file (TOML); its [layout] is what is looked for");
   command->add_option("overrides", options.overrides,
-                      "section.key=value: model.sequence=8192, training.global_batch=512, ...; a layout.key "
-                      "is kept by the search");
+                      "section.key=value: model.sequence=8192, training.global_batch=512, ...; the search "
+                      "keeps the keys of [layout] that are given here");
   command
       ->add_option("--cluster", options.cluster,
                    "the devices: a file (docs/planner.md), or a known device and how many: H100-80GB-SXM:64")

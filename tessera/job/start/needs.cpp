@@ -86,7 +86,7 @@ std::int64_t num_new_checkpoints(const spec::Checkpoint& rule, std::int64_t step
     const std::int64_t apart = rule.keep_every / std::gcd(every, rule.keep_every);  // of the saves that stay
     if (apart <= last_old / every) kept = last_old / (every * apart) - first / (every * apart);
   }
-  // Of the existing ones, all but the newest are removed as new ones come.
+  // All existing ones but the newest are removed as new ones come.
   const auto in_window = std::clamp<std::int64_t>(window - left, 0, std::ssize(existing));
   std::ranges::sort(existing);
   const std::int64_t freed =

@@ -103,7 +103,7 @@ Answer answer_of(Refined refined, const spec::Run& run, const Cluster& cluster, 
           "\n", certificate_text(had.found.certificate)));
 }
 
-// The best, and then others, of one mesh no more than two besides the best's.
+// The best, and then others: of one mesh at most two in addition to the best's.
 std::vector<Refined> nearest(std::vector<Refined> fitting, std::size_t count) {
   std::vector<Refined> out;
   std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>> shown;

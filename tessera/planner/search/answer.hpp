@@ -1,4 +1,4 @@
-// What a person is told of a search: how long, how much, what is left, and why the others lose.
+// What a search reports: how long, how much, what is left, and why the others lose.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct Answer {
 
 struct Plan {
   Cluster cluster;
-  double idle_devices = 0;  // besides: all of them would be no faster
+  double idle_devices = 0;  // all of them would not be faster
   double tokens = 0;        // to train on
   double limit_bytes = 0;
   std::vector<Answer> answers;  // the best, and its nearest alternatives
@@ -32,14 +32,14 @@ struct Plan {
   bool is_fitted = false;   // to measured runs; else by data sheets
   bool is_searched = true;  // else the run's own layout alone, whether it fits or not
   bool fits() const { return answers.front().refined.most_bytes() <= limit_bytes; }
-  std::vector<Scaled> sizes;  // objectives besides time: what was chosen from
+  std::vector<Scaled> sizes;  // other objectives than time: what was chosen from
 };
 
 struct Ask {
   double tokens = 0;        // 0: what training.steps makes
   std::size_t answers = 8;  // that are given, at most
   Objective objective = Objective::time;
-  double within_days = 0;  // objectives besides time: how long the run may take; 0: as long as it likes
+  double within_days = 0;  // other objectives than time: how long the run may take, or 0
   Pins pins = {};          // what the search leaves as the run has it
   Effort effort = {.most_ops = 20'000'000};
   Progress progress = nullptr;

@@ -62,7 +62,7 @@ Bound::Units Bound::described(const Candidate& candidate) {
   run.layout = candidate.layout;
   run.layout.pp = 1;
   run.layout.stages.clear(), run.layout.micro_batches_by_rank.clear();
-  // Of what only shares the state there is one model.
+  // Layouts that only share the state differently have one model.
   spec::Layout plain = run.layout;
   plain.recompute = spec::Recompute::none;
   const std::string key = key_of(plain, run.model.experts > 0);
@@ -95,7 +95,7 @@ const Bound::Units& Bound::units_of(const Candidate& candidate) {
 
 const std::vector<std::uint32_t>& Bound::dealt(const spec::Layout& layout, const Units& units) {
   const bool is_v = spec::entry(layout.schedule).num_virtual == 2;
-  // Stages are dealt by what units take beside each other, whatever that is.
+  // Stages are dealt by what units take relative to each other.
   std::string key = cat(layout.pp, " ", layout.num_virtual(), is_v ? "v " : " ", layout.stages);
   for (const UnitSeconds& unit : units.seconds)
     key += cat(" ", std::lround(1e3 * unit.even / units.seconds[1].even));

@@ -23,8 +23,8 @@ using Moments = std::vector<Moment>;
 // Note [The bound of a step]
 // - Units are priced by the same tables and rates as the simulator's ops, and dealt to stages as the compiler
 // deals them. A model whose blocks repeat is described with one block of each kind.
-// - A rank computes all its units for each micro-batch; a pipeline is filled and drained once, as its
-// schedule has it. 1f1b waits for a value and a gradient to cross once for each micro-batch.
+// - A rank computes all its units for each micro-batch; a pipeline is filled and drained once, in the
+// order of its schedule. 1f1b waits for a value and a gradient to cross once for each micro-batch.
 // - Gathers and reductions of ZeRO 3 and 2 take at least the time of their link. Before the first forward the
 // first weights are gathered; behind the last backward the last gradients are reduced, and the optimizer
 // steps.

@@ -1,4 +1,4 @@
-// Where the time of a step goes, in parts that add up to it.
+// The time of a step in parts that add up to it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
-// Of a simulated step, on the rank that computes longest: what its compute lane does and what it waits for.
+// A simulated step on the rank that computes longest: what its compute lane does and what it waits for.
 std::vector<Part> parts_of(const program::Program& program, const simulate::OpCosts& costs,
                            const simulate::Timeline& timeline, double step_seconds);
 

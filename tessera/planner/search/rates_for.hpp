@@ -1,4 +1,4 @@
-// What a program's ops cost on a cluster that was only described.
+// Prices of a program's ops on a cluster that was only described.
 #pragma once
 
 #include "tessera/planner/search/search.hpp"
@@ -12,7 +12,7 @@ struct Forwards {
   double flops = 0, moved = 0;
 };
 Forwards forward_of(const program::Unit& unit);
-// Of all blocks.
+// The rates of all blocks.
 Forwards forward_of_blocks(const program::Tables& tables);
 
 // Products at the rate that the closed form gives them, each axis over the links that its ranks lie on.
@@ -22,7 +22,7 @@ simulate::Rates rates_for(const Candidate& candidate, const Cluster& cluster, co
 simulate::Rates rates_for(const Candidate& candidate, const Cluster& cluster, const Constants& constants,
                           const program::Tables& tables);
 
-// The link of ranks of which so many, each `stride` apart, communicate as a ring.
+// The link of ranks that communicate as a ring, each `stride` apart.
 simulate::Rates::Link link_over(double ranks, double stride, const Network& network);
 
 }  // namespace tessera::planner

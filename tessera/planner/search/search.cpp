@@ -213,7 +213,7 @@ class Searching {
       }
   }
 
-  // Of the products, attention and element-wise work of a mesh, and of its collectives at their best.
+  // The seconds of products, attention and element-wise work of a mesh, and of its collectives at their best.
   double floor_of(const spec::Layout& layout) const {
     spec::Run run = run_;
     run.layout = layout;

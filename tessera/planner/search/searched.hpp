@@ -15,9 +15,9 @@ struct Searched {
   Outcome outcome;
 };
 
-// By time; of fewer devices than all if they are faster. `out` is told the cluster.
+// By time; of fewer devices than all if they are faster. `out` gets the cluster.
 Searched searched_time(const spec::Run& run, const Cluster& whole, const Fit& fit, const Ask& ask, Plan& out);
-// By another objective; `out` is told the sizes, and the cluster.
+// By another objective; `out` gets the sizes and the cluster.
 Searched searched_sizes(const spec::Run& run, const Cluster& whole, const Fit& fit, const Ask& ask,
                         Plan& out);
 

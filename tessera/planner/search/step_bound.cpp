@@ -41,7 +41,7 @@ class StepBound {
     return stage == rank || stage == 2 * ranks() - 1 - rank;
   }
 
-  // Of the stages before a rank's first, with a transfer each.
+  // The stages before a rank's first, with a transfer each.
   double before(std::size_t rank, double StageSeconds::*part) const {
     double out = 0;
     for (std::size_t stage = 0; stage < rank; ++stage) out += stages_[stage].*part;
@@ -117,7 +117,7 @@ StageSeconds stage_of(const spec::Layout& layout, const Row& units) {
     exchanged_forward += unit.exchange_forward, exchanged_backward += unit.exchange_backward;
     gathered += unit.gather, reduced += unit.reduce, last_gathered = std::max(last_gathered, unit.gather);
   }
-  if (layout.pp == 1) {  // beside the other micro-batch of a pair
+  if (layout.pp == 1) {  // next to the other micro-batch of a pair
     const double more = std::max(0.0, exchanged_forward + exchanged_backward - out.forward - out.backward());
     out.input += more;
   } else {

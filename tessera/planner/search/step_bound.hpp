@@ -28,7 +28,8 @@ struct StageSeconds {
 
 StageSeconds stage_of(const spec::Layout& layout, const Row& units);
 
-// Of a whole step (Note [The bound of a step]); `hop`: seconds of a value from one stage to the next.
+// The bound of a whole step (Note [The bound of a step]). A value takes `hop` seconds from one stage to the
+// next.
 double step_bound(const Candidate& candidate, std::vector<StageSeconds> stages, double hop);
 
 }  // namespace tessera::planner

@@ -11,7 +11,7 @@
 namespace tessera::planner {
 namespace {
 
-// The run with so many micro-batches.
+// The run with that number of micro-batches.
 spec::Run of_micro_batches(spec::Run run, std::int64_t count) {
   run.training.global_batch = count * run.layout.dp() * run.layout.micro_batch;
   run.layout.micro_batches_by_rank.clear();
@@ -24,7 +24,7 @@ std::uint64_t num_ops(const program::Program& program) {
   return out;
 }
 
-// Of a step with more micro-batches than were simulated: two simulations, continued as a line.
+// A step with more micro-batches than were simulated: two simulations, continued as a line.
 void continue_to(const Sample& sample, const Refined& first, Refined& out) {
   const double times =
       static_cast<double>(sample.all - sample.more) / static_cast<double>(sample.more - sample.few);

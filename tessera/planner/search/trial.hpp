@@ -35,7 +35,7 @@ class Trial {
   Trial(const spec::Run& run, const Candidate& candidate, const Cluster& cluster, const Constants& constants);
 
   const Sample& sample() const { return sample_; }
-  // Of all programs that were simulated.
+  // All programs that were simulated.
   std::uint64_t ops() const;
   // Without slots: not all that it will hold.
   double least_bytes() const;

@@ -1,4 +1,4 @@
-// What each unit of a model takes on one rank, in seconds and bytes, by the tables and rates of the
+// The prices of each unit of a model on one rank, in seconds and bytes, by the tables and rates of the
 // simulator.
 #pragma once
 
@@ -21,7 +21,7 @@ struct UnitSeconds {
 };
 
 // Bytes of a unit on one rank: throughout, of a micro-batch from its forward to its backward, of one from the
-// input half of its backward to the weight half, and beside these while it runs; `gathered`: its weights and
+// input half of its backward to the weight half, and in addition while it runs; `gathered`: its weights and
 // gradients while they are whole.
 struct UnitBytes {
   double durable = 0, kept = 0, waiting = 0, running = 0, gathered = 0;
