@@ -447,6 +447,16 @@ function(tessera_trial_program name)
   tessera_lean_header(${name} lean_test_header)
 endfunction()
 
+# tessera_slow(tests...): tests that `.ci/run` leaves out; `.ci/long slow` runs them.
+function(tessera_slow)
+  foreach(test IN LISTS ARGN)
+    if(TEST ${test})
+      get_property(labels TEST ${test} PROPERTY LABELS)
+      set_tests_properties(${test} PROPERTIES LABELS "${labels};slow")
+    endif()
+  endforeach()
+endfunction()
+
 # tessera_threads(tests...): fast tests that also run under the thread sanitizer (preset `tsan`).
 add_custom_target(tsan_tests)
 function(tessera_threads)

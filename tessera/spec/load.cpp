@@ -195,7 +195,7 @@ std::string to_short_text(const Run& run) {
   const Run usual;
   const std::string text = printed(run, [&](const Key& key) { return differs_from(usual, key); });
   // What is left out may follow from other keys: as many key heads as heads.
-  const Run read = parse(text, "the run");
+  const Run read = parse_unchecked(text, "the run");
   return printed(run, [&](const Key& key) { return differs_from(usual, key) || differs_from(read, key); });
 }
 
