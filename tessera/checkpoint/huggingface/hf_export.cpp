@@ -253,7 +253,8 @@ std::string model_type(const std::string& config) {
 
 // The model that the run trained, or that was imported.
 spec::Model model_of(const Manifest& manifest, const std::optional<HfModel>& attached) {
-  if (!manifest.config.empty()) return spec::parse(manifest.config, "the checkpoint's run file").model;
+  if (!manifest.config.empty())
+    return spec::parse_unchecked(manifest.config, "the checkpoint's run file").model;
   if (!attached)
     throw UserError(
         "the checkpoint has neither a run file nor a config.json, so its model is not known. Name a "

@@ -19,8 +19,9 @@ std::string stored_word(const std::string& dtype) {
 // Where the run says that it began from. It is only told, never opened: the checkpoint may be somebody
 // else's.
 std::string place_of_start(const checkpoint::Manifest& manifest) {
-  return manifest.config.empty() ? ""
-                                 : spec::parse(manifest.config, "the checkpoint's run file").model.weights;
+  return manifest.config.empty()
+             ? ""
+             : spec::parse_unchecked(manifest.config, "the checkpoint's run file").model.weights;
 }
 
 std::string to_text(const checkpoint::ExportSummary& made, const std::string& folder,
