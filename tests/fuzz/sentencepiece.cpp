@@ -2,26 +2,10 @@
 // its vocabulary and decode to one text, whole and token by token.
 #include "tessera/base/error.hpp"
 #include "tessera/tokenizer/sentencepiece_tokenizer.hpp"
-#include "tests/fuzz/limits.hpp"
+#include "tests/fuzz/tokenizing.hpp"
 
 using namespace tessera;
-using fuzz::expect;
-
-namespace {
-
-void encode(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
-  std::vector<tokenizer::Token> tokens;
-  tokenizer.encoder()->encode(text, tokens);
-  const auto decoder = tokenizer.decoder();
-  std::string streamed;
-  for (const tokenizer::Token token : tokens) {
-    expect(token >= 0 && token < tokenizer.vocabulary_size());
-    streamed += decoder->push(token);
-  }
-  expect(streamed + decoder->finish() == tokenizer.decode(tokens, false));
-}
-
-}  // namespace
+using fuzz::encode;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const fuzz::Limits limits;
