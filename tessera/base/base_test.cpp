@@ -10,7 +10,6 @@
 #include "tessera/base/random.hpp"
 #include "tessera/base/shortened.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/base/wrapped.hpp"
 
 namespace tessera {
 namespace {

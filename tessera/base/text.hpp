@@ -64,4 +64,8 @@ std::string ranks_text(std::span<const int> ranks);
 // A plain table: columns padded, numbers right-aligned when every cell below the header is one.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 
+// Lines of at most `width` columns, broken at spaces where there are any. The rest of a line stands below the
+// last column that two spaces begin, so that a list of names and meanings keeps its shape.
+std::string wrapped(std::string_view text, std::size_t width);
+
 }  // namespace tessera

@@ -9,8 +9,8 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/base/number.hpp"
+#include "tessera/base/text.hpp"
 #include "tessera/base/version.hpp"
-#include "tessera/base/wrapped.hpp"
 #include "tessera/cli/ask/ask_commands.hpp"
 #include "tessera/cli/commands/commands.hpp"
 #include "tessera/cli/completion.hpp"
@@ -19,6 +19,7 @@
 #include "tessera/cli/plan/automatic.hpp"
 #include "tessera/cli/plan/plan_commands.hpp"
 #include "tessera/cli/tokenizer/tokenizer_commands.hpp"
+#include "tessera/cli/unknown_option.hpp"
 #include "tessera/job/joined.hpp"
 #include "tessera/plan/layouts.hpp"
 #include "tessera/spec/load.hpp"
@@ -43,7 +44,9 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* about, Opt
   command->add_flag("--json", options.json, "print one JSON object (docs/json.md)");
   command->add_flag("--print-config", options.print_config, "print the whole resolved run file and stop");
   add_follow_links(command, [&options] { options.overrides.push_back("model.follow_links=true"); });
-  command->footer("Keys of a run file:\n" + spec::schema_text());
+  command->set_help_all_flag("--help-all", "the same with all keys of a run file");
+  command->footer(cat("Any of the ", spec::schema().size(),
+                      " keys of a run file may be given as section.key=value; --help-all lists them."));
   return command;
 }
 
@@ -268,11 +271,6 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
   train->add_option("--out", options.out,
                     "folder of metrics.jsonl, tensorboard/ and checkpoints/ (default: runs/<name of the run "
                     "file>, and what the command line changes of what is learnt)");
-  train
-      ->add_option("--prometheus", options.prometheus_port,
-                   "answer GET /metrics on this port of 127.0.0.1; 0: any free port, which is printed")
-      ->check(CLI::Range(0, 65535))
-      ->type_name("PORT");
   train->add_flag("--dry-run", options.dry_run,
                   "say what each rank would hold (as plan memory does), and stop");
   train
@@ -335,9 +333,15 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
   } catch (const CLI::CallForHelp&) {
     std::cout << wrapped(app.help(), kHelpColumns);
     return 0;
+  } catch (const CLI::CallForAllHelp&) {
+    std::cout << wrapped(app.help(), kHelpColumns) << "\nKeys of a run file:\n"
+              << wrapped(spec::schema_text(), kHelpColumns);
+    return 0;
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
+    if (const std::string unknown = unknown_option(app, options.argv); !unknown.empty())
+      throw UserError(unknown);
     throw UserError(cat(error.what(), "\nSee tessera --help."));
   }
   if (completion->parsed()) {

@@ -23,17 +23,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-TEST_F(Join, ATraceOverSeveralHostsIsRefusedBeforeTraining) {
-  const auto told =
-      shell(cat("TORCHELASTIC_RUN_ID=a RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 "
-                "GROUP_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 ",
-                train("joined", cat("--trace ", folder_ / "trace.json"))));
-  EXPECT_EQ(told.code, 2) << told.out;
-  EXPECT_THAT(told.out,
-              HasSubstr("--trace is for the ranks of one host, and torchrun has started this job on 2"));
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "joined"));
-}
-
 TEST_F(Join, TorchrunsRanksTrainAsOurOwn) { expect_as_our_own(kTorchrun + train("joined")); }
 
 TEST_F(Join, MpirunsRanksTrainAsOurOwn) { expect_as_our_own(kMpirun + train("joined")); }

@@ -2,7 +2,10 @@
 // root.
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "tessera/cli/testing/join_fixture.hpp"
+#include "tessera/metrics/trace/trace.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -13,21 +16,36 @@ TEST_F(Join, SlurmsRanksTrainAsOurOwn) {
   expect_as_our_own("tests/slurm/with-slurm srun -n 2 " + train("joined"));
 }
 
-TEST_F(Join, RanksOnTwoHostsTrainAsOnOne) {
-  const std::string key = (folder_ / "job.key").string();
+// The steady clock of the second host is an hour ahead, as if it had been started earlier; their trace has
+// one clock.
+TEST_F(Join, RanksOnTwoHostsTrainAsOnOneAndAreTracedOnOneClock) {
+  const std::string key = (folder_ / "job.key").string(), trace = (folder_ / "trace.json").string();
   std::ofstream(folder_ / "both.sh") << "(umask 077; head -c 32 /dev/urandom > " << key << ")\n"
                                      << R"(start() {
   .venv/bin/torchrun --nnodes 2 --node-rank $1 --nproc-per-node 1 \
     --master-addr $ADDRESS_A --master-port 29500 \
-    --no-python )" << train("joined", cat("cluster.store=$ADDRESS_A:29400 cluster.key_file=", key))
+    --no-python )"
+                                     << train("joined",
+                                              cat("cluster.store=$ADDRESS_A:29400 cluster.key_file=", key,
+                                                  " --trace ", trace))
                                      << R"(
 }
 export -f start
-$HOST_B bash -c 'start 1' &
+$HOST_B unshare --time --monotonic 3600 --fork bash -c 'start 1' &
 $HOST_A bash -c 'start 0'
 wait $!
 )";
   expect_as_our_own(cat("tests/hosts/with-two-hosts bash ", folder_ / "both.sh"));
+  std::map<std::int64_t, std::pair<double, double>> spans;  // of each rank
+  for (const auto& event : metrics::read_trace(trace).events) {
+    auto& [begin, end] = spans.try_emplace(event.process, event.start_seconds, 0).first->second;
+    begin = std::min(begin, event.start_seconds);
+    end = std::max(end, event.start_seconds + event.duration_seconds);
+  }
+  ASSERT_EQ(spans.size(), 2u);
+  // Their last ops end together: the sum of a step's numbers.
+  EXPECT_NEAR(spans[0].second, spans[1].second, 0.2);
+  EXPECT_NEAR(spans[0].first, spans[1].first, 1);
 }
 
 TEST_F(Join, AnAttackWithoutTheKeyChangesNothing) {

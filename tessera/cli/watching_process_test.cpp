@@ -152,7 +152,7 @@ TEST_F(Watching, OnlyCommunicationThatNothingHidesIsExposed) {
 
 TEST_F(Watching, TheEndpointAnswersGetOnLoopbackAndNothingElse) {
   const auto asked =
-      shell(cat(".venv/bin/python tests/watching/ask_endpoint.py ", train(2000), " --prometheus 0"));
+      shell(cat(".venv/bin/python tests/watching/ask_endpoint.py ", train(2000), " metrics.listen=0"));
   EXPECT_EQ(asked.code, 0) << asked.out;
 }
 

@@ -61,7 +61,10 @@ OpenedModel of_checkpoint(const std::string& folder, const std::string& path, Li
     out = described_in(folder, path + "/" + checkpoint::kAttachedPrefix, links);
   } else {
     const spec::Run trained = spec::parse_unchecked(saved.manifest().config, path);
-    out = {.folder = folder, .run = asked(trained.model), .links = links};
+    out = {.folder = folder,
+           .run = asked(trained.model),
+           .files = checkpoint::tokenizer_folder(path).value_or(""),
+           .links = links};
     out.run.model.weights.clear();
     out.run.data = trained.data;
     out.run.evaluation = trained.evaluation;

@@ -17,7 +17,7 @@ bool may_change(std::string_view key) {
   constexpr std::array<std::string_view, 4> kKeys = {"training.steps", "training.stop_after_skipped",
                                                      "data.bytes_as_tokens", "model.follow_links"};
   return key.starts_with("layout.") || key.starts_with("cluster.") || key.starts_with("checkpoint.") ||
-         std::ranges::count(kKeys, key) > 0;
+         key.starts_with("metrics.") || std::ranges::count(kKeys, key) > 0;
 }
 
 bool is_plain(char c) {

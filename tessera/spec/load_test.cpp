@@ -60,9 +60,9 @@ TEST(Load, MistakesNameFileLineKeyAndWhatIsAllowed) {
       {"[model]\nlayers = 2\nhiden = 3\n", "run.toml:3: unknown key model.hiden; did you mean model.hidden?"},
       {"[modle]\nlayers = 2\nheads = 2\n",
        "run.toml:1: unknown section modle; did you mean model? The sections are model, data, training, "
-       "evaluation, checkpoint, layout, cluster."},
+       "evaluation, metrics, checkpoint, layout, cluster."},
       {"[qqqqqqqq]\n",
-       "run.toml:1: unknown section qqqqqqqq. The sections are model, data, training, evaluation, "
+       "run.toml:1: unknown section qqqqqqqq. The sections are model, data, training, evaluation, metrics, "
        "checkpoint, layout, cluster."},
       {"[model]\nlearning_rate = 1\n",
        "run.toml:2: unknown key model.learning_rate; did you mean training.learning_rate?"},
@@ -140,7 +140,7 @@ TEST(Load, AWrongOverrideIsNamed) {
       {"data.path=\xff", "override 'data.path=\xff': data.path = \xff: wants text"},
       {"modle.layers=2",
        "override 'modle.layers=2': unknown section modle; did you mean model? The sections are model, data, "
-       "training, evaluation, checkpoint, layout, cluster."},
+       "training, evaluation, metrics, checkpoint, layout, cluster."},
       {"include=x.toml", "override 'include=x.toml': unknown key include."},
   };
   for (const auto& [text, message] : cases) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/listen_address.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/findings.hpp"
 #include "tessera/spec/schema.hpp"
@@ -408,6 +409,10 @@ std::vector<Problem> problems(const Run& run, const Build& build) {
   check_overlap_steps(run, findings);
   findings.need(run.data.document_end.size() <= 1, "data.document_end", "is more than one byte");
   check_data(run, findings);
+  const std::string& listen = run.metrics.listen;
+  findings.need(listen.empty() || parse_listen_address(listen).has_value(), "metrics.listen",
+                "is not address:port; write 127.0.0.1:9464, or [::1]:9464, or 0.0.0.0:9464 for all who reach "
+                "this host");
   std::vector<std::string> possible;
   for (const Transport transport : build.transports) possible.push_back(word(transport));
   findings.need(std::ranges::count(build.transports, run.cluster.transport) > 0, "cluster.transport",

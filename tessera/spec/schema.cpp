@@ -250,6 +250,13 @@ void declare_evaluation(std::vector<Key>& keys) {
   section.add("samples", &Evaluation::samples, at_least(0), "how many of its samples; 0: all");
 }
 
+void declare_metrics(std::vector<Key>& keys) {
+  SectionKeys section(keys, "metrics", &Run::metrics);
+  section.add("listen", &Metrics::listen,
+              "address:port where rank 0 answers Prometheus (GET /metrics), such as 127.0.0.1:9464 or "
+              "[::]:9464; port 0: any free one, which is printed; empty: nowhere");
+}
+
 void declare_checkpoint(std::vector<Key>& keys) {
   SectionKeys section(keys, "checkpoint", &Run::checkpoint);
   section.add("every", &Checkpoint::every, at_least(0),
@@ -424,6 +431,7 @@ const std::vector<Section>& sections() {
       {"data", "What it is trained on."},
       {"training", "For how long, and by which rule."},
       {"evaluation", "How good it is, on what it is not trained on."},
+      {"metrics", "Who may watch it."},
       {"checkpoint", "What is kept of a run, so that it can go on."},
       {"layout", "How the work is split over ranks, and in which order it runs."},
       {"cluster", "Where the ranks are, and how they talk."}};
@@ -448,6 +456,7 @@ const std::vector<Key>& schema() {
     declare_data(keys);
     declare_training(keys);
     declare_evaluation(keys);
+    declare_metrics(keys);
     declare_checkpoint(keys);
     declare_layout(keys);
     declare_cluster(keys);

@@ -6,6 +6,7 @@
 
 #include "tessera/base/testing/golden.hpp"
 #include "tessera/spec/choice_names.hpp"
+#include "tessera/spec/unknown_key.hpp"
 
 namespace tessera::spec {
 namespace {
@@ -116,6 +117,27 @@ TEST(Schema, SaysInWordsWhatAKeyTakes) {
                 "  training.steps = 100                    optimizer steps (an integer, at least 1)\n"),
             std::string::npos)
       << schema_text();
+}
+
+TEST(Schema, NamesOfOtherSystemsLeadToKeysThatExist) {
+  std::set<std::string> known, others;
+  for (const Key& key : schema()) known.insert(key.name);
+  for (const OtherName& other : other_names()) {
+    EXPECT_TRUE(other.ours.starts_with("--") || find_key(other.ours)) << other.ours;
+    for (const std::string& name : other.names) {
+      EXPECT_TRUE(others.insert(name).second) << name << " stands twice";
+      EXPECT_FALSE(known.contains(name)) << name << " is a key of ours";
+    }
+  }
+  const auto ours = [](const char* name) {
+    const OtherName* found = found_elsewhere(name);
+    return found ? found->ours : "";
+  };
+  EXPECT_EQ(ours("lr"), "training.learning_rate");
+  EXPECT_EQ(ours("--tensor-model-parallel-size"), "layout.tp");
+  EXPECT_EQ(ours("model.NUM_LAYERS"), "model.layers");
+  EXPECT_EQ(ours("layers"), "");
+  EXPECT_EQ(ours("--"), "");
 }
 
 TEST(Schema, TheConfigPageIsUpToDate) {

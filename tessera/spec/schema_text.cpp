@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "tessera/base/text.hpp"
-#include "tessera/base/wrapped.hpp"
 #include "tessera/spec/schema.hpp"
 
 namespace tessera::spec {

@@ -174,6 +174,11 @@ struct Evaluation {
   bool operator==(const Evaluation&) const = default;
 };
 
+struct Metrics {
+  std::string listen;  // address:port where rank 0 answers Prometheus, if anywhere
+  bool operator==(const Metrics&) const = default;
+};
+
 struct Checkpoint {
   std::int64_t every = 0;       // steps between saves; 0: by time alone
   double every_minutes = 30;    // between saves; 0: by steps alone
@@ -300,6 +305,7 @@ struct Run {
   Data data;
   Training training;
   Evaluation evaluation;
+  Metrics metrics;
   Checkpoint checkpoint;
   Layout layout;
   Cluster cluster;

@@ -1,13 +1,23 @@
 #include "tessera/spec/unknown_key.hpp"
 
-#include <optional>
-#include <vector>
+#include <algorithm>
+#include <cctype>
 
 #include "tessera/base/text.hpp"
 #include "tessera/spec/schema.hpp"
 
 namespace tessera::spec {
 namespace {
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    const auto end = std::min(text.find(' '), text.size());
+    out.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
 
 std::string unknown_section(const std::string& section) {
   std::vector<std::string> names;
@@ -18,7 +28,32 @@ std::string unknown_section(const std::string& section) {
 
 }  // namespace
 
-// A key put in the wrong section is found by its name alone before spelling is considered.
+const std::vector<OtherName>& other_names() {
+  static const std::vector<OtherName> list = {
+#define TESSERA_NAMES(ours, names, note) {ours, words_of(names), note},
+#include "tessera/spec/other_names.def"
+#undef TESSERA_NAMES
+  };
+  return list;
+}
+
+const OtherName* found_elsewhere(std::string_view name) {
+  if (const auto point = name.rfind('.'); point != std::string_view::npos) name = name.substr(point + 1);
+  name = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  std::string plain;
+  for (const char c : name)
+    plain += c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto found = std::ranges::find_if(
+      other_names(), [&](const OtherName& other) { return std::ranges::count(other.names, plain) > 0; });
+  return found == other_names().end() ? nullptr : &*found;
+}
+
+std::string to_text(const OtherName& other) {
+  return other.note.empty() ? other.ours : cat(other.ours, " (", other.note, ")");
+}
+
+// A key put in the wrong section is found by its name alone, then by what others call it, before spelling is
+// considered.
 std::string unknown_key(const std::string& section, const std::string& name) {
   if (!section.empty() && !is_section(section)) return unknown_section(section);
   if (section.empty() && is_section(name))
@@ -31,6 +66,8 @@ std::string unknown_key(const std::string& section, const std::string& name) {
     if (key.name == name && !near) near = key.full();
   }
   const std::string full = section.empty() ? name : cat(section, ".", name);
+  const OtherName* other = near ? nullptr : found_elsewhere(name);
+  if (other) return cat("unknown key ", full, "; here that is ", to_text(*other), ".");
   // Within its section the shared prefix must not make a far name look near.
   if (!near && !section.empty()) {
     near = nearest(name, in_section);

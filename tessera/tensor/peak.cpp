@@ -1,5 +1,7 @@
 #include "tessera/tensor/peak.hpp"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 
 #include "tessera/base/clock.hpp"
@@ -26,6 +28,17 @@ double measured_flops_per_second(at::ScalarType dtype, double seconds, at::Devic
     }
   } while (now_seconds() - begin < seconds);
   return best;
+}
+
+ProductSpeed product_speed(at::ScalarType dtype) {
+  constexpr double kSeconds = 0.05;
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  ProductSpeed out{.flops_per_second = measured_flops_per_second(dtype, kSeconds)};
+  if (dtype == at::kBFloat16 || dtype == at::kHalf)
+    out.times_fp32 = measured_flops_per_second(at::kFloat, kSeconds) / out.flops_per_second;
+  at::set_num_threads(threads);
+  return out;
 }
 
 }  // namespace tessera::tensor

@@ -7,6 +7,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/process/resident.hpp"
 #include "tessera/base/statistics.hpp"
+#include "tessera/metrics/display/first_step.hpp"
 #include "tessera/metrics/outputs/step_outputs.hpp"
 #include "tessera/metrics/trace/intervals.hpp"
 #include "tessera/optim/skipped_steps.hpp"
@@ -34,10 +35,6 @@ metrics::RunTitle title_of(const spec::Run& run, const Session& session, const L
   const auto& tables = session.program().tables;
   const std::string stages = layout.pp == 1 ? "" : cat("pp ", layout.pp, " ", session.schedule(), ", ");
   const std::string precision = spec::word(layout.precision);
-  const std::string unsaved =
-      run.checkpoint.saves() || options.checkpoints.empty()
-          ? ""
-          : ", nothing is saved (checkpoint.every and checkpoint.every_minutes are 0)";
   const std::string lossy = spec::lossy_text(layout);
   return {.name = options.name,
           .about = cat(count_text(static_cast<double>(plan::num_parameters(tables))), " parameters, ",
@@ -45,7 +42,7 @@ metrics::RunTitle title_of(const spec::Run& run, const Session& session, const L
                        stages, spec::shares_text(layout), "), ", tables.num_micro, " x ", layout.micro_batch,
                        " x ", run.model.sequence, " tokens a rank",
                        lossy.empty() ? "" : cat(", lossy traffic (", lossy, ")"),
-                       layout.pp > 1 || session.note().empty() ? "" : cat(", ", session.note()), unsaved),
+                       layout.pp > 1 || session.note().empty() ? "" : cat(", ", session.note())),
           .place = options.folder,
           .peak_source = run.cluster.peak_tflops > 0 ? "cluster.peak_tflops"
                                                      : cat("measured, ", precision, " matrix product"),
@@ -167,6 +164,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
               const LoopOptions& options) {
   PhaseTimer start_timer = options.start;
   start_timer.end("joining");
+  metrics::FirstStep first_step(communicator.rank() == 0 && options.lines ? options.log : nullptr);
   std::optional<During> opening(std::in_place, options.log, Doing::reading_data);
   Source source = corpus_source(run);
   const auto data = identity_of(run.data);
@@ -200,7 +198,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   if (communicator.rank() == 0)
     outputs.emplace(metrics::OutputOptions{.folder = options.folder,
                                            .lines = options.lines,
-                                           .prometheus_port = options.prometheus_port,
+                                           .listen = parse_listen_address(run.metrics.listen),
                                            .kept_steps = resumed.step,
                                            .title = title_of(run, session, options),
                                            .patience_seconds = run.cluster.timeout_seconds});
@@ -208,11 +206,14 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   const auto tell = [&](const std::string& text) {
     if (outputs) outputs->tell(text);
   };
-  if (outputs && !options.folder.empty())
-    if (const std::string complaint = complaint_of([&] { keep_run_file(run, options.folder); });
-        !complaint.empty())
+  if (outputs)
+    for (const std::string& complaint :
+         keep_run(run, {.folder = options.folder, .checkpoints = checkpoints}, resumed.checkpoint))
       tell(cat("warning: ", complaint));
   for (const std::string& note : resumed.notes) tell(note);
+  first_step.begin(
+      session.program().classes.at(tables.class_of_rank.at(static_cast<std::size_t>(own_rank))).ops.size(),
+      tell);
   Saver saver(run, session,
               {.folder = replicas.is_first() ? checkpoints : "",
                .rank = own_rank,
@@ -257,7 +258,10 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     const double seconds = now_seconds() - last_end;
     last_end += seconds;
     if (options.log) options.log->held(report.at_peak.total());
-    if (step == first) start_timer.end("first step");
+    if (step == first) {
+      start_timer.end("first step");
+      first_step.end();
+    }
     const bool is_last = step == run.training.steps;
     replicas.after_step(step, is_last || saves_after(step) || evaluates_after(step));
     for (MovedAlong& moved : replicas.take_moved()) report.moved.along.push_back(std::move(moved));
@@ -373,7 +377,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
     const During closing(options.log, Doing::closing);
     if (outputs) summary.incomplete = outputs->finish();
   }
-  for (const std::string& lack : tracer.write([&] { session.meet(); }, communicator.size(), options.log)) {
+  for (const std::string& lack : tracer.write(communicator, options.log)) {
     tell("warning: " + lack);
     summary.incomplete.push_back(lack);
   }

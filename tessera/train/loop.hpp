@@ -27,7 +27,6 @@ struct LoopOptions {
   std::string from = "";         // train/resume.hpp
   Accepted accepted = {};        // likewise
   bool lines = true;             // rank 0 tells of the steps on standard output: a display, or a line a step
-  std::optional<int> prometheus_port = std::nullopt;  // rank 0 answers monitors there
   // Resident bytes of all ranks, asked on rank 0 after each step; empty: those of this process.
   std::function<std::vector<std::int64_t>()> resident_bytes = nullptr;
   // The most that tensors of each rank held in its last step; empty: of this rank.

@@ -35,7 +35,7 @@ Attempt attempt(Session& session, const std::string& path, const ResumeOptions& 
     opened.emplace(path, checkpoint::links_of(session.run().model));
   });
   if (!agreed(complaint)) return {false, complaint};
-  expect_no_tokenizer(session.run(), opened->manifest(), path);
+  expect_no_tokenizer(session.run(), path);
   const auto notes = check_fits(session, options.run ? *options.run : session.run(), *opened, options.data,
                                 options.accepted);
   complaint = complaint_of([&] { restore(session, *opened); });
@@ -49,6 +49,7 @@ std::string why(const Attempt& failed) {
 // What is told of the checkpoint that was taken.
 void tell(const Attempt& taken, const std::string& path, std::int64_t step, Resumed& out) {
   out.step = step;
+  out.checkpoint = path;
   out.notes.push_back(step == 0 ? cat("beginning with the weights of ", path)
                                 : cat("going on after step ", step, " from ", path));
   out.notes.insert(out.notes.end(), taken.notes.begin(), taken.notes.end());

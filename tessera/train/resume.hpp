@@ -23,6 +23,7 @@ struct ResumeOptions {
 
 struct Resumed {
   std::int64_t step = 0;           // the steps that are behind; 0: it begins
+  std::string checkpoint;          // the one that was taken, if any
   std::vector<std::string> notes;  // for the user: what was taken, and what could not be
 };
 

@@ -1,7 +1,8 @@
-// The run file that a run was made by, kept beside what it made.
+// Copies the run file and the tokenizer of a run into its folder.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tessera/spec/spec.hpp"
 
@@ -9,8 +10,15 @@ namespace tessera::train {
 
 inline constexpr char kRunFileName[] = "run.toml";
 
-// Writes the whole resolved run file into the folder of the run, in the place of an older one. Throws
-// UserError when the disk refuses.
-void keep_run_file(const spec::Run& run, const std::string& folder);
+// Nothing is kept in a folder without a name.
+struct KeptIn {
+  std::string folder;       // of the run
+  std::string checkpoints;  // of the run
+};
+
+// Writes the whole resolved run file into the folder of the run, in the place of an older one, and copies the
+// tokenizer that the run's tokens were made with: data.tokenizer, else that of its weights or of the
+// checkpoint that it began with. Returns a sentence for each that the disk refuses.
+std::vector<std::string> keep_run(const spec::Run& run, const KeptIn& where, const std::string& begun_from);
 
 }  // namespace tessera::train

@@ -132,11 +132,10 @@ Job prepared(const Trial& trial) {
     const fs::path trace = trial.folder / "trace" / "trace.json";
     fs::create_directories(trace.parent_path());
     Job job = job_of(trial, kSteps, {"--trace", trace.string()});
-    const fs::path written = trial.guilty == 0 ? trace : fs::path(cat(trace.string(), ".rank", trial.guilty));
-    hang_at(job, trial, written, "", 0);
+    hang_at(job, trial, trace, "", 0);
     const int at = last_write(job, trial);
     fs::remove_all(out);
-    hang_at(job, trial, written, "", at);
+    hang_at(job, trial, trace, "", at);
     return job;
   }
   return job_of(trial, 10'000'000, {"checkpoint.every=0"});
@@ -230,7 +229,7 @@ Trial make_trial(const std::string& phase, int index, std::uint64_t seed, char**
                  const fs::path& folder) {
   Trial trial{.phase = phase, .binary = argv[1], .preload = fs::absolute(argv[2]), .folder = folder};
   trial.ranks = static_cast<Ranks>((index + 1) % 3);
-  if (trial.ranks == Ranks::processes)
+  if (trial.ranks == Ranks::processes && phase != "close")  // the first rank writes the trace
     trial.guilty = static_cast<int>(random_bits(seed, 0, static_cast<std::uint64_t>(index)) % 2);
   fs::remove_all(folder);
   fs::create_directories(folder);

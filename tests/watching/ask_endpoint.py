@@ -1,5 +1,5 @@
 """Does the endpoint answer what it should, and nothing else? Usage: ask_endpoint.py command...; starts the command, which
-prints the address on its first line, and ends it."""
+prints the address before its first step, and ends it."""
 import re
 import subprocess
 import sys
@@ -29,9 +29,8 @@ def listening_addresses(port):
 
 run = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True)
 try:
-    first = run.stdout.readline()
-    url = re.fullmatch(r"metrics at (http://127\.0\.0\.1:(\d+)/metrics)\n", first)
-    assert url, f"no address in {first!r}"
+    while not (url := re.fullmatch(r"metrics at (http://127\.0\.0\.1:(\d+)/metrics)\n", line := run.stdout.readline())):
+        assert line, "the run ended without an address"
     address, port = url.group(1), int(url.group(2))
     while not re.match(r"step +3/", line := run.stdout.readline()):
         assert line, "the run ended before step 3"
@@ -57,9 +56,9 @@ try:
 
     # In a folder of its own: that of the first is locked.
     command = [word + "-second" if before == "--out" else word for before, word in zip([""] + sys.argv[1:], sys.argv[1:])]
-    second = subprocess.run(command[:-1] + [str(port)], capture_output=True, text=True)
+    second = subprocess.run(command[:-1] + [f"metrics.listen=127.0.0.1:{port}"], capture_output=True, text=True)
     assert second.returncode == 2, second
-    assert f"--prometheus {port}" in second.stderr and "Name another one" in second.stderr, second.stderr
+    assert f"metrics.listen = 127.0.0.1:{port}" in second.stderr and "Name another one" in second.stderr, second.stderr
     assert "step " not in second.stdout, second.stdout
 finally:
     run.kill()

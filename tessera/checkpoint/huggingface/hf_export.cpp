@@ -14,6 +14,7 @@
 #include "tessera/checkpoint/format/shard_file.hpp"
 #include "tessera/checkpoint/huggingface/foreign_tensor.hpp"
 #include "tessera/checkpoint/huggingface/hf_config.hpp"
+#include "tessera/checkpoint/huggingface/tokenizer.hpp"
 
 namespace tessera::checkpoint {
 
@@ -35,24 +36,40 @@ bool speaks_of_weights(const std::string& name) {
   return std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-std::vector<OtherFile> other_files(const Checkpoint& from, const std::string& like, Links links) {
-  std::vector<OtherFile> out;
-  if (like.empty()) {
-    const auto& files = from.manifest().files;
-    for (std::uint32_t i = 0; i < files.size(); ++i)
-      if (files[i].name.starts_with(kAttachedPrefix))
-        out.push_back({files[i].name.substr(std::string_view(kAttachedPrefix).size()), i});
-    return out;
-  }
-  if (!fs::is_directory(like)) throw UserError(cat("--like ", like, ": there is no such folder"));
-  for (const auto& entry : fs::directory_iterator(like)) {
+struct OtherFiles {
+  std::vector<OtherFile> files;
+  std::string from;  // where they come from, for people; empty if there are no files
+};
+
+OtherFiles files_in(const std::string& folder, Links links, const std::string& name_of_folder) {
+  OtherFiles out;
+  for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (speaks_of_weights(name)) continue;
     expect_no_link(entry.path().string(), links);
-    if (entry.is_regular_file()) out.push_back({name, {}, {like, name, links}});
+    if (entry.is_regular_file()) out.files.push_back({name, {}, {folder, name, links}});
   }
-  std::ranges::sort(out, {}, &OtherFile::name);
+  std::ranges::sort(out.files, {}, &OtherFile::name);
+  if (!out.files.empty()) out.from = name_of_folder;
   return out;
+}
+
+OtherFiles other_files(const Checkpoint& from, const std::string& like, Links links) {
+  if (!like.empty()) {
+    if (!fs::is_directory(like)) throw UserError(cat("--like ", like, ": there is no such folder"));
+    return files_in(like, links, like);
+  }
+  OtherFiles out;
+  const auto& files = from.manifest().files;
+  for (std::uint32_t i = 0; i < files.size(); ++i)
+    if (files[i].name.starts_with(kAttachedPrefix))
+      out.files.push_back({files[i].name.substr(std::string_view(kAttachedPrefix).size()), i});
+  if (!out.files.empty()) {
+    out.from = "the import";
+    return out;
+  }
+  const auto kept = kept_tokenizer(from.folder());
+  return kept ? files_in(*kept, links, "the run") : out;
 }
 
 class Export {
@@ -175,7 +192,7 @@ ExportSummary export_as_imported(Export& to) {
   to.expect_bytes(bytes);
   std::size_t num_tensors = 0;
   for (const auto& [name, header] : headers) num_tensors += write_again(to, name, header);
-  const auto others = other_files(to.from_, "", Links::refused);
+  const auto others = other_files(to.from_, "", Links::refused).files;
   for (const auto& file : others) to.copy(file);
   return {.num_tensors = num_tensors,
           .num_shards = headers.size(),
@@ -265,7 +282,7 @@ spec::Model model_of(const Manifest& manifest, const std::optional<HfModel>& att
 }
 
 ExportSummary export_anew(Export& to, const ExportOptions& options) {
-  const auto others = other_files(to.from_, options.like, options.links);
+  const auto [others, others_from] = other_files(to.from_, options.like, options.links);
   const auto config = std::ranges::find(others, kConfigName, &OtherFile::name);
   const std::string where = options.like.empty() ? "of the import" : cat("in ", options.like);
   std::optional<HfModel> described;
@@ -293,7 +310,7 @@ ExportSummary export_anew(Export& to, const ExportOptions& options) {
   }
   summary.num_shards = shards.size();
   summary.bytes = bytes;
-  if (!others.empty()) summary.files_from = options.like.empty() ? "the import" : options.like;
+  summary.files_from = others_from;
   return summary;
 }
 

@@ -80,8 +80,7 @@ struct Options : job::JobOptions {
   std::string trace;
   std::string from;  // train: the checkpoint to go on from; empty: the newest of the run; "none": begin
   bool reset_optimizer = false, accept_changed_data = false;  // train: what may differ from that checkpoint
-  std::optional<int> prometheus_port;
-  int rounds = 15;  // bench
+  int rounds = 15;                                            // bench
   SimulateOptions simulate;
   DrawOptions draw;
   CheckpointOptions checkpoint;

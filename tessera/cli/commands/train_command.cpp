@@ -127,7 +127,7 @@ void print(const std::string& text, double patience_seconds) {
     std::fputs("warning: standard output takes nothing; the summary is lost\n", stderr);
 }
 
-// Each rank writes its part of a trace beside the others, and their times must come from one clock.
+// A trace shows the ops of a step that all ranks make.
 void check_trace(const spec::Run& run, const Options& options) {
   if (options.trace.empty()) return;
   if (run.layout.updates != spec::Updates::synchronous)
@@ -139,11 +139,6 @@ void check_trace(const spec::Run& run, const Options& options) {
     throw UserError(
         "--trace shows a step that all ranks make together, and with training.local_steps there is none. "
         "Leave --trace out.");
-  const auto joined = job::joined_membership(options.joins);
-  if (!joined || joined->num_hosts == 1) return;
-  throw UserError(cat("--trace is for the ranks of one host, and ", joined->started_by,
-                      " has started this job on ", joined->num_hosts,
-                      ", whose disks and clocks are not one. Leave --trace out, or start all ranks on one."));
 }
 
 // By the process that the user started, or the first of those that another launcher did.
@@ -156,6 +151,14 @@ void tell_warnings(const spec::Run& run, const Options& options) {
   if (const std::string note = job::folder_note(options.file, options.overrides);
       options.out.empty() && !note.empty())
     std::fputs(cat("note: ", note, "\n").c_str(), stderr);
+}
+
+// With --json standard output belongs to the JSON object.
+void tell_outlook(const job::Outlook& outlook, const spec::Run& run, const job::Start& start,
+                  const std::string& name, const std::string& folder, const Options& options) {
+  const std::string text = job::to_text(outlook, run, start, name, folder);
+  std::fputs(text.c_str(), options.json ? stderr : stdout);
+  std::fflush(stdout);
 }
 
 }  // namespace
@@ -188,11 +191,14 @@ int train_command(Options options) {
   start.from = options.from;
   start.trace = options.trace;
   if (!joined && !job::started_by_launcher()) {
-    job::expect_can_start(run, start);
+    tell_outlook(job::expect_can_start(run, start), run, start, name, folder, options);
     lock();
   }
   const auto body = [&](const job::Rank& rank) {
-    if (joined && joined->local_rank == 0) job::expect_can_start(run, start);
+    if (joined && joined->local_rank == 0) {
+      const job::Outlook outlook = job::expect_can_start(run, start);
+      if (joined->rank == 0) tell_outlook(outlook, run, start, name, folder, options);
+    }
     if (joined && joined->rank == 0) lock();
     const bool is_together = run.layout.updates == spec::Updates::synchronous;
     // What this job has saved goes before what it began with.
@@ -207,7 +213,6 @@ int train_command(Options options) {
                                      .accepted = {.changed_data = options.accept_changed_data,
                                                   .reset_optimizer = options.reset_optimizer},
                                      .lines = !options.json,
-                                     .prometheus_port = options.prometheus_port,
                                      .resident_bytes = rank.resident_bytes,
                                      .peak_bytes = rank.peak_bytes,
                                      .start = start_of(options, rank.restarts),

@@ -13,6 +13,8 @@
 #include "tessera/base/version.hpp"
 #include "tessera/cli/doctor/doctor.hpp"
 #include "tessera/job/machine_memory.hpp"
+#include "tessera/job/start/start.hpp"
+#include "tessera/tensor/peak.hpp"
 #include "tessera/tensor/tensor.hpp"
 
 namespace tessera::cli {
@@ -84,13 +86,12 @@ void examine_versions(Findings& findings) {
 void examine_processor(Findings& findings) {
   const std::string cpuinfo = file_text("/proc/cpuinfo");
   const auto sets = instruction_sets(cpuinfo);
-  const auto has = [&](const char* name) { return std::ranges::find(sets, name) != sets.end(); };
   findings.push_back({"processor", "model", State::ok, line_of(cpuinfo, "model name"), ""});
   Finding units{"processor", "instruction sets", State::ok,
                 sets.empty() ? "none of AVX2, AVX-512, AMX" : join(sets, ", "), ""};
-  if (!has("AVX-512 bf16") && !has("AMX bf16"))
-    units.state = State::note,
-    units.advice = "bf16 is emulated here and slower than fp32: use layout.precision = \"fp32\"";
+  const auto products = tensor::product_speed(at::kBFloat16);
+  if (products.is_slow())
+    units.state = State::note, units.advice = job::slow_products_text(spec::Precision::bf16, products);
   findings.push_back(units);
 
   cpu_set_t set;

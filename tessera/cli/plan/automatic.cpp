@@ -30,7 +30,8 @@ void plan_layout(job::JobOptions& options, bool quiet) {
   const int ranks = options.procs > 0 ? options.procs : cores;
   run.layout.automatic = false;
   spec::validate(run, spec::any_build());
-  const planner::Plan plan = planner::plan(run, this_machine(ranks), planner::Fit(), {.answers = 6});
+  const planner::Plan plan =
+      planner::plan(run, this_machine(ranks, run.layout.precision), planner::Fit(), {.answers = 6});
   if (!quiet) std::fputs((planner::to_text(plan, false) + "\n").c_str(), stderr);
   std::vector<std::string> keys = planner::layout_keys(plan.answers.front().refined.candidate.layout);
   keys.emplace_back("layout.automatic=false");

@@ -51,7 +51,7 @@ double measured_step(const PlanOptions& options, const std::vector<std::string>&
 int bench_profile_command(const PlanOptions& options) {
   const spec::Run base =
       job::load_run({.file = options.file, .overrides = options.overrides}, spec::any_build());
-  const planner::Cluster cluster = this_machine(2);
+  const planner::Cluster cluster = this_machine(2, base.layout.precision);
   planner::StackProfile profile{.stack = "tessera/this-machine", .columns = planner::own_columns()};
   // As different as ten runs on one and two ranks can be.
   const std::vector<std::pair<int, std::vector<std::string>>> kinds = {

@@ -52,8 +52,9 @@ void show_progress(std::int64_t simulated, double best, double least) {
   std::fprintf(stderr, "\r\033[K%s", text.c_str());
 }
 
-planner::Cluster cluster_of(const PlanOptions& options) {
-  return options.machine > 0 ? this_machine(options.machine) : planner::read_cluster(options.cluster);
+planner::Cluster cluster_of(const PlanOptions& options, const spec::Run& run) {
+  return options.machine > 0 ? this_machine(options.machine, run.layout.precision)
+                             : planner::read_cluster(options.cluster);
 }
 
 planner::Fit fit_of(const PlanOptions& options) {
@@ -188,7 +189,7 @@ Changed with_change(const planner::Cluster& cluster, const std::string& change) 
 
 int plan_command(const PlanOptions& options) {
   const spec::Run run = question_of(options);
-  const planner::Cluster cluster = cluster_of(options);
+  const planner::Cluster cluster = cluster_of(options, run);
   const planner::Fit fit = fit_of(options);
   const planner::Ask ask = ask_of(options);
   const planner::Plan plan =
@@ -208,7 +209,7 @@ int plan_command(const PlanOptions& options) {
 
 int what_if_command(const PlanOptions& options) {
   const spec::Run run = question_of(options);
-  const planner::Cluster cluster = cluster_of(options);
+  const planner::Cluster cluster = cluster_of(options, run);
   const planner::Fit fit = fit_of(options);
   const planner::Ask ask = ask_of(options);
   const planner::Plan before = planner::plan(run, cluster, fit, ask);

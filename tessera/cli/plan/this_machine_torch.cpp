@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -11,6 +12,10 @@
 #include "tessera/base/text.hpp"
 #include "tessera/cli/plan/this_machine.hpp"
 #include "tessera/job/machine_memory.hpp"
+#include "tessera/job/start/start.hpp"
+#include "tessera/plan/model/pieces.hpp"
+#include "tessera/shard/flat_bucket.hpp"
+#include "tessera/tensor/peak.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -44,15 +49,18 @@ double sum_of(const std::vector<double>& values) {
 
 }  // namespace
 
-planner::Cluster this_machine(int ranks) {
+planner::Cluster this_machine(int ranks, spec::Precision precision) {
+  const auto dtype = shard::to_torch(plan::compute_dtype(precision));
+  if (const auto speed = tensor::product_speed(dtype); speed.is_slow())
+    std::fputs(cat("warning: ", job::slow_products_text(precision, speed), "\n").c_str(), stderr);
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int before = at::get_num_threads();
   at::set_num_threads(1);
   constexpr std::int64_t kRows = 512;
   const int busy = std::min(ranks, cores);
-  const std::vector<double> products = per_second(busy, [] {
-    return [a = at::rand({kRows, kRows}), b = at::rand({kRows, kRows}),
-            c = at::empty({kRows, kRows})]() mutable { at::mm_out(c, a, b); };
+  const std::vector<double> products = per_second(busy, [dtype] {
+    return [a = at::rand({kRows, kRows}).to(dtype), b = at::rand({kRows, kRows}).to(dtype),
+            c = at::empty({kRows, kRows}, dtype)]() mutable { at::mm_out(c, a, b); };
   });
   constexpr std::int64_t kFloats = 4 << 20;
   const std::vector<double> copies = per_second(busy, [] {

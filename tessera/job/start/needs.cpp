@@ -5,6 +5,7 @@
 
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/describe.hpp"
+#include "tessera/plan/flops.hpp"
 #include "tessera/plan/memory/memory.hpp"
 #include "tessera/program/ir/ranks.hpp"
 
@@ -67,6 +68,7 @@ Needs needs_of(const spec::Run& run, int first, int num_ranks) {
     out.open_files = std::max(out.open_files, is_one_process ? 0 : num_sockets(tables, rank % replica_ranks));
   }
   out.open_files += kOwnFiles + num_data_files(run);
+  out.step_flops = plan::step_flops(run.of_replica(), program).hardware * num_ranks / replica_ranks;
   return out;
 }
 

@@ -17,6 +17,7 @@ struct Needs {
   std::int64_t offload_bytes = 0;     // of all ranks here, in layout.offload_folder
   std::int64_t checkpoint_bytes = 0;  // of one checkpoint, which all ranks write together
   std::int64_t open_files = 0;        // of the rank that needs most
+  double step_flops = 0;              // of all ranks here
 };
 
 // The needs of ranks first to first + num_ranks - 1.

@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "tessera/job/start/start.hpp"
+
 namespace tessera::job {
 namespace {
 
@@ -53,6 +55,24 @@ TEST(Needs, OfAllRanksAreThoseOfTheFullestTimesTheirNumber) {
   EXPECT_EQ(four.memory_bytes, 4 * four.process_bytes);
   EXPECT_EQ(half.memory_bytes, 2 * four.process_bytes);
   EXPECT_GT(four.open_files, one.open_files);
+}
+
+TEST(Needs, TheFirstScreenSaysWhereWhatRunsAndHowMuchItTakes) {
+  spec::Run run;
+  run.layout.dp_replicate = 2;
+  Outlook outlook{.needs = {.num_ranks = 2,
+                            .memory_bytes = 300 << 20,
+                            .process_bytes = 150 << 20,
+                            .checkpoint_bytes = 5 << 20},
+                  .new_checkpoints = 3,
+                  .free_memory_bytes = 4e9};
+  const Start start{.num_ranks = 2};
+  EXPECT_EQ(to_text(outlook, run, start, "tiny", "runs/tiny"),
+            "tiny: 2 ranks on this host, into runs/tiny\n"
+            "memory: at most 150 MiB a rank, 300 MiB of 3.7 GiB free; disk: 3 checkpoints, 15.0 MiB\n");
+  outlook.needs.step_flops = 1e14;  // long enough for the rate to be measured
+  EXPECT_NE(to_text(outlook, run, start, "tiny", "runs/tiny").find("GFLOP/s measured here)\n"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -19,6 +19,10 @@
 #include "tessera/job/start/host.hpp"
 #include "tessera/job/start/needs.hpp"
 #include "tessera/launch/store/open_files.hpp"
+#include "tessera/plan/model/pieces.hpp"
+#include "tessera/shard/flat_bucket.hpp"
+#include "tessera/spec/choice_names.hpp"
+#include "tessera/tensor/peak.hpp"
 #include "tessera/train/source/source.hpp"
 
 namespace tessera::job {
@@ -40,15 +44,18 @@ std::int64_t addresses_needed(std::int64_t process_bytes) {
   return process_bytes / 2 * 3 + kUnused;
 }
 
+double free_memory(const MachineMemory& here) {
+  const double free = here.available_bytes + here.free_swap_bytes;
+  return here.group ? std::min(free, here.group->free_bytes) : free;
+}
+
 void check_memory(const Needs& needs, Problems& out) {
   constexpr const char* kRemedy =
       ". Let each rank hold less (layout.micro_batch, layout.zero, layout.recompute, layout.offload) or take "
       "more "
       "hosts; train --dry-run shows what they hold";
   const MachineMemory here = machine_memory();
-  const double free =
-      std::min(here.available_bytes + here.free_swap_bytes,
-               here.group ? here.group->free_bytes : here.available_bytes + here.free_swap_bytes);
+  const double free = free_memory(here);
   if (static_cast<double>(needs.memory_bytes) > free)
     out.push_back(cat("memory: ", ranks_here(needs), needs.num_ranks == 1 ? " needs " : " need ",
                       size(needs.memory_bytes), ", and ", bytes_text(free), " are available",
@@ -96,11 +103,16 @@ void check_disks(const std::vector<Written>& all, Problems& out) {
   }
 }
 
-std::vector<Written> written_by(const spec::Run& run, const Start& start, const Needs& needs) {
-  std::vector<Written> out;
+std::int64_t new_checkpoints(const spec::Run& run, const Start& start) {
   std::vector<std::int64_t> existing;
   for (const auto& each : checkpoint::step_folders(start.checkpoints)) existing.push_back(each.step);
-  const std::int64_t count = num_new_checkpoints(run.checkpoint, run.training.steps, existing);
+  return num_new_checkpoints(run.checkpoint, run.training.steps, existing);
+}
+
+std::vector<Written> written_by(const spec::Run& run, const Start& start, const Outlook& outlook) {
+  std::vector<Written> out;
+  const Needs& needs = outlook.needs;
+  const std::int64_t count = outlook.new_checkpoints;
   if (count > 0)
     out.push_back(
         {start.checkpoints,
@@ -161,16 +173,59 @@ Start start_on_host(const spec::Run& run, const std::optional<launch::Membership
   return {.first_rank = std::max(0, joined->rank - joined->local_rank), .num_ranks = joined->local_size};
 }
 
-void expect_can_start(const spec::Run& run, const Start& start) {
+Outlook expect_can_start(const spec::Run& run, const Start& start) {
   Problems problems;
   if (start.starts_processes) problems = missing_files(run, start);
-  const Needs needs = needs_of(run, start.first_rank, start.num_ranks);
-  if (!spec::traits(run.cluster.transport).uses_gpus) check_memory(needs, problems);
-  check_open_files(needs, problems);
-  check_disks(written_by(run, start, needs), problems);
-  if (problems.empty()) return;
+  const Outlook out{.needs = needs_of(run, start.first_rank, start.num_ranks),
+                    .new_checkpoints = new_checkpoints(run, start),
+                    .free_memory_bytes = free_memory(machine_memory())};
+  if (!spec::traits(run.cluster.transport).uses_gpus) check_memory(out.needs, problems);
+  check_open_files(out.needs, problems);
+  check_disks(written_by(run, start, out), problems);
+  if (problems.empty()) return out;
   if (problems.size() == 1) throw UserError(problems.front());
   throw UserError(cat("this run cannot start:\n  ", join(problems, "\n  ")));
+}
+
+std::string slow_products_text(spec::Precision precision, const tensor::ProductSpeed& speed) {
+  const std::string word = spec::word(precision);
+  return cat("products in ", word, " take ", fixed(speed.times_fp32, 1),
+             " times as long as in fp32 on this processor, which has no instructions for them: "
+             "layout.precision = \"fp32\" trains faster here");
+}
+
+std::string to_text(const Outlook& outlook, const spec::Run& run, const Start& start, const std::string& name,
+                    const std::string& folder) {
+  const Needs& needs = outlook.needs;
+  const std::int64_t ranks = run.layout.ranks();
+  const bool uses_gpus = spec::traits(run.cluster.transport).uses_gpus;
+  const std::string here = start.num_ranks == ranks ? "on this host" : cat(start.num_ranks, " on this host");
+  const std::string memory = uses_gpus ? "" : cat(" of ", bytes_text(outlook.free_memory_bytes), " free");
+  const std::string disk =
+      !run.checkpoint.saves()
+          ? "nothing is saved (checkpoint.every and checkpoint.every_minutes are 0)"
+          : cat(outlook.new_checkpoints, outlook.new_checkpoints == 1 ? " checkpoint" : " checkpoints", ", ",
+                bytes_text(static_cast<double>(outlook.new_checkpoints) *
+                           static_cast<double>(needs.checkpoint_bytes)));
+  const std::string of_rank =
+      start.num_ranks == 1 ? "" : cat("at most ", size(needs.process_bytes), " a rank, ");
+  std::string out = cat(name, ": ", ranks, ranks == 1 ? " rank " : " ranks ", here, ", into ", folder,
+                        "\nmemory: ", of_rank, size(needs.memory_bytes), memory, "; disk: ", disk, "\n");
+  // Measuring takes a tenth of a second: where nobody waits for a step, only what may be slow is measured.
+  constexpr double kShortFlops = 1e10;
+  const auto dtype = shard::to_torch(plan::compute_dtype(run.layout.precision));
+  const bool is_short = needs.step_flops < kShortFlops * needs.num_ranks;
+  if (uses_gpus || run.layout.updates != spec::Updates::synchronous || (is_short && dtype == at::kFloat))
+    return out;
+  // Each rank computes on one thread, and they take turns on too few cores.
+  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const auto speed = tensor::product_speed(dtype);
+  const double rate = speed.flops_per_second * std::min(needs.num_ranks, cores);
+  if (needs.step_flops > rate)
+    out += cat("a step: about ", duration_text(needs.step_flops / rate), " for its products alone (",
+               fixed(rate / 1e9, 0), " GFLOP/s measured here)\n");
+  return out +
+         (speed.is_slow() ? cat("warning: ", slow_products_text(run.layout.precision, speed), "\n") : "");
 }
 
 }  // namespace tessera::job

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "tessera/job/start/needs.hpp"
 #include "tessera/launch/store/join.hpp"
 #include "tessera/spec/spec.hpp"
+#include "tessera/tensor/peak.hpp"
 
 namespace tessera::job {
 
@@ -25,8 +27,23 @@ struct Start {
 // of a host in a row.
 Start start_on_host(const spec::Run& run, const std::optional<launch::Membership>& joined);
 
+// What the ranks of this host will take, and what there is.
+struct Outlook {
+  Needs needs;
+  std::int64_t new_checkpoints = 0;
+  double free_memory_bytes = 0;
+};
+
 // Throws one UserError that lists all that is missing, and PeerLost when a file system does not answer within
 // cluster.timeout_seconds.
-void expect_can_start(const spec::Run& run, const Start& start);
+Outlook expect_can_start(const spec::Run& run, const Start& start);
+
+// The warning where products in that precision are slower than in fp32.
+std::string slow_products_text(spec::Precision precision, const tensor::ProductSpeed& speed);
+
+// What people see before ranks start: what runs and where, how much memory it takes, and how long a step
+// takes at least.
+std::string to_text(const Outlook& outlook, const spec::Run& run, const Start& start, const std::string& name,
+                    const std::string& folder);
 
 }  // namespace tessera::job

@@ -51,34 +51,39 @@ using Server = std::unique_ptr<MHD_Daemon, StopServer>;
 
 // One thread serves all connections. Each may hold 16 KiB, and is closed when it has been silent for a
 // second.
-Server listen(int port, PrometheusPage& page) {
-  sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(port))};
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+Server listen(const ListenAddress& where, PrometheusPage& page) {
+  const auto port = static_cast<std::uint16_t>(where.port);
+  sockaddr_in v4{.sin_family = AF_INET, .sin_port = htons(port)};
+  sockaddr_in6 v6{.sin6_family = AF_INET6, .sin6_port = htons(port)};
+  inet_pton(AF_INET, where.host.c_str(), &v4.sin_addr);
+  inet_pton(AF_INET6, where.host.c_str(), &v6.sin6_addr);
+  const void* address = where.is_v6() ? static_cast<const void*>(&v6) : &v4;
+  const unsigned flags =
+      MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG | (where.is_v6() ? unsigned{MHD_USE_IPv6} : 0U);
   constexpr unsigned kConnections = 64, kSilentSeconds = 1;
   constexpr std::size_t kBytes = 16 << 10;
-  Server server(MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG,
-                                 static_cast<std::uint16_t>(port), nullptr, nullptr, answer, &page,
-                                 MHD_OPTION_EXTERNAL_LOGGER, discard, nullptr, MHD_OPTION_SOCK_ADDR, &address,
-                                 MHD_OPTION_CONNECTION_LIMIT, kConnections, MHD_OPTION_CONNECTION_TIMEOUT,
-                                 kSilentSeconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, kBytes,
-                                 MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, nullptr, MHD_OPTION_END));
+  Server server(MHD_start_daemon(flags, port, nullptr, nullptr, answer, &page, MHD_OPTION_EXTERNAL_LOGGER,
+                                 discard, nullptr, MHD_OPTION_SOCK_ADDR, address, MHD_OPTION_CONNECTION_LIMIT,
+                                 kConnections, MHD_OPTION_CONNECTION_TIMEOUT, kSilentSeconds,
+                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, kBytes, MHD_OPTION_UNESCAPE_CALLBACK,
+                                 leave_escaped, nullptr, MHD_OPTION_END));
   if (!server)
-    throw UserError(
-        cat("--prometheus ", port, ": cannot listen on port ", port,
-            " of 127.0.0.1 (taken, or not allowed). Name another one, or 0 for any that is free."));
+    throw UserError(cat("metrics.listen = ", to_text(where),
+                        ": cannot listen there: the port is taken or not allowed, or this host has no such "
+                        "address. Name another one, or port 0 for any that is free."));
   return server;
 }
 
 }  // namespace
 
 struct Endpoint::Parts {
-  explicit Parts(int port) : server(listen(port, page)) {}
+  explicit Parts(const ListenAddress& where) : server(listen(where, page)) {}
 
   PrometheusPage page;
   Server server;  // last: its thread reads the page
 };
 
-Endpoint::Endpoint(int port) : parts_(std::make_unique<Parts>(port)) {}
+Endpoint::Endpoint(const ListenAddress& address) : parts_(std::make_unique<Parts>(address)) {}
 Endpoint::~Endpoint() = default;
 
 int Endpoint::port() const {

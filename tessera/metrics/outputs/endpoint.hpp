@@ -1,17 +1,18 @@
-// A page of gauges and counters in Prometheus' text form, on the loopback address only.
+// A page of gauges and counters in Prometheus' text form.
 #pragma once
 
 #include <memory>
 
+#include "tessera/base/listen_address.hpp"
 #include "tessera/metrics/step_facts.hpp"
 
 namespace tessera::metrics {
 
 class Endpoint {
  public:
-  // Listens on 127.0.0.1 and answers GET /metrics, nothing else; port 0: any free one. Throws UserError when
-  // the port is taken or not allowed.
-  explicit Endpoint(int port);
+  // Listens there and answers GET /metrics, nothing else. Throws UserError when the address is not of this
+  // host, or the port is taken or not allowed.
+  explicit Endpoint(const ListenAddress& address);
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;

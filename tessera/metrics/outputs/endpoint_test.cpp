@@ -54,7 +54,7 @@ std::string page_at(int port) {
 }
 
 TEST(Endpoint, GaugesAppearWithTheFirstStep) {
-  Endpoint endpoint(0);
+  Endpoint endpoint({});
   const std::string before = page_at(endpoint.port());
   EXPECT_THAT(before, HasSubstr("\ntessera_steps_total 0\n"));
   EXPECT_THAT(before, Not(HasSubstr("tessera_loss")));
@@ -64,7 +64,7 @@ TEST(Endpoint, GaugesAppearWithTheFirstStep) {
 }
 
 TEST(Endpoint, RequestsOfAnyLengthAreAnsweredOrRefused) {
-  Endpoint endpoint(0);
+  Endpoint endpoint({});
   const auto status_of = [&](const std::string& request) {
     return answer_to(endpoint.port(), request + "\r\nConnection: close\r\n\r\n").substr(0, 13);
   };
@@ -87,7 +87,7 @@ TEST(Endpoint, RequestsOfAnyLengthAreAnsweredOrRefused) {
 }
 
 TEST(Endpoint, ShowsAllNumbersOfOneStep) {
-  Endpoint endpoint(0);
+  Endpoint endpoint({});
   std::atomic<bool> over = false;
   std::thread training([&] {
     while (!over) endpoint.update(kOneStep);
@@ -108,7 +108,7 @@ TEST(Endpoint, ShowsAllNumbersOfOneStep) {
 // A connection that says nothing, or half a request, holds up nobody; without time-outs and threads it takes
 // 30 s each.
 TEST(Endpoint, SilentConnectionsDelayNobody) {
-  Endpoint endpoint(0);
+  Endpoint endpoint({});
   endpoint.update(kOneStep);
   std::vector<int> silent = {connected(endpoint.port()), connected(endpoint.port())};
   EXPECT_EQ(write(silent.back(), "GET /met", 8), 8);

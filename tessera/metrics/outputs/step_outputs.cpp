@@ -67,9 +67,11 @@ struct StepOutputs::Parts {
 };
 
 StepOutputs::StepOutputs(const OutputOptions& options) : parts_(std::make_unique<Parts>(options)) {
-  if (options.prometheus_port) {
-    parts_->endpoint.emplace(*options.prometheus_port);
-    parts_->lines.write(cat("metrics at http://127.0.0.1:", parts_->endpoint->port(), "/metrics\n"));
+  if (options.listen) {
+    ListenAddress address = *options.listen;
+    parts_->endpoint.emplace(address);
+    address.port = parts_->endpoint->port();
+    parts_->lines.write(cat("metrics at http://", to_text(address), "/metrics\n"));
   }
   // What may be refused comes first, what changes an earlier run's numbers last.
   if (!options.folder.empty()) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/listen_address.hpp"
 #include "tessera/metrics/display/frame.hpp"
 
 namespace tessera::metrics {
@@ -14,7 +15,7 @@ namespace tessera::metrics {
 struct OutputOptions {
   std::string folder;  // of metrics.jsonl and tensorboard/; empty: neither
   bool lines = true;   // the display where standard output is a terminal, else a line a step
-  std::optional<int> prometheus_port;
+  std::optional<ListenAddress> listen;
   std::int64_t kept_steps = 0;  // what an earlier run wrote of these steps stays
   RunTitle title;
   // A standard output that has taken nothing for so long is told of; it never holds up the run.

@@ -44,7 +44,7 @@ TEST_F(StepOutputsFolder, TellOfAStepInWellUnderAMillisecondOfTheProcessor) {
   const int nowhere = open("/dev/null", O_WRONLY);
   double seconds = 0;
   {
-    StepOutputs outputs({.folder = path_, .lines = false, .prometheus_port = 0});
+    StepOutputs outputs({.folder = path_, .lines = false, .listen = ListenAddress()});
     Display display({.name = "run", .steps = kFacts.steps}, nowhere);
     StepFacts facts = kFacts;
     const double begin = processor_seconds();
@@ -84,8 +84,9 @@ TEST_F(StepOutputsFolder, ARefusedStartLeavesTheFilesOfAnEarlierRun) {
   const std::string before = contents();
   EXPECT_THAT(before, HasSubstr("metrics.jsonl"));
   EXPECT_THAT(before, HasSubstr("events.out.tfevents"));
-  const Endpoint taken(0);
-  EXPECT_THROW(StepOutputs({.folder = path_, .lines = false, .prometheus_port = taken.port()}), UserError);
+  const Endpoint taken({});
+  EXPECT_THROW(StepOutputs({.folder = path_, .lines = false, .listen = ListenAddress{.port = taken.port()}}),
+               UserError);
   EXPECT_EQ(contents(), before);
 }
 

@@ -27,7 +27,7 @@ std::string metadata_line(const char* what, std::int64_t process, std::int64_t r
 
 }  // namespace
 
-void write_trace(const std::string& path, std::span<const Event> events, const std::string& program) {
+std::string trace_text(std::span<const Event> events, const std::string& program) {
   // Rows count from 1: viewers take thread 0 for the idle thread.
   std::map<std::string, std::int64_t> rows;
   std::set<std::int64_t> processes;
@@ -46,9 +46,12 @@ void write_trace(const std::string& path, std::span<const Event> events, const s
                         ", \"tid\": ", row, ", \"ts\": ", event.start_seconds * 1e6, ", \"dur\": ",
                         event.duration_seconds * 1e6, ", \"args\": ", json_object(event.args), "}"));
   }
-  OutFile(path, "--trace")
-      .write(cat("{\"traceEvents\": [\n", join(lines, ",\n"),
-                 "\n],\n\"otherData\": {\"program\": ", json_quoted(program), "}}\n"));
+  return cat("{\"traceEvents\": [\n", join(lines, ",\n"),
+             "\n],\n\"otherData\": {\"program\": ", json_quoted(program), "}}\n");
+}
+
+void write_trace(const std::string& path, std::span<const Event> events, const std::string& program) {
+  OutFile(path, "--trace").write(trace_text(events, program));
 }
 
 std::vector<Event> events_of(std::span<const Event> events, std::int64_t process, const std::string& row) {

@@ -32,7 +32,9 @@ std::optional<T> argument(const Event& event, std::string_view name) {
 }
 
 // One process per rank, one row per lane, lanes in the order they first appear. `program` says whose ops
-// these are. Throws UserError when the file can't be written.
+// these are.
+std::string trace_text(std::span<const Event> events, const std::string& program = "");
+// The same as a file. Throws UserError when it can't be written.
 void write_trace(const std::string& path, std::span<const Event> events, const std::string& program = "");
 
 // What a file that write_trace made says: its events in their order, and what was given as `program`.
@@ -41,8 +43,9 @@ struct Trace {
   std::string program;
 };
 
-// Throws UserError naming the file and what is wrong.
+// Throw UserError naming the file, or where the text came from, and what is wrong.
 Trace read_trace(const std::string& path);
+Trace parse_trace(std::string_view text, const std::string& from);
 
 // The events of one lane of one rank.
 std::vector<Event> events_of(std::span<const Event> events, std::int64_t process, const std::string& row);

@@ -90,10 +90,11 @@ std::string program_of(const Json& trace) {
 
 }  // namespace
 
-Trace read_trace(const std::string& path) {
-  const MappedFile file(path);
-  const Json trace = Json::parse(file.text(), nullptr, /*allow_exceptions=*/false);
-  const Reader reader{path};
+Trace read_trace(const std::string& path) { return parse_trace(MappedFile(path).text(), path); }
+
+Trace parse_trace(std::string_view text, const std::string& from) {
+  const Json trace = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Reader reader{from};
   reader.expect(!trace.is_discarded(), "is not JSON");
   return {reader.events(trace), program_of(trace)};
 }

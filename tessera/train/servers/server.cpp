@@ -110,7 +110,7 @@ class Server {
     outputs_.emplace(metrics::OutputOptions{
         .folder = options_.folder,
         .lines = options_.lines,
-        .prometheus_port = options_.prometheus_port,
+        .listen = parse_listen_address(run_.metrics.listen),
         .kept_steps = first_push_,
         .title = {.name = options_.name,
                   .about = cat(count_text(static_cast<double>(plan::num_parameters(tables))), " parameters, ",
@@ -122,12 +122,10 @@ class Server {
                   .steps = run_.training.steps * workers,
                   .ranks = run_.layout.ranks()},
         .patience_seconds = run_.cluster.timeout_seconds});
-    if (!options_.folder.empty()) {
-      log_.emplace(options_.folder, workers, first_push_);
-      if (const auto complaint = complaint_of([&] { keep_run_file(run_, options_.folder); });
-          !complaint.empty())
-        tell(cat("warning: ", complaint));
-    }
+    if (!options_.folder.empty()) log_.emplace(options_.folder, workers, first_push_);
+    for (const std::string& complaint :
+         keep_run(run_, {.folder = options_.folder, .checkpoints = options_.checkpoints}, resumed.checkpoint))
+      tell(cat("warning: ", complaint));
     for (const std::string& note : resumed.notes) tell(note);
   }
 

@@ -23,11 +23,10 @@ void expect_no_tokenizer(const spec::Run& run) {
     refuse(cat("model.weights = ", run.model.weights), *file);
 }
 
-void expect_no_tokenizer(const spec::Run& run, const checkpoint::Manifest& begun_from,
-                         const std::string& path) {
+void expect_no_tokenizer(const spec::Run& run, const std::string& checkpoint) {
   if (run.data.bytes_as_tokens || !run.data.sources.empty()) return;
-  if (const auto file = checkpoint::tokenizer_attached(begun_from))
-    refuse(cat("the checkpoint ", path), *file);
+  if (const auto folder = checkpoint::tokenizer_folder(checkpoint))
+    refuse(cat("the checkpoint ", checkpoint), *checkpoint::tokenizer_in(*folder));
 }
 
 }  // namespace tessera::train

@@ -2,7 +2,8 @@
 // token's id, and learns nonsense without a word.
 #pragma once
 
-#include "tessera/checkpoint/format/manifest.hpp"
+#include <string>
+
 #include "tessera/spec/spec.hpp"
 
 namespace tessera::train {
@@ -10,7 +11,6 @@ namespace tessera::train {
 // Throw UserError when the weights, or the checkpoint, that a run begins with have a tokenizer and
 // data.bytes_as_tokens does not allow to do without.
 void expect_no_tokenizer(const spec::Run& run);
-void expect_no_tokenizer(const spec::Run& run, const checkpoint::Manifest& begun_from,
-                         const std::string& path);
+void expect_no_tokenizer(const spec::Run& run, const std::string& checkpoint);
 
 }  // namespace tessera::train

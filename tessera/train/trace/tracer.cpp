@@ -1,8 +1,10 @@
 #include "tessera/train/trace/tracer.hpp"
 
-#include <cstdio>
-#include <filesystem>
+#include <cmath>
+#include <limits>
+#include <numeric>
 
+#include "tessera/base/clock.hpp"
 #include "tessera/base/complaint.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/metrics/out_file.hpp"
@@ -11,12 +13,61 @@
 #include "tessera/program/ir/ranks.hpp"
 #include "tessera/program/ir/text.hpp"
 #include "tessera/simulate/profile.hpp"
+#include "tessera/tensor/tensor.hpp"
 
 namespace tessera::train {
 
 namespace {
-constexpr char kPart[] = ".rank";
+
+// Rank 0 asks each for its time and its events, over a connection that lies in host memory.
+constexpr int kTag = 0, kAsks = 8;
+
+double received_number(const collective::Group& group, int from) {
+  at::Tensor cell = tensor::zeros({1}, at::kDouble);
+  group.receive(cell, from, kTag);
+  return cell.item<double>();
 }
+
+void send_number(const collective::Group& group, double value, int to) {
+  group.send(tensor::zeros({1}, at::kDouble).fill_(value), to, kTag);
+}
+
+void send_events(const collective::Group& group, const std::string& text) {
+  for (int i = 0; i < kAsks; ++i) {
+    received_number(group, 0);
+    send_number(group, now_seconds(), 0);
+  }
+  send_number(group, static_cast<double>(text.size()), 0);
+  auto* bytes = reinterpret_cast<std::byte*>(const_cast<char*>(text.data()));
+  group.send(tensor::view_of(bytes, {std::ssize(text)}, at::kByte), 0, kTag);
+}
+
+struct Sent {
+  double ahead_seconds = 0;  // of its clock before this one
+  std::string text;
+};
+
+Sent received_events(const collective::Group& group, int from) {
+  Sent out;
+  double quickest = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kAsks; ++i) {
+    const double asked = now_seconds();
+    send_number(group, 0, from);
+    const double there = received_number(group, from), took = now_seconds() - asked;
+    if (took >= quickest) continue;
+    quickest = took;
+    // Clocks that differ by less than half of the way there and back may be equal.
+    const double ahead = there - asked - took / 2;
+    out.ahead_seconds = std::abs(ahead) <= took / 2 ? 0 : ahead;
+  }
+  const auto size = static_cast<std::int64_t>(received_number(group, from));
+  at::Tensor bytes = tensor::empty({size}, at::kByte);
+  group.receive(bytes, from, kTag);
+  out.text.assign(static_cast<const char*>(bytes.const_data_ptr()), static_cast<std::size_t>(size));
+  return out;
+}
+
+}  // namespace
 
 Tracer::Tracer(const program::Program& program, std::int64_t rank, const std::string& path)
     : path_(path),
@@ -26,31 +77,12 @@ Tracer::Tracer(const program::Program& program, std::int64_t rank, const std::st
       rank_(rank) {
   if (path_.empty()) return;
   fingerprint_ = plan::fingerprint(program);
+  if (rank_ != 0) return;
   try {
-    metrics::write_trace(part(rank_), events_, fingerprint_);
+    metrics::write_trace(path_, events_, fingerprint_);
   } catch (const metrics::WriteError& error) {
     if (!error.passes()) throw;  // it is tried again when there is something to write
   }
-  remove_parts();
-}
-
-// A part is there from the end of a run until the first rank has joined it to its own: one that is there
-// before was left by a run that was killed, or was only tried to be written.
-void Tracer::remove_parts() const {
-  std::error_code ignored;
-  if (rank_ != 0) {
-    std::filesystem::remove(part(rank_), ignored);
-    return;
-  }
-  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
-  const std::string prefix = std::filesystem::path(path_).filename().string() + kPart;
-  std::vector<std::filesystem::path> left;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(prefix) && name.find_first_not_of("0123456789", prefix.size()) == std::string::npos)
-      left.push_back(entry.path());
-  }
-  for (const auto& each : left) std::filesystem::remove(each, ignored);
 }
 
 void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
@@ -72,44 +104,33 @@ void Tracer::add(std::int64_t step, const std::vector<engine::OpTime>& times) {
   }
 }
 
-std::string Tracer::complaint_of_writing(const std::string& path) const {
+std::vector<std::string> Tracer::write(const collective::Communicator& communicator, ActivityLog* log) {
+  if (path_.empty()) return {};
+  const During closing(log, Doing::closing);
+  std::vector<Sent> sent;
+  if (const int size = communicator.size(); size > 1) {
+    std::vector<int> all(static_cast<std::size_t>(size));
+    std::iota(all.begin(), all.end(), 0);
+    const collective::Group group = collective::make_groups(communicator.host(), {all}).front();
+    if (rank_ == 0)
+      for (int rank = 1; rank < size; ++rank) sent.push_back(received_events(group, rank));
+    else
+      send_events(group, metrics::trace_text(events_));
+    group.barrier();
+  }
+  if (rank_ != 0) return {};
+  for (std::size_t i = 0; i < sent.size(); ++i)
+    for (metrics::Event& event : metrics::parse_trace(sent[i].text, cat("rank ", i + 1)).events) {
+      event.start_seconds -= sent[i].ahead_seconds;
+      events_.push_back(std::move(event));
+    }
   constexpr int kAttempts = 3;
   std::string complaint;
   for (int i = 0; i < kAttempts; ++i) {
-    complaint = complaint_of([&] { metrics::write_trace(path, events_, fingerprint_); });
-    if (complaint.empty()) break;
+    complaint = complaint_of([&] { metrics::write_trace(path_, events_, fingerprint_); });
+    if (complaint.empty()) return {};
   }
-  return complaint;
-}
-
-std::vector<std::string> Tracer::write(const std::function<void()>& meet, std::int64_t num_ranks,
-                                       ActivityLog* log) {
-  if (path_.empty()) return {};
-  std::error_code ignored;
-  if (rank_ != 0) {
-    const During closing(log, Doing::closing);
-    const std::string complaint = complaint_of_writing(part(rank_));
-    if (!complaint.empty()) {
-      std::fputs(cat("trace of rank ", rank_, ": ", complaint, "\n").c_str(), stderr);
-      std::filesystem::remove(part(rank_), ignored);  // rank 0 sees that it is missing
-    }
-  }
-  meet();
-  if (rank_ != 0) return {};
-  const During closing(log, Doing::closing);
-  std::vector<std::string> missing;
-  for (std::int64_t rank = 1; rank < num_ranks; ++rank) {
-    const std::string complaint = complaint_of([&] {
-      const auto more = metrics::read_trace(part(rank)).events;
-      events_.insert(events_.end(), more.begin(), more.end());
-    });
-    if (!complaint.empty())
-      missing.push_back(cat("'", path_, "' is incomplete: it lacks rank ", rank, " (", complaint, ")"));
-    std::filesystem::remove(part(rank), ignored);
-  }
-  const std::string complaint = complaint_of_writing(path_);
-  if (!complaint.empty()) missing.push_back(cat("there is no trace: ", complaint));
-  return missing;
+  return {cat("there is no trace: ", complaint)};
 }
 
 std::string Tracer::calls_text(std::span<const engine::OpCalls> calls) const {
@@ -127,7 +148,5 @@ std::int64_t Tracer::group_of(const program::Op& op) const {
   if (op.what == program::OpKind::send) return rank_;
   return op.what == program::OpKind::receive ? set.neighbour(rank_, op.hop) : set.peers(rank_).front();
 }
-
-std::string Tracer::part(std::int64_t rank) const { return rank == 0 ? path_ : cat(path_, kPart, rank); }
 
 }  // namespace tessera::train

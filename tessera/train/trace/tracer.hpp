@@ -16,20 +16,17 @@ namespace tessera::train {
 
 class Tracer {
  public:
-  // An empty path traces nothing. Throws UserError when it can't be written for a reason that doesn't pass.
+  // An empty path traces nothing. Rank 0 writes the file, and throws UserError when it can't for a reason
+  // that doesn't pass.
   Tracer(const program::Program& program, std::int64_t rank, const std::string& path);
 
   void add(std::int64_t step, const std::vector<engine::OpTime>& times);
-  // One file for all ranks: each writes its part beside it, rank 0 joins them once all have met. Returns, on
-  // rank 0, what is missing of it, a sentence each; what the disk refuses ends nothing.
-  std::vector<std::string> write(const std::function<void()>& meet, std::int64_t num_ranks,
-                                 ActivityLog* log = nullptr);
+  // One file for all ranks: they send their events to rank 0, on whose clock all times are then. All ranks
+  // call it. Returns, on rank 0, what is missing of it, a sentence each; what the disk refuses ends nothing.
+  std::vector<std::string> write(const collective::Communicator& communicator, ActivityLog* log = nullptr);
 
  private:
-  std::string part(std::int64_t rank) const;
-  void remove_parts() const;
   std::int64_t group_of(const program::Op& op) const;
-  std::string complaint_of_writing(const std::string& path) const;
   std::string calls_text(std::span<const engine::OpCalls> calls) const;
 
   std::string path_, fingerprint_;

@@ -1,0 +1,103 @@
+#include "tessera/metrics/display/first_step.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "tessera/base/clock.hpp"
+#include "tessera/base/text.hpp"
+#include "tessera/metrics/display/terminal.hpp"
+
+namespace tessera::metrics {
+
+namespace {
+
+constexpr std::chrono::milliseconds kLook{200};
+constexpr double kLiveSeconds = 1, kLinesSeconds = 10;  // before the first word
+
+bool is_live() { return is_live_terminal(STDERR_FILENO); }
+
+}  // namespace
+
+std::string progress_text(const Activity& at, std::size_t num_ops, double step_seconds) {
+  switch (at.doing) {
+    case Doing::meeting:
+      return "waiting for the other ranks";
+    case Doing::preparing:
+      return "drawing weights";
+    case Doing::loading:
+      return "reading weights";
+    case Doing::resuming:
+      return "reading the checkpoint";
+    case Doing::joining:
+      return "waiting to be let in";
+    case Doing::reading_data:
+      return "reading data";
+    case Doing::computing:
+    case Doing::communicating:
+    case Doing::sending:
+      break;
+    default:
+      return "starting";
+  }
+  const auto done = static_cast<double>(at.op);
+  const std::string left =
+      done > 0 ? cat(", about ", duration_text(step_seconds * (static_cast<double>(num_ops) - done) / done),
+                     " left")
+               : "";
+  return cat("step ", at.step, ": op ", at.op + 1, " of ", num_ops, left);
+}
+
+FirstStep::FirstStep(const ActivityLog* log)
+    : log_(log),
+      begin_seconds_(now_seconds()),
+      next_seconds_(begin_seconds_ + (is_live() ? kLiveSeconds : kLinesSeconds)) {
+  if (log) thread_ = std::thread([this] { run(); });
+}
+
+FirstStep::~FirstStep() { end(); }
+
+void FirstStep::begin(std::size_t num_ops, std::function<void(const std::string&)> tell) {
+  const std::lock_guard lock(mutex_);
+  num_ops_ = num_ops;
+  tell_ = std::move(tell);
+  step_begin_seconds_ = now_seconds();
+  if (has_drawn_) std::fputs("\r\x1b[K", stderr);
+  has_drawn_ = false;
+}
+
+void FirstStep::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  ending_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  if (std::exchange(has_drawn_, false)) std::fputs("\r\x1b[K", stderr);
+}
+
+void FirstStep::run() {
+  std::unique_lock lock(mutex_);
+  while (!ending_.wait_for(lock, kLook, [this] { return is_over_; }))
+    if (const double now = now_seconds(); now >= next_seconds_) speak(now);
+}
+
+void FirstStep::speak(double now) {
+  const RankState state = log_->state();
+  if (!state.now()) return;
+  const std::string text = cat(progress_text(*state.now(), num_ops_, now - step_begin_seconds_), " (",
+                               duration_text(now - begin_seconds_), " since the start)");
+  if (tell_) {
+    tell_(text);
+  } else if (is_live()) {
+    std::fputs(cat("\r\x1b[K", text).c_str(), stderr);
+    has_drawn_ = true;
+  } else {
+    std::fputs(cat(text, "\n").c_str(), stderr);
+  }
+  next_seconds_ = is_live() ? now + kLiveSeconds : begin_seconds_ + 2 * (now - begin_seconds_);
+}
+
+}  // namespace tessera::metrics
