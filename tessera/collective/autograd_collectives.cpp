@@ -69,6 +69,15 @@ Cut cut_of_part(const char* operation, const Placed& x, const Axis& axis, int di
 }
 
 Tensor identity(const Tensor& x) { return x.view_as(x); }
+// `map`, or what leaves its result unwritten: as many rows of dim `dim` as given.
+Map unless_unneeded(Result result, int dim, std::int64_t rows, Map map) {
+  if (result == Result::needed) return map;
+  return [=](const Tensor& t) {
+    std::vector<std::int64_t> shape = t.sizes().vec();
+    shape[static_cast<std::size_t>(dim)] = rows;
+    return t.new_empty(shape);
+  };
+}
 Map sum_over(const Axis& axis) {
   return [=](const Tensor& t) { return all_reduced(t, axis.group); };
 }
@@ -84,22 +93,27 @@ Placed gather_replicated(const Placed& x, const Axis& axis, const Rows& rows) {
                        [=](const Tensor& g) { return reduce_scattered(g, axis.group, dim, cut); }));
 }
 
-Placed gather_invariant(const Placed& x, const Axis& axis, const Rows& rows) {
+Placed gather_invariant(const Placed& x, const Axis& axis, const Rows& rows, Result result) {
   const int dim = require_sharded("gather_invariant", x, axis);
   const auto cut = cut_of_part("gather_invariant", x, axis, dim, rows);
-  return placed_as(x, axis.name, kInvariant,
-                   apply_linear(
-                       x.tensor, [=](const Tensor& t) { return gathered(t, axis.group, dim, cut); },
-                       [=](const Tensor& g) { return own_part(g, dim, cut); }));
+  return placed_as(
+      x, axis.name, kInvariant,
+      apply_linear(x.tensor,
+                   unless_unneeded(result, dim, cut.total,
+                                   [=](const Tensor& t) { return gathered(t, axis.group, dim, cut); }),
+                   [=](const Tensor& g) { return own_part(g, dim, cut); }));
 }
 
-Placed reduce_scatter(const Placed& x, const Axis& axis, int dim, const Rows& rows) {
+Placed reduce_scatter(const Placed& x, const Axis& axis, int dim, const Rows& rows, Result result) {
   require("reduce_scatter", x, axis, {Kind::partial}, "P");
   const auto cut = cut_of_whole("reduce_scatter", x, axis, dim, rows);
   return placed_as(x, axis.name, sharded(dim),
-                   apply_linear(
-                       x.tensor, [=](const Tensor& t) { return reduce_scattered(t, axis.group, dim, cut); },
-                       [=](const Tensor& g) { return gathered(g, axis.group, dim, cut); }));
+                   apply_linear(x.tensor,
+                                unless_unneeded(result, dim, cut.count,
+                                                [=](const Tensor& t) {
+                                                  return reduce_scattered(t, axis.group, dim, cut);
+                                                }),
+                                [=](const Tensor& g) { return gathered(g, axis.group, dim, cut); }));
 }
 
 Placed all_reduce_replicated(const Placed& x, const Axis& axis) {
@@ -107,9 +121,11 @@ Placed all_reduce_replicated(const Placed& x, const Axis& axis) {
   return placed_as(x, axis.name, kReplicated, apply_linear(x.tensor, sum_over(axis), sum_over(axis)));
 }
 
-Placed all_reduce_invariant(const Placed& x, const Axis& axis) {
+Placed all_reduce_invariant(const Placed& x, const Axis& axis, Result result) {
   require("all_reduce_invariant", x, axis, {Kind::partial}, "P");
-  return placed_as(x, axis.name, kInvariant, apply_linear(x.tensor, sum_over(axis), identity));
+  return placed_as(
+      x, axis.name, kInvariant,
+      apply_linear(x.tensor, unless_unneeded(result, 0, x.tensor.size(0), sum_over(axis)), identity));
 }
 
 Placed replicate(const Placed& x, const Axis& axis) {

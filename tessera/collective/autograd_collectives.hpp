@@ -3,6 +3,9 @@
 // needed. All ranks of the axis call it together.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "tessera/collective/placement.hpp"
 
 namespace tessera::collective {
@@ -10,16 +13,22 @@ namespace tessera::collective {
 // The ranks' sizes along the dim that is cut; if it is empty, the sizes are equal.
 using Rows = std::vector<std::int64_t>;
 
+// What is done with the values that come out. Of an unneeded result only the derivative is used: its values
+// are not written, and nothing is called for them.
+enum class Result : std::uint8_t { needed, unneeded };
+
 // S(d) -> R: all-gather; backward P -> S(d).
 Placed gather_replicated(const Placed& x, const Axis& axis, const Rows& rows = {});
 // S(d) -> I: all-gather; backward slice.
-Placed gather_invariant(const Placed& x, const Axis& axis, const Rows& rows = {});
+Placed gather_invariant(const Placed& x, const Axis& axis, const Rows& rows = {},
+                        Result result = Result::needed);
 // P -> S(dim): reduce-scatter; backward S(dim) -> R.
-Placed reduce_scatter(const Placed& x, const Axis& axis, int dim, const Rows& rows = {});
+Placed reduce_scatter(const Placed& x, const Axis& axis, int dim, const Rows& rows = {},
+                      Result result = Result::needed);
 // P -> R: all-reduce; backward the same.
 Placed all_reduce_replicated(const Placed& x, const Axis& axis);
 // P -> I: all-reduce; backward identity.
-Placed all_reduce_invariant(const Placed& x, const Axis& axis);
+Placed all_reduce_invariant(const Placed& x, const Axis& axis, Result result = Result::needed);
 // I -> R: identity; backward all-reduce.
 Placed replicate(const Placed& x, const Axis& axis);
 // I, R -> S(dim): slice; backward all-gather (I) or zero-pad (R).

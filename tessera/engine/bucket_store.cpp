@@ -230,6 +230,11 @@ void BucketStore::read_weights(const program::Segment& segment) {
   for (const std::uint32_t item : segment.buckets) read_here(bucket(item).full());
 }
 
+void BucketStore::read_weights_backward(const program::Segment& segment) {
+  for (const std::uint32_t item : segment.buckets)
+    if (std::ranges::count(segment.forward_only, item) == 0) read_here(bucket(item).full());
+}
+
 void BucketStore::use_ahead(const program::Segment& segment) {
   for (const std::uint32_t item : segment.buckets) bucket(item).point_at(read_here(ahead_[item]));
 }

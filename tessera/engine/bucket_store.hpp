@@ -40,6 +40,7 @@ class BucketStore {
   void end(const program::Cell& cell);
   // The calling lane reads the weights of a segment's buckets.
   void read_weights(const program::Segment& segment);
+  void read_weights_backward(const program::Segment& segment);
   // Weights are those of Ahead from here on, and those of Full again.
   void use_ahead(const program::Segment& segment);
   void use_full(const program::Segment& segment);

@@ -28,6 +28,7 @@ model::Outcome Executor::compute(const Op& op, Step& step, const std::vector<Ten
 // With a graph, on leaves over the inputs.
 model::Outcome Executor::record(const Op& op, Step& step) {
   auto recording = std::make_unique<Recording>();
+  recording->tape.is_recomputed = op.what == program::OpKind::recompute;
   const at::AutoGradMode with_gradient(true);
   for (const auto value : tables_.segments[op.item].reads)
     recording->inputs.push_back(
@@ -67,7 +68,7 @@ void Executor::backward(const Op& op, Step& step, bool with_weights) {
   const auto& segment = tables_.segments[op.item];
   if (with_weights) bucket_store_.begin_gradients(op);
   if (step.input.micro_batches[static_cast<std::size_t>(op.micro)].samples == 0) return;
-  bucket_store_.read_weights(segment);
+  bucket_store_.read_weights_backward(segment);
   Recording& recording = *tapes_[at(op.item, op.micro)];
   std::vector<Tensor> root_gradients;
   for (const auto value : segment.writes)

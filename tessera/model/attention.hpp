@@ -14,7 +14,7 @@ struct AttentionLayer {
 // Attention of the heads over all positions so far as [T, N*D]; extends the cache, if there is one, by
 // theirs.
 Tensor attend(const parallel::Heads& heads, const Batch& batch, const AttentionLayer& layer,
-              const parallel::ContextAxes& context);
+              const parallel::ContextAxes& context, collective::Result result);
 
 // Of each sample the one position that the batch has of it; undefined unless it goes on from a cache.
 Tensor positions_after_cache(const Batch& batch);

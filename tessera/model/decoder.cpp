@@ -148,14 +148,14 @@ DecoderBlock::DecoderBlock(const program::Unit& described, const spec::Run& run,
       drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
       drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {
   add("out", [this](const StepCall& v) {
-    return parallel::leaving_linear(v["attended"], out_, v.tape.work, context());
+    return parallel::leaving_linear(v["attended"], out_, v.tape.work, context(), nullptr, v.result);
   });
 }
 
 void DecoderBlock::add_projections(const spec::Run& run) {
   qkv_ = projections(run);
   add("qkv", [this](const StepCall& v) {
-    return parallel::entering_linear(v["entering_1"], qkv_, v.tape.work, context());
+    return parallel::entering_linear(v["entering_1"], qkv_, v.tape.work, context(), v.result);
   });
 }
 
@@ -171,14 +171,16 @@ std::string DecoderBlock::add_feed_forward() {
             spec_.balance == spec::Balance::bias ? &stacked("gate.e_score_correction_bias") : nullptr},
         context());
     if (!has_step("router")) {
-      add("experts",
-          [this](const StepCall& v) { return (*experts_)(v["entering_2"], v.batch, v.tape, v.losses); });
+      add("experts", [this](const StepCall& v) {
+        return (*experts_)(v["entering_2"], v.batch, v.tape, v.losses, v.result);
+      });
     } else {
       add_wide("router", [this](const StepCall& v) {
         return experts_->route(v["entering_2"], v.batch, v.tape, v.losses);
       });
       add("experts", [this](const StepCall& v) { return experts_->run(v["sent"], v.batch, v.tape); });
-      add("combine", [this](const StepCall& v) { return experts_->combine(v["made"], v["gates"], v.batch); });
+      add("combine",
+          [this](const StepCall& v) { return experts_->combine(v["made"], v["gates"], v.batch, v.result); });
     }
     if (spec_.shared_experts == 0) return "fed_sums";
     add("join", [](const StepCall& v) { return v["fed_sums"].add(v["routed"]); });
@@ -186,11 +188,11 @@ std::string DecoderBlock::add_feed_forward() {
   const std::string part = experts_ ? "mlp.shared_experts." : "mlp.";
   Weight &gate_up = weight({part + "gate_proj", part + "up_proj"}), &down = weight({part + "down_proj"});
   add("up", [this, &gate_up](const StepCall& v) {
-    return parallel::entering_linear(v["entering_2"], {{{&gate_up}}}, v.tape.work, context());
+    return parallel::entering_linear(v["entering_2"], {{{&gate_up}}}, v.tape.work, context(), v.result);
   });
   add("gate", [](const StepCall& v) { return parallel::swiglu(v["gate_up"]); });
   add("down", [this, &down](const StepCall& v) {
-    return parallel::leaving_linear(v["gated"], down, v.tape.work, context());
+    return parallel::leaving_linear(v["gated"], down, v.tape.work, context(), nullptr, v.result);
   });
   return experts_ ? "fed_all" : "fed_sums";
 }
@@ -238,9 +240,9 @@ void DecoderBlock::add_sums(const std::string& attended, const std::string& fed)
   add_sum("add_2", "middle", fed, drop_mlp_);
 }
 
-Tensor DecoderBlock::attend(const parallel::Heads& heads, const Batch& batch) const {
-  return model::attend(heads, batch, {layer_, spec_.window_of(static_cast<std::int64_t>(layer_))},
-                       context().cp);
+Tensor DecoderBlock::attend(const parallel::Heads& heads, const StepCall& v) const {
+  return model::attend(heads, v.branch, {layer_, spec_.window_of(static_cast<std::int64_t>(layer_))},
+                       context().cp, v.result);
 }
 
 Rotary DecoderBlock::turn(const Tensor& qkv, const Batch& batch) const {

@@ -31,8 +31,8 @@ class DecoderBlock : public StepUnit {
   void add_norm(const std::string& name, const std::string& value, shard::Weight& weight);
   // The steps add_1 and add_2: these values to the stream, after dropout.
   void add_sums(const std::string& attended, const std::string& fed);
-  // Attention of the heads of q, k and v, as they are turned.
-  Tensor attend(const parallel::Heads& heads, const Batch& batch) const;
+  // Attention of the heads of q, k and v, as they are turned, over the call's branch.
+  Tensor attend(const parallel::Heads& heads, const StepCall& v) const;
   // The rotary tables of the batch's positions.
   parallel::Rotary turn(const Tensor& qkv, const Batch& batch) const;
 

@@ -55,7 +55,7 @@ parallel::Routing Experts::chosen(const Tensor& logits_TE, const Share& share, c
 }
 
 Experts::Routed Experts::routed(const Tensor& x_TH, const Share& share, const Batch& batch, Tape& tape,
-                                std::vector<Tensor>& losses) const {
+                                std::vector<Tensor>& losses, const parallel::Dispatch* there) const {
   Tensor x = x_TH;
   if (slices_tokens())
     x = collective::slice({x, "tokens", {{"tp", collective::kInvariant}}}, context_.tp, 0, share.rows).tensor;
@@ -83,6 +83,7 @@ Experts::Routed Experts::routed(const Tensor& x_TH, const Share& share, const Ba
                                       spec_.capacity_factor, spec_.experts, context_.same_samples.group)
           : experts_TK;
   if (batch.loads && at::GradMode::is_enabled()) add_loads(experts_TK, sent_TK, *batch.loads);
+  if (there) return {x, routing.weights_TK, *there};  // choices are made once, and so are their ways
   return {x, routing.weights_TK, {sent_TK, spec_.experts, order_T, context_.experts}};
 }
 
@@ -91,26 +92,25 @@ Tensor Experts::fed(const Tensor& rows, const parallel::Dispatch& dispatch, Tape
   return parallel::grouped_linear(parallel::swiglu(gate_up), dispatch.rows(), weights_.down_EHF, tape.work);
 }
 
-Tensor Experts::on_stream(const Tensor& out, const Share& share) const {
+Tensor Experts::on_stream(const Tensor& out, const Share& share, Result result) const {
   if (!slices_tokens()) return out;
   return collective::gather_invariant({out, "tokens", {{"tp", collective::sharded(0)}}}, context_.tp,
-                                      share.rows)
+                                      share.rows, result)
       .tensor;
 }
 
-Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape,
-                           std::vector<Tensor>& losses) const {
+Tensor Experts::operator()(const Tensor& x_TH, const Batch& batch, Tape& tape, std::vector<Tensor>& losses,
+                           Result result) const {
   const Share share = share_of(x_TH.size(0), batch);
   const Routed routed = this->routed(x_TH, share, batch, tape, losses);
   Tensor made = fed(routed.dispatch.to_experts(routed.x_TH), routed.dispatch, tape);
-  return on_stream(routed.dispatch.combine(std::move(made), routed.weights_TK), share);
+  return on_stream(routed.dispatch.combine(std::move(made), routed.weights_TK), share, result);
 }
 
 std::vector<Tensor> Experts::route(const Tensor& x_TH, const Batch& batch, Tape& tape,
                                    std::vector<Tensor>& losses) const {
-  const Routed routed = this->routed(x_TH, share_of(x_TH.size(0), batch), batch, tape, losses);
-  // A recomputation makes the same again, while another lane may be using this one.
   auto& there = batch.dispatches->at(layer_);
+  const Routed routed = this->routed(x_TH, share_of(x_TH.size(0), batch), batch, tape, losses, there.get());
   if (!there) there = std::make_shared<const parallel::Dispatch>(routed.dispatch);
   return {routed.dispatch.leaving(routed.x_TH), routed.weights_TK};
 }
@@ -120,9 +120,10 @@ Tensor Experts::run(const Tensor& rows, const Batch& batch, Tape& tape) const {
   return there.returning(fed(there.arrived(rows), there, tape));
 }
 
-Tensor Experts::combine(const Tensor& rows, const Tensor& weights_TK, const Batch& batch) const {
+Tensor Experts::combine(const Tensor& rows, const Tensor& weights_TK, const Batch& batch,
+                        Result result) const {
   const std::int64_t tokens = batch.tokens_T.numel() / (context_.cuts_stream ? context_.tp.group.size() : 1);
-  return on_stream(dispatch(batch).summed(rows, weights_TK), share_of(tokens, batch));
+  return on_stream(dispatch(batch).summed(rows, weights_TK), share_of(tokens, batch), result);
 }
 
 const parallel::Dispatch& Experts::dispatch(const Batch& batch) const {

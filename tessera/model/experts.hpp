@@ -2,6 +2,7 @@
 // adds up what comes back.
 #pragma once
 
+#include "tessera/collective/autograd_collectives.hpp"
 #include "tessera/model/family.hpp"
 #include "tessera/parallel/experts/dispatch.hpp"
 #include "tessera/parallel/experts/router.hpp"
@@ -15,18 +16,22 @@ struct ExpertWeights {
 
 class Experts {
  public:
+  using Result = collective::Result;
+
   // `context` must outlive it.
   Experts(const spec::Model& spec, std::size_t layer, const ExpertWeights& weights,
           const parallel::ParallelContext& context);
   // Of tokens as they lie on the stream. Appends the losses that the plan lists for it.
-  Tensor operator()(const Tensor& x_TH, const Batch& batch, Tape& tape, std::vector<Tensor>& losses) const;
+  Tensor operator()(const Tensor& x_TH, const Batch& batch, Tape& tape, std::vector<Tensor>& losses,
+                    Result result) const;
 
   // The same in parts, between which rows travel (plan/model/open_experts.hpp): the rows that are sent and
-  // the weights of choices; what experts make of the rows that arrive; the sum of what comes back.
+  // the weights of choices (a recomputation sends rows the ways that its forward found); what experts make of
+  // the rows that arrive; the sum of what comes back.
   std::vector<Tensor> route(const Tensor& x_TH, const Batch& batch, Tape& tape,
                             std::vector<Tensor>& losses) const;
   Tensor run(const Tensor& rows, const Batch& batch, Tape& tape) const;
-  Tensor combine(const Tensor& rows, const Tensor& weights_TK, const Batch& batch) const;
+  Tensor combine(const Tensor& rows, const Tensor& weights_TK, const Batch& batch, Result result) const;
   const parallel::Dispatch& dispatch(const Batch& batch) const;
 
  private:
@@ -42,10 +47,10 @@ class Experts {
     parallel::Dispatch dispatch;
   };
   Routed routed(const Tensor& x_TH, const Share& share, const Batch& batch, Tape& tape,
-                std::vector<Tensor>& losses) const;
+                std::vector<Tensor>& losses, const parallel::Dispatch* there = nullptr) const;
   bool slices_tokens() const { return context_.tp.group.size() > 1 && !context_.cuts_stream; }
   Tensor fed(const Tensor& rows, const parallel::Dispatch& dispatch, Tape& tape) const;
-  Tensor on_stream(const Tensor& out, const Share& share) const;
+  Tensor on_stream(const Tensor& out, const Share& share, Result result) const;
   Share share_of(std::int64_t tokens, const Batch& batch) const;
   void add_loads(const Tensor& chosen_TK, const Tensor& sent_TK, ByLayer& loads) const;
   static Tensor places_of(const Share& share, const Tensor& experts_TK);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tessera/base/error.hpp"
+#include "tessera/program/ir/work.hpp"
 
 namespace tessera::model {
 namespace {
@@ -62,7 +63,7 @@ void StepUnit::check_complete() const {
 std::vector<Tensor> StepUnit::run(const program::Step& step, const StepCall& call) const {
   if (step.kind == Kind::work) return steps_.at(step.name)(call);
   const Tensor& value = call[step.reads.front()];
-  if (step.kind == Kind::leave) return {to_stream(value, context_)};
+  if (step.kind == Kind::leave) return {to_stream(value, context_, call.result)};
   return {context_.regathers ? value : from_stream(value, context_)};  // or the product does
 }
 
@@ -86,7 +87,10 @@ Outcome StepUnit::forward(std::size_t first, std::size_t count, std::vector<Tens
   }
   TESSERA_CHECK(next == values.size(), values.size(), " values for ", next, " of ", described_.name);
   const std::vector<std::string>& wanted = described_.pieces[first + count - 1].writes;
+  const auto is_needed = program::results_needed(steps);
   for (std::size_t i = 0; i < steps.size(); ++i) {
+    call.result =
+        is_needed[i] || !tape.is_recomputed ? collective::Result::needed : collective::Result::unneeded;
     std::vector<Tensor> written = run(*steps[i], call);
     TESSERA_CHECK(written.size() == steps[i]->writes.size(), "step ", steps[i]->name, " made ",
                   written.size(), " values");

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "tessera/collective/autograd_collectives.hpp"
 #include "tessera/model/unit.hpp"
 #include "tessera/parallel/parallel_context.hpp"
 #include "tessera/program/ir/tables.hpp"
@@ -21,7 +22,8 @@ struct StepCall {
   const Batch& batch;
   const Batch& branch;  // the part of it that attention sees: all, or this rank's samples
   Tape& tape;
-  std::vector<Tensor>& losses;  // appended to
+  std::vector<Tensor>& losses;                             // appended to
+  collective::Result result = collective::Result::needed;  // of the step that runs
   const Tensor& operator[](const std::string& name) const { return values.at(name); }
 };
 

@@ -66,6 +66,9 @@ class Tape {
   shard::WeightWork work;
   std::vector<std::pair<Tensor, shard::Weight*>> leaves;
   Tensor anchor_tensor;
+  // The values that the forward gives are there already: it may leave them unwritten, and omits the calls
+  // that only they need (program/ir/work.hpp).
+  bool is_recomputed = false;
 };
 
 struct Outcome {

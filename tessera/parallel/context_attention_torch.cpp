@@ -95,11 +95,13 @@ struct Setting final : torch::CustomClassHolder {
 
 struct ContextAttention : torch::autograd::Function<ContextAttention> {
   static Tensor forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const c10::intrusive_ptr<Setting>& setting) {
+                        const c10::intrusive_ptr<Setting>& setting, collective::Result result) {
     const Heads heads = setting->exchange.longer(Heads{q, k, v});
     const Block row = ring_attention(heads, setting->axes.ring.group, setting->documents);
     ctx->saved_data["setting"] = c10::IValue::make_capsule(setting);
     ctx->save_for_backward({heads.q, heads.k, heads.v, row.out_BNQD, row.lse_BNQ});
+    if (result == collective::Result::unneeded && setting->axes.heads.group.size() > 1)
+      return q.new_empty(q.sizes());
     return setting->exchange.shorter(row.out_BNQD);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
@@ -111,23 +113,24 @@ struct ContextAttention : torch::autograd::Function<ContextAttention> {
     const Heads d = ring_attention_backward(d_out, {saved[0], saved[1], saved[2]}, {saved[3], saved[4]},
                                             setting->axes.ring.group, setting->documents);
     const Heads own = setting->exchange.shorter(Heads{d.q.to(dtype), d.k.to(dtype), d.v.to(dtype)});
-    return {own.q, own.k, own.v, Tensor()};
+    return {own.q, own.k, own.v, Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
-Tensor context_attention(const Heads& heads, const ContextAxes& axes, Documents documents) {
+Tensor context_attention(const Heads& heads, const ContextAxes& axes, Documents documents,
+                         collective::Result result) {
   const std::int64_t ranks = axes.heads.group.size();
   TESSERA_CHECK(heads.q.size(kHeadDim) % ranks == 0 && heads.q.size(kHeadDim) % heads.k.size(kHeadDim) == 0,
                 ranks, " ranks of axis ", axes.heads.name, " for ", heads.q.size(kHeadDim), " query heads, ",
                 heads.k.size(kHeadDim), " key heads");
   if (ranks == 1 && axes.ring.group.size() == 1 && !documents.cut_samples() && documents.window == 0)
     return tensor::attention(heads.q, heads.k, heads.v, /*causal=*/true);
-  return ContextAttention::apply(
-      heads.q, heads.k, heads.v,
-      c10::make_intrusive<Setting>(axes, std::move(documents), heads.q.size(kHeadDim),
-                                   heads.k.size(kHeadDim)));
+  return ContextAttention::apply(heads.q, heads.k, heads.v,
+                                 c10::make_intrusive<Setting>(axes, std::move(documents),
+                                                              heads.q.size(kHeadDim), heads.k.size(kHeadDim)),
+                                 result);
 }
 
 }  // namespace tessera::parallel

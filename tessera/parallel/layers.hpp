@@ -13,6 +13,7 @@
 
 namespace tessera::parallel {
 
+using collective::Result;  // of an unneeded one a product that ranks share makes no values, and calls nothing
 using shard::Weight;
 using shard::WeightWork;
 using tensor::Tensor;
@@ -27,12 +28,12 @@ struct Projection {
   Weight* bias_O = nullptr;
 };
 Tensor entering_linear(const Tensor& x_TI, std::span<const Projection> projections, WeightWork& work,
-                       const ParallelContext& context);
+                       const ParallelContext& context, Result result = Result::needed);
 
 // What each rank adds to a sum on the stream; with values in blocks the sum itself. `bias`, if there is one,
 // is added where the rank has all of the sum.
 Tensor leaving_linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const ParallelContext& context,
-                      Weight* bias_O = nullptr);
+                      Weight* bias_O = nullptr, Result result = Result::needed);
 
 // The same where the ranks of tp hold columns of the weight, and of x: their sums go to the stream, then
 // comes the bias.

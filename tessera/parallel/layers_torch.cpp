@@ -66,19 +66,22 @@ Tensor gathered(const Tensor& x, const collective::Group& group) { return stacke
 
 struct EnteringLinear : Function<EnteringLinear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const std::vector<Projection>& projections,
-                        WeightWork* work, const collective::Group* tp) {
+                        WeightWork* work, const collective::Group* tp, Result result) {
     ctx->saved_data["work"] = kept_address(work);
     ctx->saved_data["tp"] = kept_address(tp);
     c10::List<std::int64_t> kept;
-    const Tensor all = gathered(x, *tp);
-    std::vector<Tensor> out;
+    std::int64_t channels = 0;
     for (const Projection& by : projections) {
       kept.push_back(kept_address(by.weight_OI));
       kept.push_back(kept_address(by.bias_O));
-      out.push_back(product(all, by));
+      channels += by.weight_OI->value().size(0);
     }
     ctx->saved_data["projections"] = kept;
     ctx->save_for_backward({x});
+    if (result == Result::unneeded) return x.new_empty({x.size(0) * tp->size(), channels});
+    const Tensor all = gathered(x, *tp);
+    std::vector<Tensor> out;
+    for (const Projection& by : projections) out.push_back(product(all, by));
     return side_by_side(out);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
@@ -98,7 +101,7 @@ struct EnteringLinear : Function<EnteringLinear> {
     }
     Tensor own = tensor::empty({dx.size(0) / tp.size(), dx.size(1)}, dx.scalar_type(), dx.device());
     tp.reduce_scatter_sum(own, dx);
-    return {own, Tensor(), Tensor(), Tensor()};
+    return {own, Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -366,25 +369,25 @@ Tensor linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, Weight* b
 }
 
 Tensor entering_linear(const Tensor& x_TI, std::span<const Projection> projections, WeightWork& work,
-                       const ParallelContext& context) {
+                       const ParallelContext& context, Result result) {
   if (context.grid.in_blocks()) {
     std::vector<Tensor> out;
     for (const auto& [weight, bias] : projections)
-      out.push_back(add_bias(block_linear(x_TI, *weight, work, context.grid.entering), bias, work));
+      out.push_back(add_bias(block_linear(x_TI, *weight, work, context.grid.entering, result), bias, work));
     return side_by_side(out);
   }
   if (context.regathers)
     return EnteringLinear::apply(x_TI, std::vector(projections.begin(), projections.end()), &work,
-                                 &context.tp.group);
+                                 &context.tp.group, result);
   std::vector<Tensor> out;
   for (const auto& [weight, bias] : projections) out.push_back(linear(x_TI, *weight, work, bias));
   return side_by_side(out);
 }
 
 Tensor leaving_linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const ParallelContext& context,
-                      Weight* bias_O) {
+                      Weight* bias_O, Result result) {
   if (!context.grid.in_blocks()) return linear(x_TI, weight_OI, work, bias_O);
-  return add_bias(block_linear(x_TI, weight_OI, work, context.grid.leaving), bias_O, work);
+  return add_bias(block_linear(x_TI, weight_OI, work, context.grid.leaving, result), bias_O, work);
 }
 
 Tensor linear_to_stream(const Tensor& x_TI, Weight& weight_OI, WeightWork& work,

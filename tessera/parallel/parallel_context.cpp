@@ -83,11 +83,12 @@ tensor::Tensor from_stream(const tensor::Tensor& x_TH, const ParallelContext& co
   return replicate(on_tp(x_TH, "stream", collective::kInvariant), context.tp).tensor;
 }
 
-tensor::Tensor to_stream(const tensor::Tensor& sums_TH, const ParallelContext& context) {
+tensor::Tensor to_stream(const tensor::Tensor& sums_TH, const ParallelContext& context,
+                         collective::Result result) {
   if (context.tp.group.size() == 1) return sums_TH;
   const Placed sums = on_tp(sums_TH, "sums", collective::kPartial);
-  if (context.cuts_stream) return reduce_scatter(sums, context.tp, 0).tensor;
-  return all_reduce_invariant(sums, context.tp).tensor;
+  if (context.cuts_stream) return reduce_scatter(sums, context.tp, 0, {}, result).tensor;
+  return all_reduce_invariant(sums, context.tp, result).tensor;
 }
 
 }  // namespace tessera::parallel

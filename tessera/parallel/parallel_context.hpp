@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "tessera/collective/placement.hpp"
+#include "tessera/collective/autograd_collectives.hpp"
 #include "tessera/parallel/blocks/grid.hpp"
 #include "tessera/parallel/experts/dispatch.hpp"
 #include "tessera/program/ir/tables.hpp"
@@ -68,6 +68,7 @@ Rows stream_rows(const ParallelContext& context, const tensor::Tensor& samples, 
 // The rank's tokens from the stream, whole on each rank of tp: S(0) or I -> R.
 tensor::Tensor from_stream(const tensor::Tensor& x_TH, const ParallelContext& context);
 // Back, of what each rank has summed up: P -> S(0) or I.
-tensor::Tensor to_stream(const tensor::Tensor& sums_TH, const ParallelContext& context);
+tensor::Tensor to_stream(const tensor::Tensor& sums_TH, const ParallelContext& context,
+                         collective::Result result = collective::Result::needed);
 
 }  // namespace tessera::parallel

@@ -5,6 +5,7 @@
 
 #include "tessera/program/ir/calls.hpp"
 #include "tessera/program/ir/effects.hpp"
+#include "tessera/program/ir/work.hpp"
 
 namespace tessera::simulate {
 namespace {
@@ -28,6 +29,10 @@ StageCost piece_cost(const Piece& piece, const Rates& rates) {
           .weight = has_weights ? backward / 2 + moves : 0};
 }
 
+double seconds_of(const program::RecomputedPiece& piece, const Rates& rates) {
+  return piece.flops / rates.flops + static_cast<double>(piece.bytes) / rates.memory_bytes;
+}
+
 class Pricing {
  public:
   Pricing(const Tables& tables, const Rates& rates) : tables_(tables), rates_(rates) {}
@@ -35,8 +40,9 @@ class Pricing {
   Cost of(const Op& op) const {
     switch (op.what) {
       case OpKind::forward:
-      case OpKind::recompute:
         return compute(op, [](const StageCost& piece) { return piece.forward; });
+      case OpKind::recompute:
+        return recompute(op);
       case OpKind::backward:
         return compute(op, [](const StageCost& piece) { return piece.input + piece.weight; });
       case OpKind::backward_input:
@@ -161,24 +167,36 @@ class Pricing {
 
   template <typename Part>
   Cost compute(const Op& op, Part part) const {
-    const program::Segment& segment = tables_.segments[op.item];
     Cost out;
-    for (std::uint32_t i = 0; i < segment.num_pieces; ++i) {
-      const Piece& piece = tables_.units[segment.unit].pieces[segment.first_piece + i];
-      if (out.phases.empty() || out.phases.back().axes >= 0) out.phases.push_back({});
-      out.phases.back().seconds += part(piece_cost(piece, rates_));
-      for (const program::Collective& call : collectives_of(op.what, piece))
-        out.phases.push_back(
-            {call.over, ring_seconds(call.over, static_cast<double>(call.bytes), call.kind)});
-    }
+    for (const Piece& piece : pieces_of(op))
+      add_phases(out, part(piece_cost(piece, rates_)), collectives_of(op.what, piece));
     return out;
+  }
+
+  Cost recompute(const Op& op) const {
+    Cost out;
+    for (const auto& piece : program::recomputed(pieces_of(op)))
+      add_phases(out, seconds_of(piece, rates_), piece.collectives);
+    return out;
+  }
+
+  std::span<const Piece> pieces_of(const Op& op) const {
+    const program::Segment& segment = tables_.segments[op.item];
+    return std::span(tables_.units[segment.unit].pieces).subspan(segment.first_piece, segment.num_pieces);
+  }
+
+  // Computes, then calls.
+  void add_phases(Cost& cost, double seconds, std::span<const program::Collective> calls) const {
+    if (cost.phases.empty() || cost.phases.back().axes >= 0) cost.phases.push_back({});
+    cost.phases.back().seconds += seconds;
+    for (const program::Collective& call : calls)
+      cost.phases.push_back({call.over, ring_seconds(call.over, static_cast<double>(call.bytes), call.kind)});
   }
 
   // Weight halves are local.
   static std::span<const program::Collective> collectives_of(OpKind what, const Piece& piece) {
     if (what == OpKind::backward_weight) return {};
-    return what == OpKind::forward || what == OpKind::recompute ? piece.collectives
-                                                                : piece.backward_collectives;
+    return what == OpKind::forward ? piece.collectives : piece.backward_collectives;
   }
 
   const Tables& tables_;
@@ -197,6 +215,12 @@ StageCost cost(const program::Unit& unit, const Rates& rates) {
     out.input += part.input;
     out.weight += part.weight;
   }
+  return out;
+}
+
+double recompute_seconds(std::span<const Piece> pieces, const Rates& rates) {
+  double out = 0;
+  for (const auto& piece : program::recomputed(pieces)) out += seconds_of(piece, rates);
   return out;
 }
 

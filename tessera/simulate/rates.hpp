@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tessera/program/schedule/order.hpp"
@@ -47,6 +48,9 @@ OpCosts costs_at(const Rates& rates, const program::Program& program);
 
 // Of one micro-batch, collectives inside not counted.
 program::StageCost cost(const program::Unit& unit, const Rates& rates);
+
+// Seconds of recomputing a segment's pieces for one micro-batch, collectives not counted.
+double recompute_seconds(std::span<const program::Piece> pieces, const Rates& rates);
 
 // Seconds of a value between two ranks.
 double transfer_seconds(double bytes, const Rates& rates);

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "tessera/base/testing/one_in.hpp"
 #include "tessera/base/text.hpp"
+#include "tessera/plan/compile.hpp"
+#include "tessera/plan/stages/spread.hpp"
 #include "tessera/program/ir/calls.hpp"
 #include "tessera/program/memory/memory.hpp"
 #include "tessera/spec/choice_names.hpp"
@@ -291,6 +294,61 @@ TEST(Counters, OfValuesInBlocksAreThoseOfTheProgram) {
       expect_as_the_program(run,
                             cat(spec::word(family), ", ", spec::word(layout.tp_kind), " of ", layout.tp));
     }
+}
+
+std::int64_t num_calls(const BytesMoved& moved, const std::string& axes, const std::string& kind) {
+  const MovedAlong* part = find(moved, axes, kind);
+  return part ? part->calls : 0;
+}
+
+// By block and micro-batch, of the last sum of a recomputed block, the last product of values in blocks, a
+// product whose operand the backward gathers again, and the way back of exchanged heads.
+TEST(Counters, OfRecomputationsOmitWhatOnlyResultsNeed) {
+  using enum spec::Recompute;
+  constexpr const char* kNarrow = "norm+qkv,out,norm+up";
+  const auto moved = [](const spec::Layout& layout) {
+    spec::Run run = wide_run();
+    run.layout = layout;
+    run.layout.micro_batch = 4;
+    return std::pair(expect_as_the_program(run, plan::layout_text(run)),
+                     run.model.layers * run.num_micro_batches());
+  };
+  const auto more = [&](spec::Layout layout, const char* axes, const char* kind) {
+    const auto [again, blocks] = moved(layout);
+    layout.recompute = none;
+    const std::int64_t calls = num_calls(again, axes, kind) - num_calls(moved(layout).first, axes, kind);
+    EXPECT_EQ(calls % blocks, 0);
+    return calls / blocks;
+  };
+  EXPECT_EQ(more({.tp = 2, .recompute = full}, "tp", "reduce_scatter"), 1);
+  EXPECT_EQ(more({.tp = 2, .recompute = full}, "tp", "all_gather"), 2);
+  EXPECT_EQ(more({.tp = 2, .sequence_parallel = false, .recompute = full}, "tp", "all_reduce"), 1);
+  for (const char* kind : {"reduce_scatter", "all_gather"})
+    EXPECT_EQ(more({.tp = 2, .recompute = selective, .recompute_pieces = kNarrow}, "tp", kind), 0);
+  const spec::Layout kept{.tp = 2, .tp_regather = false, .recompute = selective, .recompute_pieces = kNarrow};
+  EXPECT_EQ(more(kept, "tp", "all_gather"), 2);
+  EXPECT_EQ(more({.cp = 2, .cp_heads = 2, .recompute = selective}, "cp_heads", "all_to_all"), 1);
+  EXPECT_EQ(more({.cp = 2, .cp_heads = 2, .recompute = full}, "cp_heads", "all_to_all"), 2);
+  using enum spec::TensorKind;
+  for (const char* axes : {"tp_row", "tp_col"}) {
+    EXPECT_EQ(more({.tp = 4, .tp_kind = d2, .recompute = full}, axes, "send"), 3);
+    EXPECT_EQ(
+        more({.tp = 4, .tp_kind = d2, .recompute = selective, .recompute_pieces = kNarrow}, axes, "send"), 0);
+  }
+  EXPECT_EQ(more({.tp = 8, .tp_kind = d3, .recompute = full}, "tp_depth", "all_gather"), 3);
+}
+
+// A lookup's backward does not read its table, and that of the head only scales what the forward made.
+TEST(Counters, OfGathersForABackwardAreOfMatricesThatItMultiplies) {
+  spec::Run run = zero_run(3, 2, 1);
+  run.layout.prefetch = 0;
+  run.layout.micro_batch = 2;
+  const auto program = plan::compile(run);
+  std::map<std::string, int> gathers;
+  for (const auto& op : program.classes[0].ops)
+    if (op.what == program::OpKind::gather) ++gathers[program.tables.buckets[op.item].name];
+  EXPECT_EQ(gathers.at("embedding"), run.num_micro_batches());
+  EXPECT_EQ(gathers.at("block.0"), 2 * run.num_micro_batches());
 }
 
 TEST(Counters, OfLayoutsOfManyAxesAreThoseOfTheProgram) {

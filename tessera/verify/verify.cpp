@@ -51,12 +51,23 @@ std::string fault_of(const Verification& verification, const program::Tables& ta
 }
 
 // Runs on this rank; rank 0 asks for what is expected.
+// A session ends when its lanes do, and these may wait for ranks that failed too.
+Outcome outcome_or_abort(Session& session, const collective::Communicator& communicator, double clip_norm,
+                         int num_steps) {
+  try {
+    return outcome_of(session, communicator.rank(), clip_norm, num_steps);
+  } catch (...) {
+    communicator.abort();
+    throw;
+  }
+}
+
 Verification verify_here(const spec::Run& run, const collective::Communicator& communicator,
                          const Variation& variation, References& references) {
   Session session(run, communicator, uneven_source(run.model), variation);
   const auto& tables = session.program().tables;
   const Outcome found =
-      outcome_of(session, communicator.rank(), run.training.clip_norm, references.num_steps());
+      outcome_or_abort(session, communicator, run.training.clip_norm, references.num_steps());
   Verification out;
   out.tolerance = tolerance_of(run.layout.precision);
   out.num_ranks = communicator.size();

@@ -227,11 +227,12 @@ std::string excuse(const spec::Run& run, const Site& site, Harm harm, const std:
   // already.
   const bool is_number = site.kind == CallKind::all_reduce && calls[index].bytes == 8;
   if (is_number && index + 1 == calls.size()) return "all ranks judge the same norm";
-  const bool ends_block = site.set == plan::InnerSets(run).tp && site.direction == CallDirection::forward &&
-                          (site.kind == CallKind::reduce_scatter || site.kind == CallKind::all_reduce);
-  // Of each forward of experts the first exchange is of places, by which rows are sorted.
+  // The first exchange of each forward of experts is that of places, by which rows are sorted. With
+  // ep_overlap it is the only one on these channels: rows have channels of their own.
+  const std::size_t exchanges = run.layout.ep_overlap ? 1 : 3;
   const bool is_places = site.kind == CallKind::all_to_all && site.direction == CallDirection::forward &&
-                         run.model.experts > 0 && index % 3 == 0 && site.set == plan::InnerSets(run).experts;
+                         run.model.experts > 0 && index % exchanges == 0 &&
+                         site.set == plan::InnerSets(run).experts;
   if (is_places && harm == Harm::scaled) return "places are compared with each other";
   const bool is_loads = site.kind == CallKind::all_reduce && site.set == plan::InnerSets(run).same_samples;
   if (is_loads && (harm == Harm::twice || harm == Harm::scaled))
@@ -240,8 +241,6 @@ std::string excuse(const spec::Run& run, const Site& site, Harm harm, const std:
   const auto layers = static_cast<std::size_t>(run.model.layers);
   if (is_loads && run.layout.recompute != spec::Recompute::none && index % (2 * layers) < layers)
     return "losses inside of a recomputed block are those of its recomputation";
-  if (run.layout.recompute != spec::Recompute::none && ends_block)
-    return "what a recomputed block gives is not used again, only what it keeps for its backward";
   return "";
 }
 

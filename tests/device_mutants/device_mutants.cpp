@@ -65,7 +65,10 @@ std::string verdict(const std::vector<std::string>& layout, const Mutant& mutant
   program::Program program = plan::compile(run);
   if (mutant.frees_compute)
     for (auto& unit : program.tables.units)
-      for (auto& piece : unit.pieces) piece.collectives.clear(), piece.backward_collectives.clear();
+      for (auto& piece : unit.pieces) {
+        piece.collectives.clear(), piece.backward_collectives.clear();
+        piece.result_work.clear();
+      }
   const async_device::RankOptions options{.one_queue = mutant.one_queue,
                                           .omission = mutant.omission,
                                           .patience_seconds = mutant.one_queue ? 3.0 : 60.0};

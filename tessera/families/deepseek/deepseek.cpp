@@ -143,8 +143,9 @@ program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t laye
                                       names({"self_attn.q_b_proj.weight", "self_attn.kv_b_proj.weight"}))}),
        made_of(attention_piece(s, l, compute_dtype(run.layout.precision), heads.channels),
                {step("attention", {"qkv"}, {"attended"})}),
-       made_of(out, {step("out", {"attended"}, {"attended_sums"}, names({"self_attn.o_proj.weight"})),
-                     leave("attended_sums"), step("add_1", {"attended_sums", "hidden"}, {"middle"})})}};
+       made_of(out,
+               {step("out", {"attended"}, {"attended_sums"}, names({"self_attn.o_proj.weight"})),
+                leave("attended_sums"), linear_step("add_1", {"attended_sums", "hidden"}, {"middle"})})}};
   for (Piece& piece : feed_forward_pieces(run, layer)) unit.pieces.push_back(std::move(piece));
   settle(unit);
   return unit;

@@ -41,14 +41,14 @@ program::Unit block_unit(const Sizes& s, program::Dtype compute, std::int64_t la
        made_of(
            product_and_residual("out", s, s.q, 1),
            {step("out", {"attended"}, {"attended_sums"}, {weight("attn.out_proj")}), leave("attended_sums"),
-            step("add_1", {"attended_sums", "hidden"}, {"middle"}, {bias_name("attn.out_proj")})}),
+            linear_step("add_1", {"attended_sums", "hidden"}, {"middle"}, {bias_name("attn.out_proj")})}),
        made_of(norm_and_product("norm+up", s, kLayerNorm, s.f, 1),
                {step("norm_2", {"middle"}, {"entering_2"}, names({"ln_2"})), enter("entering_2"),
                 step("up", {"entering_2"}, {"up"}, names({"mlp.up_proj"}))}),
        made_of(gelu, {step("gelu", {"up"}, {"activated"})}),
        made_of(product_and_residual("down", s, s.f, 1),
                {step("down", {"activated"}, {"fed_sums"}, {weight("mlp.down_proj")}), leave("fed_sums"),
-                step("add_2", {"fed_sums", "middle"}, {"hidden"}, {bias_name("mlp.down_proj")})})}};
+                linear_step("add_2", {"fed_sums", "middle"}, {"hidden"}, {bias_name("mlp.down_proj")})})}};
   add_block_events(unit, s, {.has_mean = true, .has_bias = true});
   return unit;
 }

@@ -29,7 +29,7 @@ program::Unit block_unit(const Sizes& of_run, const spec::Run& run, std::int64_t
                {step("attention", {"qkv"}, {"attended"}, names(of_heads))}),
        made_of(product_and_residual("out", s, s.q, 0),
                {step("out", {"attended"}, {"attended_sums"}, names({"self_attn.o_proj.weight"})),
-                leave("attended_sums"), step("add_1", {"attended_sums", "hidden"}, {"middle"})})}};
+                leave("attended_sums"), linear_step("add_1", {"attended_sums", "hidden"}, {"middle"})})}};
   const BlockShape shape{
       .has_rotary = true, .has_qk_norm = m.qk_norm, .has_qkv_bias = m.qkv_bias, .is_gated = true};
   add_attention_branch_events(unit, s, shape);

@@ -30,6 +30,7 @@ Piece attention_with_norm(const Sizes& s, program::Dtype compute) {
   if (ranks == 1) return piece;
   const program::Collective sums{program::CollectiveKind::all_reduce, over, 2 * s.n * s.a};
   piece.collectives.insert(piece.collectives.begin(), sums);
+  for (program::ResultWork& work : piece.result_work) ++work.first_call;
   piece.backward_collectives.push_back(sums);
   return piece;
 }
@@ -64,7 +65,7 @@ program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t laye
   qkv.repeated_flops = repeated_key_flops(s);
   program::Unit unit{
       cat("block.", layer),
-      {made_of(qkv, {step("stream_1", {"hidden"}, {"entering_1"}), enter("entering_1"),
+      {made_of(qkv, {linear_step("stream_1", {"hidden"}, {"entering_1"}), enter("entering_1"),
                      step("qkv", {"entering_1"}, {"qkv"},
                           names({"self_attn.q_proj.weight", "self_attn.k_proj.weight",
                                  "self_attn.v_proj.weight"}))}),
@@ -76,16 +77,16 @@ program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t laye
                 leave("attended_sums"),
                 step("norm_1", {"attended_sums"}, {"attended_normed"},
                      names({"post_attention_layernorm.weight"})),
-                step("add_1", {"attended_normed", "hidden"}, {"middle"})}),
+                linear_step("add_1", {"attended_normed", "hidden"}, {"middle"})}),
        made_of(
            entering_product("up", s, 2 * s.f),
-           {step("stream_2", {"middle"}, {"entering_2"}), enter("entering_2"),
+           {linear_step("stream_2", {"middle"}, {"entering_2"}), enter("entering_2"),
             step("up", {"entering_2"}, {"gate_up"}, names({"mlp.gate_proj.weight", "mlp.up_proj.weight"}))}),
        made_of(gate(s), {step("gate", {"gate_up"}, {"gated"})}),
        made_of(product_norm_and_residual("down+norm", s, s.f),
                {step("down", {"gated"}, {"fed_sums"}, names({"mlp.down_proj.weight"})), leave("fed_sums"),
                 step("norm_2", {"fed_sums"}, {"fed_normed"}, names({"post_feedforward_layernorm.weight"})),
-                step("add_2", {"fed_normed", "middle"}, {"hidden"})})}};
+                linear_step("add_2", {"fed_normed", "middle"}, {"hidden"})})}};
   add_entering_events(unit.pieces[0], s, "x", "qkv", s.q + 2 * s.k, "d.middle");
   add_attention_events(unit.pieces[1], s, /*has_rotary=*/true, /*has_qk_norm=*/true);
   leaving_events(unit.pieces[2], s, "attended", s.q, "middle");

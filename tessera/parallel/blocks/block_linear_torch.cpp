@@ -90,12 +90,19 @@ Gradients cube_backward(const Tensor& dy, const Tensor& x, const Tensor& w, cons
   return {dx, scattered(dw_KOI, axes.weights)};
 }
 
+// The shape is the product's: a cube gathers tokens over one axis and scatters them over another.
+Tensor unwritten(const Tensor& x, const Tensor& w, const ProductAxes& axes) {
+  const bool is_cube = axes.form == ProductAxes::Form::cube;
+  return x.new_empty({is_cube ? x.size(0) * axes.inputs.size() / axes.sums.size() : x.size(0), w.size(0)});
+}
+
 struct BlockLinear : Function<BlockLinear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, Weight* weight, WeightWork* work,
-                        const ProductAxes* axes) {
+                        const ProductAxes* axes, collective::Result result) {
     shard::keep(ctx, *weight, *work);
     shard::keep_address(ctx, "axes", axes);
     ctx->save_for_backward({x});
+    if (result == collective::Result::unneeded) return unwritten(x, weight->value(), *axes);
     return axes->form == ProductAxes::Form::cube ? cube_product(x, weight->value(), *axes)
                                                  : square_product(x, weight->value(), *axes);
   }
@@ -107,15 +114,16 @@ struct BlockLinear : Function<BlockLinear> {
                                 ? cube_backward(dy, x, weight.value(), axes)
                                 : square_backward(dy, x, weight.value(), axes);
     shard::kept_work(ctx).term(weight, found.weight);
-    return {found.x, Tensor(), Tensor(), Tensor()};
+    return {found.x, Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
-Tensor block_linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const ProductAxes& axes) {
+Tensor block_linear(const Tensor& x_TI, Weight& weight_OI, WeightWork& work, const ProductAxes& axes,
+                    collective::Result result) {
   TESSERA_CHECK(axes.form != ProductAxes::Form::whole, "block_linear: nothing is cut in blocks");
-  return BlockLinear::apply(x_TI, &weight_OI, &work, &axes);
+  return BlockLinear::apply(x_TI, &weight_OI, &work, &axes, result);
 }
 
 }  // namespace tessera::parallel

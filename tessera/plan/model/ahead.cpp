@@ -63,6 +63,7 @@ void add_ahead(Blueprint& model, const spec::Run& run, const program::Unit& bloc
   std::vector<Piece>& pieces = model.head.pieces;
   pieces.insert(pieces.begin() + 1, named(joining(s), {"normed"}, {"hidden"},
                                           {norms[0] + ".weight", norms[1] + ".weight", matrix, rows}));
+  pieces[1].forward_only = {rows};
   const auto add = [&](Piece piece) {
     piece.forward_events = beside(std::move(piece.forward_events));
     piece.backward_events = beside(std::move(piece.backward_events));

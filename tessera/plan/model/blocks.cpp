@@ -64,6 +64,7 @@ void add_block_product(Piece& piece, const Sizes& s, std::int64_t in, std::int64
   if (!s.blocks.move()) return;
   const std::int64_t x = s.n * in * s.c, y = s.n * out * s.c, w = in * out * s.c, dw = in * out * s.a;
   const std::int64_t more = s.blocks.q - 1;  // blocks
+  const std::size_t first = piece.collectives.size();
   piece.flops *= static_cast<double>(s.blocks.q);
   piece.backward_flops *= static_cast<double>(s.blocks.q);
   piece.bytes_read += more * (x + w + y);
@@ -73,6 +74,11 @@ void add_block_product(Piece& piece, const Sizes& s, std::int64_t in, std::int64
     add_cube_product(piece, s, over(s, toward), x, y, w, dw);
   else
     add_square_product(piece, s, over(s, toward), x, w, dw);
+  // The tape holds the rank's own block of x alone, so all that travels serves the product.
+  piece.result_work.push_back({.first_call = static_cast<std::uint32_t>(first),
+                               .num_calls = static_cast<std::uint32_t>(piece.collectives.size() - first),
+                               .flops = piece.flops,
+                               .bytes = (more + 1) * (x + w + y) + more * y});
 }
 
 void add_block_norm(Piece& piece, const Sizes& s, const NormSizes& norm) {

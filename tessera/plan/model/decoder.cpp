@@ -77,7 +77,7 @@ std::vector<Piece> feed_forward_pieces(const spec::Run& run, std::int64_t layer)
                             names({"mlp.gate_proj.weight", "mlp.up_proj.weight"}))}),
           made_of(opened, {step("gate", {"gate_up"}, {"gated"})}),
           made_of(down, {step("down", {"gated"}, {"fed_sums"}, names({"mlp.down_proj.weight"})),
-                         leave("fed_sums"), step("add_2", {"fed_sums", "middle"}, {"hidden"})})};
+                         leave("fed_sums"), linear_step("add_2", {"fed_sums", "middle"}, {"hidden"})})};
 }
 
 // One rank of those with the same keys and values would be enough.

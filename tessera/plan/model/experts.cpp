@@ -22,7 +22,8 @@ void add_calls(Piece& piece, const spec::Run& run, const Sizes& s, const ExpertS
     piece.collectives.push_back({CollectiveKind::all_to_all, s.over_experts, e.leaving * s.h * s.c});
     piece.backward_collectives.push_back(piece.collectives.back());
   }
-  for (auto* calls : {&piece.collectives, &piece.backward_collectives}) add_sharing_of_tokens(*calls, s);
+  add_sharing_of_results(piece, s);
+  add_sharing_of_tokens(piece.backward_collectives, s);
 }
 
 // Rows of one size after the other, of which each is dropped once the next is there; the last is called `to`,
@@ -141,6 +142,13 @@ void add_sharing_of_tokens(std::vector<Collective>& calls, const Sizes& s) {
   if (s.tp > 1 && s.r == s.n) calls.push_back({CollectiveKind::all_gather, s.over_tp, s.n * s.h * s.c});
 }
 
+void add_sharing_of_results(Piece& piece, const Sizes& s) {
+  const std::size_t first = piece.collectives.size();
+  add_sharing_of_tokens(piece.collectives, s);
+  if (piece.collectives.size() > first)
+    piece.result_work.push_back({.first_call = static_cast<std::uint32_t>(first), .num_calls = 1});
+}
+
 std::vector<Collective> routing_calls(const spec::Run& run, const Sizes& s, const ExpertSizes& e) {
   std::vector<Collective> out;
   if (s.over_same_samples >= 0 && run.model.balance == spec::Balance::sequence)
@@ -185,7 +193,7 @@ std::vector<Piece> expert_pieces(const spec::Run& run, std::int64_t layer) {
   const bool has_shared = run.model.shared_experts > 0;
   const std::string fed = has_shared ? "routed" : "fed_sums";
   std::vector<program::Step> steps = {step("experts", {"entering_2"}, {fed}, names(of_experts))};
-  if (!has_shared) steps.push_back(step("add_2", {"fed_sums", "middle"}, {"hidden"}));
+  if (!has_shared) steps.push_back(linear_step("add_2", {"fed_sums", "middle"}, {"hidden"}));
   std::vector<Piece> out = {made_of(norm_2, {step("norm_2", {"middle"}, {"entering_2"},
                                                   names({"post_attention_layernorm.weight"}))}),
                             made_of(experts(run, s), steps)};
@@ -205,8 +213,8 @@ std::vector<Piece> expert_pieces(const spec::Run& run, std::int64_t layer) {
   out.push_back(made_of(opened, {step("gate", {"gate_up"}, {"gated"})}));
   out.push_back(
       made_of(down, {step("down", {"gated"}, {"fed_sums"}, names({"mlp.shared_experts.down_proj.weight"})),
-                     leave("fed_sums"), step("join", {"fed_sums", "routed"}, {"fed_all"}),
-                     step("add_2", {"fed_all", "middle"}, {"hidden"})}));
+                     leave("fed_sums"), linear_step("join", {"fed_sums", "routed"}, {"fed_all"}),
+                     linear_step("add_2", {"fed_all", "middle"}, {"hidden"})}));
   return out;
 }
 

@@ -18,6 +18,8 @@ struct ExpertSizes {
 std::vector<program::Collective> routing_calls(const spec::Run& run, const Sizes& s, const ExpertSizes& e);
 // Where all ranks of tp have all tokens, each routes its share of them.
 void add_sharing_of_tokens(std::vector<program::Collective>& calls, const Sizes& s);
+// The same for what experts made of them, which no backward needs.
+void add_sharing_of_results(program::Piece& piece, const Sizes& s);
 
 // The pieces after attention: middle -> hidden.
 std::vector<program::Piece> expert_pieces(const spec::Run& run, std::int64_t layer);

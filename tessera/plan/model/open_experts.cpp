@@ -16,6 +16,11 @@ using program::Step;
 // Runs after `piece`, in the same segment.
 void join_piece(Piece& piece, const Piece& next) {
   add_costs(piece, next);
+  for (program::ResultWork work : next.result_work) {
+    if (work.step >= 0) work.step = static_cast<std::int16_t>(work.step + std::ssize(piece.steps));
+    work.first_call += static_cast<std::uint32_t>(piece.collectives.size());
+    piece.result_work.push_back(work);
+  }
   const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
   append(piece.collectives, next.collectives);
   // The backward begins with the last.
@@ -76,6 +81,11 @@ program::Unit open_experts(const program::Unit& block, const spec::Run& run) {
               .losses = at->losses,
               .steps = {step("router", {"entering_2"}, {"sent", "gates"}, of_router)},
               .collectives = routing_calls(run, s, e)};
+  // Rows of a recomputation go the ways that its forward found.
+  if (e.ranks > 1)
+    route.result_work = {{.first_call = static_cast<std::uint32_t>(route.collectives.size() - 2),
+                          .num_calls = 2,
+                          .is_kept = true}};
   add_sharing_of_tokens(route.backward_collectives, s);
   join_piece(before, route);
   before = of_steps(std::move(before), {"middle", "entering_2", "sent", "gates"});
@@ -106,7 +116,8 @@ program::Unit open_experts(const program::Unit& block, const spec::Run& run) {
               .scratch_bytes = leaving + stream,
               .backward_scratch_bytes = 2 * leaving,
               .steps = {step("combine", {"made", "gates"}, experts->writes)}};
-  add_sharing_of_tokens(after.collectives, s);
+  add_sharing_of_results(after, s);
+  for (program::ResultWork& work : after.result_work) work.step = 0;  // combine
   after.steps.insert(after.steps.end(), experts + 1, at->steps.end());
   join_piece(after, joined(std::span(at + 1, block.pieces.end())));
   after = of_steps(std::move(after), block.pieces.back().writes);

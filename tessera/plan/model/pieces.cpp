@@ -129,8 +129,13 @@ void enter_stream(Piece& piece, const Sizes& s) {
 }
 
 void enter_product(Piece& piece, const Sizes& s) {
-  if (s.regathers)
-    piece.backward_collectives.push_back({CollectiveKind::all_gather, s.over_tp, s.n * s.h * s.c});
+  if (!s.regathers) return enter_stream(piece, s);
+  // The backward gathers again, so the forward needs what is gathered for its product alone.
+  piece.backward_collectives.push_back({CollectiveKind::all_gather, s.over_tp, s.n * s.h * s.c});
+  piece.result_work.push_back({.first_call = static_cast<std::uint32_t>(piece.collectives.size()),
+                               .num_calls = 1,
+                               .flops = piece.flops,
+                               .bytes = (s.n * s.h + s.h * piece.channels + s.n * piece.channels) * s.c});
   enter_stream(piece, s);
 }
 
@@ -138,6 +143,8 @@ void leave_stream(Piece& piece, const Sizes& s) {
   piece.token_parts = s.n / s.r;
   if (s.tp == 1) return;
   const std::int64_t bytes = s.n * s.h * s.c;
+  piece.result_work.push_back(
+      {.first_call = static_cast<std::uint32_t>(piece.collectives.size()), .num_calls = 1});
   if (s.r == s.n) {
     piece.collectives.push_back({CollectiveKind::all_reduce, s.over_tp, bytes});
     return;
@@ -160,6 +167,10 @@ void exchange_context(Piece& piece, const Sizes& s, Dtype compute) {
   };
   list(calls.forward, piece.collectives);
   list(calls.backward, piece.backward_collectives);
+  // The tape holds the heads of the rank as they are before the last exchange.
+  if (s.cp_heads > 1)
+    piece.result_work.push_back(
+        {.first_call = static_cast<std::uint32_t>(piece.collectives.size() - 1), .num_calls = 1});
 }
 
 Piece lookup(const Sizes& s, std::int64_t tables) {
@@ -245,12 +256,20 @@ Piece named(Piece piece, std::vector<std::string> reads, std::vector<std::string
   piece.reads = std::move(reads);
   piece.writes = std::move(writes);
   piece.parameters = std::move(parameters);
+  if (piece.backward_flops == 0) piece.forward_only = piece.parameters;
   return piece;
 }
 
 program::Step step(std::string name, std::vector<std::string> reads, std::vector<std::string> writes,
                    std::vector<std::string> parameters) {
   return {std::move(name), std::move(reads), std::move(writes), std::move(parameters)};
+}
+
+program::Step linear_step(std::string name, std::vector<std::string> reads, std::vector<std::string> writes,
+                          std::vector<std::string> parameters) {
+  program::Step out = step(std::move(name), std::move(reads), std::move(writes), std::move(parameters));
+  out.is_linear = true;
+  return out;
 }
 
 program::Step enter(const std::string& value) {
@@ -271,7 +290,22 @@ std::vector<std::string> values_read(std::span<const program::Step> steps) {
   return out;
 }
 
+namespace {
+// The step whose result a piece's calls and products serve: the sum on the stream if there is one, else the
+// last that is not linear.
+std::int16_t result_step(const std::vector<program::Step>& steps) {
+  using Kind = program::Step::Kind;
+  const auto leaving = std::ranges::find(steps, Kind::leave, &program::Step::kind);
+  if (leaving != steps.end()) return static_cast<std::int16_t>(leaving - steps.begin());
+  for (std::size_t i = steps.size(); i-- > 0;)
+    if (steps[i].kind == Kind::work && !steps[i].is_linear) return static_cast<std::int16_t>(i);
+  return -1;
+}
+}  // namespace
+
 Piece made_of(Piece piece, std::vector<program::Step> steps) {
+  if (piece.steps.empty())
+    for (program::ResultWork& work : piece.result_work) work.step = result_step(steps);
   piece.reads = values_read(steps);
   piece.writes = steps.back().writes;
   for (const program::Step& step : steps)

@@ -89,12 +89,16 @@ program::Piece norm(const Sizes& s, const NormSizes& norm);
 // The vocabulary loss, as Note [Loss gradient in the forward] has it.
 program::Piece loss(const Sizes& s);
 
+// A piece that is run as one. Its parameters are only read by the forward, unless its backward has products.
 program::Piece named(program::Piece piece, std::vector<std::string> reads, std::vector<std::string> writes,
                      std::vector<std::string> parameters = {});
 
 // A step of a block, and those that take a value from the stream and bring it back.
 program::Step step(std::string name, std::vector<std::string> reads, std::vector<std::string> writes,
                    std::vector<std::string> parameters = {});
+// One whose backward needs neither what it reads nor what it writes: sums, dropout, biases.
+program::Step linear_step(std::string name, std::vector<std::string> reads, std::vector<std::string> writes,
+                          std::vector<std::string> parameters = {});
 program::Step enter(const std::string& value);
 program::Step leave(const std::string& value);
 // A piece that runs these steps: it reads what they read and do not write before, and writes what the last

@@ -115,14 +115,14 @@ Cuts cuts(const spec::Layout& layout, std::span<const program::Unit> blocks) {
 }
 
 double recompute_seconds(const program::Unit& block, const Cut& cut) {
-  program::Unit again{block.name, {}};
+  double out = 0;
   std::size_t first = 0;
   for (const Stretch& stretch : cut) {
-    const auto begin = block.pieces.begin() + static_cast<std::ptrdiff_t>(first);
-    if (stretch.recomputed) again.pieces.insert(again.pieces.end(), begin, begin + stretch.num_pieces);
+    const auto pieces = std::span(block.pieces).subspan(first, stretch.num_pieces);
+    if (stretch.recomputed) out += simulate::recompute_seconds(pieces, {});
     first += stretch.num_pieces;
   }
-  return simulate::cost(again, {}).forward;
+  return out;
 }
 
 }  // namespace tessera::plan

@@ -36,13 +36,18 @@ Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch)
               .first_piece = first_piece,
               .num_pieces = stretch.num_pieces};
   out.recomputed = stretch.recomputed;
-  std::set<std::uint32_t> buckets;
+  std::set<std::uint32_t> buckets, read_backward;
   std::vector<std::string> written;
   for (std::uint32_t i = 0; i < stretch.num_pieces; ++i) {
     const Piece& piece = tables_.units.back().pieces[first_piece + i];
     for (const program::PieceLoss& loss : piece.losses)
       out.losses.push_back({.tokens = number(loss.tokens), .loss = number(loss.name)});
-    for (const std::string& name : piece.parameters) buckets.insert(bucket_of_.at(name));
+    for (const std::string& name : piece.parameters) {
+      const std::uint32_t bucket = bucket_of_.at(name);
+      buckets.insert(bucket);
+      if (!is_vector(bucket) && std::ranges::count(piece.forward_only, name) == 0)
+        read_backward.insert(bucket);
+    }
     for (const std::string& name : piece.reads) {
       const auto found = value_of_.find(name);
       if (found == value_of_.end() || std::ranges::count(written, name) > 0) continue;
@@ -51,7 +56,14 @@ Segment SegmentTable::segment(std::uint32_t first_piece, const Stretch& stretch)
     written.insert(written.end(), piece.writes.begin(), piece.writes.end());
   }
   out.buckets.assign(buckets.begin(), buckets.end());
+  std::ranges::set_difference(buckets, read_backward, std::back_inserter(out.forward_only));
   return out;
+}
+
+// A tape holds copies of norms, and no backward reads a bias.
+bool SegmentTable::is_vector(std::uint32_t bucket) const {
+  return std::ranges::all_of(tables_.buckets[bucket].parameters,
+                             [](const program::Parameter& parameter) { return parameter.shape.size() == 1; });
 }
 
 std::uint32_t SegmentTable::number(const std::string& name) const {

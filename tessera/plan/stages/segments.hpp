@@ -21,6 +21,7 @@ class SegmentTable {
 
  private:
   program::Segment segment(std::uint32_t first_piece, const Stretch& stretch) const;
+  bool is_vector(std::uint32_t bucket) const;
   std::uint32_t number(const std::string& name) const;
   void write(program::Segment& segment, bool ends_unit);
 

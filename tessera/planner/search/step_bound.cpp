@@ -109,13 +109,14 @@ class StepBound {
 
 StageSeconds stage_of(const spec::Layout& layout, const Row& units) {
   StageSeconds out{.units = units};
-  double gathered = 0, reduced = 0, exchanged_forward = 0, exchanged_backward = 0, last_gathered = 0;
+  double gathered = 0, reduced = 0, exchanged_forward = 0, exchanged_backward = 0, last = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
     const UnitSeconds& unit = units[i];
     out.forward += unit.forward, out.input += unit.again + unit.input, out.weight += unit.weight;
     out.step += unit.step, out.carry += unit.carry;
     exchanged_forward += unit.exchange_forward, exchanged_backward += unit.exchange_backward;
-    gathered += unit.gather, reduced += unit.reduce, last_gathered = std::max(last_gathered, unit.gather);
+    gathered += unit.gather + unit.gather_again, reduced += unit.reduce;
+    last = std::max(last, unit.gather + unit.gather_again);
   }
   if (layout.pp == 1) {  // next to the other micro-batch of a pair
     const double more = std::max(0.0, exchanged_forward + exchanged_backward - out.forward - out.backward());
@@ -124,8 +125,7 @@ StageSeconds stage_of(const spec::Layout& layout, const Row& units) {
     out.forward += exchanged_forward, out.input += exchanged_backward;
   }
   // What is gathered last for a forward is there for its backward.
-  const double linked =
-      (layout.zero == 3 ? 2 * (gathered - last_gathered) : 0) + (layout.zero >= 2 ? reduced : 0);
+  const double linked = (layout.zero == 3 ? gathered - last : 0) + (layout.zero >= 2 ? reduced : 0);
   out.input += std::max(0.0, linked - out.forward - out.backward());
   return out;
 }

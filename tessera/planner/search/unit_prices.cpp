@@ -59,8 +59,11 @@ class UnitPrices {
 
   void add_bucket(std::uint32_t item, UnitSeconds& unit) const {
     const program::Bucket& bucket = tables_.buckets[item];
-    if (!bucket.full_resident)
-      unit.gather += seconds({.what = OpKind::gather, .item = item, .along = bucket.sharded_over});
+    if (!bucket.full_resident) {
+      const double gather = seconds({.what = OpKind::gather, .item = item, .along = bucket.sharded_over});
+      unit.gather += gather;
+      if (is_read_backward(item)) unit.gather_again += gather;
+    }
     if (!bucket.trainable) return;
     unit.reduce += seconds({.what = OpKind::reduce, .item = item, .along = bucket.reduced_over});
     if (bucket.shared_over >= 0)
@@ -70,6 +73,12 @@ class UnitPrices {
     unit.carry += 2 * seconds({.what = OpKind::fetch,
                                .item = item,
                                .flags = static_cast<std::uint16_t>(program::CellKind::state)});
+  }
+
+  bool is_read_backward(std::uint32_t item) const {
+    return std::ranges::any_of(tables_.segments, [&](const program::Segment& segment) {
+      return std::ranges::count(segment.buckets, item) > std::ranges::count(segment.forward_only, item);
+    });
   }
 
   const program::Tables& tables_;

@@ -16,6 +16,7 @@ struct UnitSeconds {
   double forward = 0, again = 0, input = 0, weight = 0;  // again: what is recomputed
   double exchange_forward = 0, exchange_backward = 0;    // collectives that are ops of their own
   double gather = 0, reduce = 0, reduce_shared = 0;      // of its buckets
+  double gather_again = 0;                               // of those that its backward reads
   double step = 0, carry = 0;                            // of the optimizer; to host memory and back
   double even = 0;                                       // by which units are dealt to stages
 };

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "tessera/base/error.hpp"
+#include "tessera/program/ir/work.hpp"
 
 namespace tessera::program {
 namespace {
@@ -117,8 +118,10 @@ std::vector<Collective> inside(const Op& op, const Tables& tables) {
   };
   switch (op.what) {
     case OpKind::forward:
-    case OpKind::recompute:
       for (const Piece& piece : pieces) add(piece.collectives);
+      break;
+    case OpKind::recompute:
+      for (const RecomputedPiece& piece : recomputed(pieces)) add(piece.collectives);
       break;
     case OpKind::backward:
     case OpKind::backward_input:
@@ -142,7 +145,11 @@ std::vector<Collective> calls_of(const Op& op, const Tables& tables) {
 
 bool is_queued(const Op& op, const Tables& tables) {
   if (!is_compute(op.what)) return op.along >= 0 || op.lane.kind == LaneKind::communication;
-  return std::ranges::any_of(pieces_of(op, tables), [&](const Piece& piece) {
+  const auto pieces = pieces_of(op, tables);
+  const bool omits =
+      std::ranges::any_of(pieces, [](const Piece& piece) { return !piece.result_work.empty(); });
+  if (op.what == OpKind::recompute && omits) return !inside(op, tables).empty();
+  return std::ranges::any_of(pieces, [&](const Piece& piece) {
     switch (op.what) {
       case OpKind::forward:
       case OpKind::recompute:

@@ -1,5 +1,7 @@
 #include "tessera/program/ir/effects.hpp"
 
+#include <algorithm>
+
 #include "tessera/base/text.hpp"
 #include "tessera/program/ir/footprint.hpp"
 
@@ -41,7 +43,9 @@ void input_gradient(const Op& op, const Tables& tables, Effects& out) {
     out.reads.push_back({CellKind::gradient, value, op.micro});
     out.ends.push_back({CellKind::gradient, value, op.micro});
   }
-  for (const std::uint32_t bucket : segment.buckets) out.reads.push_back(weights_of(op, bucket, tables));
+  for (const std::uint32_t bucket : segment.buckets)
+    if (std::ranges::count(segment.forward_only, bucket) == 0)
+      out.reads.push_back(weights_of(op, bucket, tables));
   for (const Loss& loss : segment.losses) out.reads.push_back({CellKind::number, loss.tokens, kOfStep});
   for (const std::uint32_t value : segment.reads) out.adds.push_back({CellKind::gradient, value, op.micro});
   for (const std::uint32_t value : segment.ends) out.ends.push_back({CellKind::value, value, op.micro});

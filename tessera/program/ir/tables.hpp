@@ -71,7 +71,19 @@ struct Step {
   std::string name;
   std::vector<std::string> reads, writes, parameters;
   Kind kind = Kind::work;
+  bool is_linear = false;  // work whose backward needs neither what it reads nor what it writes
   bool operator==(const Step&) const = default;
+};
+
+// The part of a piece's forward that serves the result of one step alone: no backward needs what it brings or
+// computes on the way. A recomputation omits it where nothing needs the result (work.hpp).
+struct ResultWork {
+  std::int16_t step = -1;                       // index into Piece::steps; at -1 never omitted
+  std::uint32_t first_call = 0, num_calls = 0;  // of Piece::collectives
+  double flops = 0;                             // of Piece::flops
+  std::int64_t bytes = 0;                       // of Piece::bytes_read and bytes_written
+  bool is_kept = false;  // the result of the forward is still there: a recomputation always omits the work
+  bool operator==(const ResultWork&) const = default;
 };
 
 struct PieceLoss {
@@ -100,10 +112,12 @@ struct Piece {
   std::int64_t token_parts = 1;            // of how many equal parts of the rank's tokens its output is one
   std::vector<std::string> reads, writes;  // names of values
   std::vector<std::string> parameters;     // names of those that it reads
+  std::vector<std::string> forward_only;   // of these, matrices that its backward does not read
   std::vector<PieceLoss> losses;           // that it adds to, in the order of its unit's outcome
   std::vector<Step> steps;                 // that it is made of; none: it is run as one
   std::vector<Collective> collectives,
       backward_collectives;               // in the order of the calls, of a full micro-batch
+  std::vector<ResultWork> result_work;    // parts of its forward, without overlap
   std::vector<Exchange> exchanges;        // of what it writes, in that order; empty: none
   std::vector<std::int64_t> write_bytes;  // of what it writes, on one rank; empty: all are of its channels
   bool operator==(const Piece&) const = default;
@@ -126,6 +140,7 @@ struct Segment {
   std::vector<std::uint32_t> reads, writes;  // values
   std::vector<std::uint32_t> ends;           // of `reads`: those whose last reader this segment's backward is
   std::vector<std::uint32_t> buckets;
+  std::vector<std::uint32_t> forward_only;  // of `buckets`: those whose weights its backward does not read
   std::vector<Loss> losses;
   bool recomputed = false;  // its forward keeps no tape: recompute makes it before the backward
   bool operator==(const Segment&) const = default;

@@ -1,15 +1,40 @@
 #include "tessera/program/ir/work.hpp"
 
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "tessera/base/error.hpp"
+
 namespace tessera::program {
 
 namespace {
 
+bool is_linear(const Step& step) { return step.kind != Step::Kind::work || step.is_linear; }
+
+RecomputedPiece without(const Piece& piece, std::span<const ResultWork* const> omitted) {
+  RecomputedPiece out{{}, piece.flops, piece.bytes_read + piece.bytes_written};
+  std::vector<bool> is_called(piece.collectives.size(), true);
+  for (const ResultWork* work : omitted) {
+    TESSERA_CHECK(work->first_call + work->num_calls <= is_called.size(), "piece ", piece.name, " has ",
+                  is_called.size(), " calls, and a result of its needs more");
+    std::fill_n(is_called.begin() + work->first_call, work->num_calls, false);
+    out.flops -= work->flops;
+    out.bytes -= work->bytes;
+  }
+  for (std::size_t i = 0; i < is_called.size(); ++i)
+    if (is_called[i]) out.collectives.push_back(piece.collectives[i]);
+  return out;
+}
+
 StepFlops flops_of(const Op& op, const Tables& tables) {
   double forward = 0, backward = 0, repeated = 0;
-  const auto add_pieces = [&] {
+  const auto pieces = [&] {
     const Segment& segment = tables.segments[op.item];
-    for (std::uint32_t i = 0; i < segment.num_pieces; ++i) {
-      const Piece& piece = tables.units[segment.unit].pieces[segment.first_piece + i];
+    return std::span(tables.units[segment.unit].pieces).subspan(segment.first_piece, segment.num_pieces);
+  };
+  const auto add_pieces = [&] {
+    for (const Piece& piece : pieces()) {
       forward += piece.flops;
       backward += piece.backward_flops;
       repeated += piece.repeated_flops;
@@ -20,7 +45,7 @@ StepFlops flops_of(const Op& op, const Tables& tables) {
       add_pieces();
       return {forward - repeated, forward};
     case OpKind::recompute:
-      add_pieces();
+      for (const RecomputedPiece& piece : recomputed(pieces())) forward += piece.flops;
       return {0, forward};
     case OpKind::backward:
       add_pieces();
@@ -46,6 +71,37 @@ StepFlops flops_of(const Op& op, const Tables& tables) {
 }
 
 }  // namespace
+
+// From the last step to the first, with the names of the values that are needed after each.
+std::vector<bool> results_needed(std::span<const Step* const> steps) {
+  std::vector<bool> out(steps.size());
+  std::set<std::string> needed;
+  for (std::size_t i = steps.size(); i-- > 0;) {
+    const Step& step = *steps[i];
+    out[i] = std::ranges::any_of(step.writes, [&](const auto& value) { return needed.contains(value); });
+    for (const std::string& value : step.writes) needed.erase(value);
+    if (!is_linear(step) || out[i]) needed.insert(step.reads.begin(), step.reads.end());
+  }
+  return out;
+}
+
+std::vector<RecomputedPiece> recomputed(std::span<const Piece> pieces) {
+  std::vector<const Step*> steps;
+  for (const Piece& piece : pieces)
+    for (const Step& step : piece.steps) steps.push_back(&step);
+  const std::vector<bool> is_needed = results_needed(steps);
+  std::vector<RecomputedPiece> out;
+  std::size_t first = 0;  // step of the piece
+  for (const Piece& piece : pieces) {
+    std::vector<const ResultWork*> omitted;
+    for (const ResultWork& work : piece.result_work)
+      if (work.is_kept || (work.step >= 0 && !is_needed[first + static_cast<std::size_t>(work.step)]))
+        omitted.push_back(&work);
+    out.push_back(without(piece, omitted));
+    first += piece.steps.size();
+  }
+  return out;
+}
 
 StepFlops step_flops(const Program& program) {
   std::vector<double> ranks(program.classes.size());

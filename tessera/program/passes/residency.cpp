@@ -38,7 +38,7 @@ class ResidencyPass {
       const Op& op = draft.ops[at];
       if (is_compute(op.what) || op.what == OpKind::send || op.what == OpKind::receive) end_ = at + 1;
       if (computes_with_weights(op))
-        for (const std::uint32_t bucket : buckets_of(op)) uses_[bucket].push_back(at);
+        for (const std::uint32_t bucket : weights_of(op)) uses_[bucket].push_back(at);
       if (adds_gradients(op))
         for (const std::uint32_t bucket : buckets_of(op)) ++adds_[bucket];
     }
@@ -70,6 +70,15 @@ class ResidencyPass {
   const std::vector<std::uint32_t>& buckets_of(const Op& op) const {
     return tables_.segments[op.item].buckets;
   }
+  // What it computes with.
+  std::vector<std::uint32_t> weights_of(const Op& op) const {
+    std::vector<std::uint32_t> out = buckets_of(op);
+    const bool is_backward = op.what == OpKind::backward || op.what == OpKind::backward_input;
+    const std::vector<std::uint32_t>& unread = tables_.segments[op.item].forward_only;
+    if (is_backward)
+      std::erase_if(out, [&](std::uint32_t bucket) { return std::ranges::count(unread, bucket) > 0; });
+    return out;
+  }
   std::int64_t full_bytes(std::uint32_t bucket) const {
     return bytes_of({CellKind::full, bucket, kOfStep}, tables_);
   }
@@ -83,7 +92,7 @@ class ResidencyPass {
   }
 
   void need(const Op& op, std::uint32_t at) {
-    for (const std::uint32_t bucket : buckets_of(op)) {
+    for (const std::uint32_t bucket : weights_of(op)) {
       if (tables_.buckets[bucket].full_resident || there_.contains(bucket)) continue;
       there_.insert(bucket);
       if (tables_.buckets[bucket].delayed) continue;

@@ -213,6 +213,8 @@ class World {
 class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(World& world, int rank, int size) : Communicator(rank, size), world_(world) {}
+  // The rank leaves early, so nobody waits for it, nor it for others in operations that they share.
+  void abort() const override { world_.leave(rank()); }
 
  private:
   std::vector<std::shared_ptr<Link>> connect(const std::vector<std::vector<int>>& rank_lists) const override {

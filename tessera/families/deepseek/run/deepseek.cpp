@@ -31,7 +31,7 @@ class DeepseekBlock final : public DecoderBlock {
     add_norm("norm_1", "hidden", weight({"input_layernorm"}));
     add("latent", [this](const StepCall& v) { return latent(v["entering_1"], v.tape); });
     add("heads", [this](const StepCall& v) { return projected(v["latent"], v.tape); });
-    add("attention", [this](const StepCall& v) { return attended(v["qkv"], v.batch); });
+    add("attention", [this](const StepCall& v) { return attended(v["qkv"], v); });
     add_norm("norm_2", "middle", weight({"post_attention_layernorm"}));
     add_sums("attended_sums", add_feed_forward());
     check_complete();
@@ -60,7 +60,8 @@ class DeepseekBlock final : public DecoderBlock {
         1);
   }
 
-  Tensor attended(const Tensor& qkv, const Batch& batch) const {
+  Tensor attended(const Tensor& qkv, const StepCall& v) const {
+    const Batch& batch = v.branch;
     const std::int64_t turning = spec_.turned_size(), channels = spec_.head_size(), kept = channels - turning,
                        values = spec_.value_size();
     const auto by_head = [&](std::int64_t first, std::int64_t heads, std::int64_t width) {
@@ -81,7 +82,7 @@ class DeepseekBlock final : public DecoderBlock {
     const Tensor out =
         attend({heads_first(spec_.attention_scale == 1 ? queries : queries.mul(spec_.attention_scale)),
                 heads_first(keys), heads_first(filled)},
-               batch);
+               v);
     return out.view({-1, heads_, channels}).narrow(2, 0, values).reshape({out.size(0), heads_ * values});
   }
 

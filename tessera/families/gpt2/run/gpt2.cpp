@@ -36,14 +36,14 @@ struct Linear {
   Linear(std::span<FlatBucket> buckets, const std::string& block, const std::vector<const char*>& parts)
       : weight(find_weight(buckets, names(block, parts, ".weight"))),
         bias(find_weight(buckets, names(block, parts, ".bias"))) {}
-  Tensor of_entering(const Tensor& x, Tape& tape, const ParallelContext& context) const {
-    return parallel::entering_linear(x, {{{&weight, &bias}}}, tape.work, context);
+  Tensor of_entering(const std::string& x, const StepCall& v, const ParallelContext& context) const {
+    return parallel::entering_linear(v[x], {{{&weight, &bias}}}, v.tape.work, context, v.result);
   }
   // What each rank adds to a sum on the stream, and what is left to do with the sum: its bias, unless one
   // rank has all of the product.
-  Tensor part(const Tensor& x, Tape& tape, const ParallelContext& context) const {
-    return parallel::leaving_linear(x, weight, tape.work, context,
-                                    context.tp.group.size() == 1 ? &bias : nullptr);
+  Tensor part(const std::string& x, const StepCall& v, const ParallelContext& context) const {
+    return parallel::leaving_linear(v[x], weight, v.tape.work, context,
+                                    context.tp.group.size() == 1 ? &bias : nullptr, v.result);
   }
   Tensor finished(const Tensor& sum, Tape& tape, const ParallelContext& context) const {
     return parallel::add_bias(sum, context.tp.group.size() == 1 ? nullptr : &bias, tape.work);
@@ -108,19 +108,20 @@ class BlockUnit final : public StepUnit {
         drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
         drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {
     add("norm_1", [this](const StepCall& v) { return norm_1_(v["hidden"], v.tape, context()); });
-    add("qkv", [this](const StepCall& v) { return qkv_.of_entering(v["entering_1"], v.tape, context()); });
+    add("qkv", [this](const StepCall& v) { return qkv_.of_entering("entering_1", v, context()); });
     add("attention", [this](const StepCall& v) {
-      return attend(parallel::split(v["qkv"], v.branch.samples, heads_), v.branch, {layer_}, context().cp);
+      return attend(parallel::split(v["qkv"], v.branch.samples, heads_), v.branch, {layer_}, context().cp,
+                    v.result);
     });
-    add("out", [this](const StepCall& v) { return out_.part(v["attended"], v.tape, context()); });
+    add("out", [this](const StepCall& v) { return out_.part("attended", v, context()); });
     add("add_1", [this](const StepCall& v) {
       return v["hidden"].add(drop_attention_(out_.finished(v["attended_sums"], v.tape, context()),
                                              rows_of(v["hidden"], v.batch)));
     });
     add("norm_2", [this](const StepCall& v) { return norm_2_(v["middle"], v.tape, context()); });
-    add("up", [this](const StepCall& v) { return up_.of_entering(v["entering_2"], v.tape, context()); });
+    add("up", [this](const StepCall& v) { return up_.of_entering("entering_2", v, context()); });
     add("gelu", [](const StepCall& v) { return tensor::gelu(v["up"]); });
-    add("down", [this](const StepCall& v) { return down_.part(v["activated"], v.tape, context()); });
+    add("down", [this](const StepCall& v) { return down_.part("activated", v, context()); });
     add("add_2", [this](const StepCall& v) {
       return v["middle"].add(
           drop_mlp_(down_.finished(v["fed_sums"], v.tape, context()), rows_of(v["middle"], v.batch)));

@@ -16,8 +16,7 @@ class LlamaBlock final : public DecoderBlock {
         k_norm_(run.model.qk_norm ? &weight({"self_attn.k_norm"}) : nullptr) {
     add_norm("norm_1", "hidden", weight({"input_layernorm"}));
     add_projections(run);
-    add("attention",
-        [this](const StepCall& v) { return attend(heads(v["qkv"], v.branch, v.tape), v.branch); });
+    add("attention", [this](const StepCall& v) { return attend(heads(v["qkv"], v.branch, v.tape), v); });
     add_norm("norm_2", "middle", weight({"post_attention_layernorm"}));
     add_sums("attended_sums", add_feed_forward());
     check_complete();

@@ -20,8 +20,7 @@ class Olmo2Block final : public DecoderBlock {
     add("attention", [this](const StepCall& v) {
       const Tensor normed = norm_channels(v["qkv"], channel_norm(v.tape), context());
       return attend(
-          parallel::split_and_rotate(normed, turn(normed, v.branch), v.branch.samples, heads_, kv_heads_),
-          v.branch);
+          parallel::split_and_rotate(normed, turn(normed, v.branch), v.branch.samples, heads_, kv_heads_), v);
     });
     add_norm("norm_1", "attended_sums", weight({"post_attention_layernorm"}));
     add("stream_2", [](const StepCall& v) { return v["middle"]; });
