@@ -9,7 +9,8 @@ endif()
 tessera_trial(hangs 1)
 tessera_trial(failures $<TARGET_FILE:tessera_binary> 2)
 tessera_trial(signals $<TARGET_FILE:tessera_binary> local 2 all 1 torchrun 1 mpirun 1)
-tessera_trial(damages 1 24)
+tessera_trial(damages 1 42)
+tessera_trial(damages 1 3 compressed)
 tessera_layouts_test(llama 8 4 tessera_developer --device async)
 tessera_layouts_test(gpt2 8 4 tessera_developer --device async --one-queue)
 tessera_layouts_test(olmo2 8 3 tessera_binary)
@@ -66,7 +67,7 @@ tessera_shards(planner_test 6)
 tessera_shards(verify_test 4)
 tessera_shards(testing_test 8)
 tessera_shards(data_test 3)
-tessera_processors(${TESSERA_MANY_CORES} train_test verify_test damages_trial pairs_trial allocations_trial peaks_trial
+tessera_processors(${TESSERA_MANY_CORES} train_test verify_test damages_trial damages_1_trial pairs_trial allocations_trial peaks_trial
   first_calls_trial cli_layout_process_test cli_huggingface_process_test)
 tessera_processors(${TESSERA_WAITING} hangs_trial signals_trial failures_trial stalls_trial two_jobs_trial)
 # Too long for `.ci/run`; smaller samples of the same faults and layouts stay there.

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "tessera/base/testing/one_in.hpp"
 #include "tessera/cli/testing/binary_fixture.hpp"
 
 namespace tessera::cli {
@@ -45,7 +46,9 @@ TEST_F(Resuming, EightPairsOfLayoutsGoOnAsIfNothingHadHappened) {
                       of == &tied ? "true" : "false"));
   }
   const std::pair<int, int> pairs[] = {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 0}, {6, 7}, {7, 6}};
+  OneIn sampled(3);
   for (const auto& [a, b] : pairs) {
+    if (!sampled()) continue;
     const auto& expected = layouts[b].find("tied") == std::string::npos ? untied : tied;
     begin_anew();
     trained(cat("layout.precision=fp64 training.steps=6 checkpoint.keep_last=0 ", layouts[a]));

@@ -1,8 +1,8 @@
 """Small random models of the `transformers` package, and what it computes with them, for huggingface_process_test.cpp.
 
-  models.py make FOLDER    per family FOLDER/<family>/whole and FOLDER/<family>/sharded, as save_pretrained writes them, and
+  models.py make FOLDER [FAMILY...]    per family FOLDER/<family>/whole and FOLDER/<family>/sharded, as save_pretrained writes them, and
                            FOLDER/<family>/logits.safetensors: tokens, and the logits of both
-  models.py check FOLDER   opens FOLDER/<family>/{whole,sharded,trained,anew}.exported with AutoModelForCausalLM; the logits
+  models.py check FOLDER [FAMILY...]   opens FOLDER/<family>/{whole,sharded,trained,anew}.exported with AutoModelForCausalLM; the logits
                            of the first two must be bit-equal to those before, those of `trained` and `anew` within 1e-5 of
                            `<name>` in FOLDER/<family>/ours.safetensors
 """
@@ -46,8 +46,9 @@ def logits(model, tokens):
         return model.float().eval()(tokens).logits.contiguous()
 
 
-def make(folder):
-    for number, (family, (model_class, config, dtype)) in enumerate(FAMILIES.items()):
+def make(folder, families):
+    for number, family in enumerate(families):
+        model_class, config, dtype = FAMILIES[family]
         torch.manual_seed(number)
         model = model_class(config)
         with torch.no_grad():
@@ -67,9 +68,9 @@ def make(folder):
         save_file({"tokens": tokens, "logits": logits(loaded, tokens)}, at / "logits.safetensors")
 
 
-def check(folder):
+def check(folder, families):
     worst = 0.0
-    for family in FAMILIES:
+    for family in families:
         at = folder / family
         before, ours = load_file(at / "logits.safetensors"), load_file(at / "ours.safetensors")
         for kind in ("whole", "sharded", "trained", "anew"):
@@ -88,4 +89,4 @@ def check(folder):
 
 
 if __name__ == "__main__":
-    {"make": make, "check": check}[sys.argv[1]](pathlib.Path(sys.argv[2]))
+    {"make": make, "check": check}[sys.argv[1]](pathlib.Path(sys.argv[2]), sys.argv[3:] or list(FAMILIES))
