@@ -164,7 +164,8 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
               const LoopOptions& options) {
   PhaseTimer start_timer = options.start;
   start_timer.end("joining");
-  metrics::FirstStep first_step(communicator.rank() == 0 && options.lines ? options.log : nullptr);
+  const ActivityLog* reported = communicator.rank() == 0 && options.lines ? options.log : nullptr;
+  std::optional<metrics::FirstStep> beginning(std::in_place, reported);
   std::optional<During> opening(std::in_place, options.log, Doing::reading_data);
   Source source = corpus_source(run);
   const auto data = identity_of(run.data);
@@ -194,6 +195,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   // Before the outputs, which remove what an earlier run left: what may be refused comes first.
   std::optional<During> making(std::in_place, options.log, Doing::writing);
   Tracer tracer(session.program(), own_rank, options.trace);
+  beginning.reset();
   std::optional<metrics::StepOutputs> outputs;
   if (communicator.rank() == 0)
     outputs.emplace(metrics::OutputOptions{.folder = options.folder,
@@ -211,7 +213,8 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
          keep_run(run, {.folder = options.folder, .checkpoints = checkpoints}, resumed.checkpoint))
       tell(cat("warning: ", complaint));
   for (const std::string& note : resumed.notes) tell(note);
-  first_step.begin(
+  metrics::FirstStep first_step(
+      reported,
       session.program().classes.at(tables.class_of_rank.at(static_cast<std::size_t>(own_rank))).ops.size(),
       tell);
   Saver saver(run, session,

@@ -42,7 +42,8 @@ std::optional<std::string> tokenizer_in(const std::string& folder) {
 }
 
 void keep_tokenizer(const std::string& source, const std::string& checkpoints, Links links) {
-  const bool is_folder = fs::is_directory(source);
+  std::error_code unknown;
+  const bool is_folder = fs::is_directory(source, unknown);
   const fs::path from = is_folder ? fs::path(source) : fs::path(source).parent_path();
   const std::string to = checkpoints + "/" + kKeptFolder;
   if (std::error_code ignored; fs::equivalent(from, to, ignored)) return;

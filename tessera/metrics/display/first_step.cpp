@@ -17,8 +17,6 @@ namespace {
 constexpr std::chrono::milliseconds kLook{200};
 constexpr double kLiveSeconds = 1, kLinesSeconds = 10;  // before the first word
 
-bool is_live() { return is_live_terminal(STDERR_FILENO); }
-
 }  // namespace
 
 std::string progress_text(const Activity& at, std::size_t num_ops, double step_seconds) {
@@ -51,22 +49,23 @@ std::string progress_text(const Activity& at, std::size_t num_ops, double step_s
 }
 
 FirstStep::FirstStep(const ActivityLog* log)
+    : FirstStep(log, 0, [](const std::string& text) {
+        const bool is_live = is_live_terminal(STDERR_FILENO);
+        std::fputs(cat(is_live ? "\r\x1b[K" : "", text, is_live ? "" : "\n").c_str(), stderr);
+      }) {}
+
+FirstStep::FirstStep(const ActivityLog* log, std::size_t num_ops,
+                     std::function<void(const std::string&)> tell)
     : log_(log),
+      num_ops_(num_ops),
+      tell_(std::move(tell)),
+      is_live_(is_live_terminal(num_ops == 0 ? STDERR_FILENO : STDOUT_FILENO)),
       begin_seconds_(now_seconds()),
-      next_seconds_(begin_seconds_ + (is_live() ? kLiveSeconds : kLinesSeconds)) {
+      next_seconds_(begin_seconds_ + (is_live_ ? kLiveSeconds : kLinesSeconds)) {
   if (log) thread_ = std::thread([this] { run(); });
 }
 
 FirstStep::~FirstStep() { end(); }
-
-void FirstStep::begin(std::size_t num_ops, std::function<void(const std::string&)> tell) {
-  const std::lock_guard lock(mutex_);
-  num_ops_ = num_ops;
-  tell_ = std::move(tell);
-  step_begin_seconds_ = now_seconds();
-  if (has_drawn_) std::fputs("\r\x1b[K", stderr);
-  has_drawn_ = false;
-}
 
 void FirstStep::end() {
   {
@@ -75,29 +74,22 @@ void FirstStep::end() {
   }
   ending_.notify_all();
   if (thread_.joinable()) thread_.join();
-  if (std::exchange(has_drawn_, false)) std::fputs("\r\x1b[K", stderr);
+  if (std::exchange(has_told_, false) && is_live_) tell_("");
 }
 
 void FirstStep::run() {
   std::unique_lock lock(mutex_);
   while (!ending_.wait_for(lock, kLook, [this] { return is_over_; }))
-    if (const double now = now_seconds(); now >= next_seconds_) speak(now);
+    if (const double now = now_seconds(); now >= next_seconds_) report(now);
 }
 
-void FirstStep::speak(double now) {
+void FirstStep::report(double now) {
   const RankState state = log_->state();
   if (!state.now()) return;
-  const std::string text = cat(progress_text(*state.now(), num_ops_, now - step_begin_seconds_), " (",
-                               duration_text(now - begin_seconds_), " since the start)");
-  if (tell_) {
-    tell_(text);
-  } else if (is_live()) {
-    std::fputs(cat("\r\x1b[K", text).c_str(), stderr);
-    has_drawn_ = true;
-  } else {
-    std::fputs(cat(text, "\n").c_str(), stderr);
-  }
-  next_seconds_ = is_live() ? now + kLiveSeconds : begin_seconds_ + 2 * (now - begin_seconds_);
+  const double seconds = now - begin_seconds_;
+  tell_(cat(progress_text(*state.now(), num_ops_, seconds), " (", duration_text(seconds), " so far)"));
+  has_told_ = true;
+  next_seconds_ = is_live_ ? now + kLiveSeconds : begin_seconds_ + 2 * seconds;
 }
 
 }  // namespace tessera::metrics

@@ -12,31 +12,37 @@
 
 namespace tessera::metrics {
 
+// One step of a run, or what comes before it.
 class FirstStep {
  public:
-  // Until begin() it writes to standard error: in place on a terminal, else a line now and then. Nothing is
-  // reported if `log` is null.
+  // Before there are other outputs: on standard error, in place on a terminal, else a line now and then.
+  // Nothing is reported if `log` is null.
   explicit FirstStep(const ActivityLog* log);
+  // A step of `num_ops` ops. A thread calls `tell`: each second if standard output is a live display, which
+  // is given an empty text at the end.
+  FirstStep(const ActivityLog* log, std::size_t num_ops, std::function<void(const std::string&)> tell);
+  // As end().
   ~FirstStep();
   FirstStep(const FirstStep&) = delete;
   FirstStep& operator=(const FirstStep&) = delete;
 
-  // The step has `num_ops` ops. From now on another thread calls `tell`, each second if the display is live.
-  void begin(std::size_t num_ops, std::function<void(const std::string&)> tell);
-  // No word after it.
+  // Nothing is reported after it.
   void end();
 
  private:
   void run();
-  void speak(double now);
+  void report(double now);
 
   const ActivityLog* log_;
-  std::mutex mutex_;  // of all that follows
+  const std::size_t num_ops_;
+  const std::function<void(const std::string&)> tell_;
+  const bool is_live_;
+  const double begin_seconds_;
+  double next_seconds_;
+  bool has_told_ = false;
+  std::mutex mutex_;  // of what follows
   std::condition_variable ending_;
-  bool is_over_ = false, has_drawn_ = false;
-  std::size_t num_ops_ = 0;
-  std::function<void(const std::string&)> tell_;
-  double begin_seconds_, next_seconds_, step_begin_seconds_ = 0;
+  bool is_over_ = false;
   std::thread thread_;  // last: it uses everything above
 };
 

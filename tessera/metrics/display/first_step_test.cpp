@@ -23,8 +23,7 @@ TEST(FirstStep, SaysWhatTheRankIsAtAndHowLongTheStepStillTakes) {
 TEST(FirstStep, IsSilentWhenItIsOver) {
   ActivityLog log{};
   std::vector<std::string> told;
-  FirstStep step(&log);
-  step.begin(10, [&](const std::string& text) { told.push_back(text); });
+  FirstStep step(&log, 10, [&](const std::string& text) { told.push_back(text); });
   step.end();
   step.end();
   EXPECT_TRUE(told.empty());
