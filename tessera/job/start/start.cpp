@@ -209,7 +209,7 @@ std::string to_text(const Outlook& outlook, const spec::Run& run, const Start& s
                            static_cast<double>(needs.checkpoint_bytes)));
   const std::string of_rank =
       start.num_ranks == 1 ? "" : cat("at most ", size(needs.process_bytes), " a rank, ");
-  std::string out = cat(name, ": ", ranks, ranks == 1 ? " rank " : " ranks ", here, ", into ", folder,
+  std::string out = cat(name, ": ", ranks, ranks == 1 ? " rank " : " ranks ", here, ", output in ", folder,
                         "\nmemory: ", of_rank, size(needs.memory_bytes), memory, "; disk: ", disk, "\n");
   // Measuring takes a tenth of a second: where nobody waits for a step, only what may be slow is measured.
   constexpr double kShortFlops = 1e10;
