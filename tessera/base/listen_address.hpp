@@ -1,4 +1,4 @@
-// The address that one of our servers listens on, as people write it.
+// Addresses with a port, as people write them.
 #pragma once
 
 #include <optional>
@@ -7,6 +7,14 @@
 
 namespace tessera {
 
+struct HostAndPort {
+  std::string host;
+  int port = 0;
+};
+// "node1:29400" or "[fd00::1]:29400"; nothing if there is no host, or no port from 0 to 65535.
+std::optional<HostAndPort> parse_host_and_port(std::string_view text);
+
+// Where one of our servers listens.
 struct ListenAddress {
   std::string host = "127.0.0.1";  // an address of IPv4 or IPv6 in digits
   int port = 0;                    // 0: any that is free

@@ -11,6 +11,13 @@ namespace tessera::cli {
 
 namespace {
 
+// The command that was named, such as the `inspect` of `tessera checkpoint inspect`.
+const CLI::App& named_command(const CLI::App& app) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  return *at;
+}
+
 std::vector<std::string> options_of(const CLI::App& command) {
   std::vector<std::string> out;
   for (const CLI::Option* option : command.get_options())
@@ -23,22 +30,14 @@ std::vector<std::string> options_of(const CLI::App& command) {
 std::optional<std::string> key_for(const std::string& option, const std::string& value) {
   std::string name = option.substr(option.find_first_not_of('-'));
   std::ranges::replace(name, '-', '_');
-  const auto written = [&](const std::string& key) { return cat(key, "=", value.empty() ? "..." : value); };
+  const std::string written = value.empty() ? "..." : value;
   for (const auto& key : spec::schema())
-    if (key.name == name || key.full() == name) return written(key.full());
+    if (key.name == name || key.full() == name) return cat(key.full(), "=", written);
   const spec::OtherName* other = spec::found_elsewhere(option);
-  if (!other) return std::nullopt;
-  const std::string note = other->note.empty() ? "" : cat(" (", other->note, ")");
-  return cat(other->ours.starts_with("--") ? other->ours : written(other->ours), note);
+  return other ? std::optional(to_text(*other, written)) : std::nullopt;
 }
 
 }  // namespace
-
-const CLI::App& named_command(const CLI::App& app) {
-  const CLI::App* at = &app;
-  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
-  return *at;
-}
 
 std::string unknown_option(const CLI::App& app, const std::vector<std::string>& argv) {
   const CLI::App& command = named_command(app);

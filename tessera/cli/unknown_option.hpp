@@ -6,9 +6,6 @@
 
 namespace tessera::cli {
 
-// The command that was named, such as the `inspect` of `tessera checkpoint inspect`.
-const CLI::App& named_command(const CLI::App& app);
-
 // The message for an option that the named command does not have, with what was probably meant: one of its
 // own, or a key of the run file. Empty if all are known.
 std::string unknown_option(const CLI::App& app, const std::vector<std::string>& argv);

@@ -9,16 +9,6 @@
 namespace tessera::spec {
 namespace {
 
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> out;
-  while (!text.empty()) {
-    const auto end = std::min(text.find(' '), text.size());
-    out.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return out;
-}
-
 std::string unknown_section(const std::string& section) {
   std::vector<std::string> names;
   for (const auto& known : sections()) names.push_back(known.name);
@@ -30,7 +20,7 @@ std::string unknown_section(const std::string& section) {
 
 const std::vector<OtherName>& other_names() {
   static const std::vector<OtherName> list = {
-#define TESSERA_NAMES(ours, names, note) {ours, words_of(names), note},
+#define TESSERA_NAMES(ours, names, note) {ours, split_list(names), note},
 #include "tessera/spec/other_names.def"
 #undef TESSERA_NAMES
   };
@@ -48,8 +38,10 @@ const OtherName* found_elsewhere(std::string_view name) {
   return found == other_names().end() ? nullptr : &*found;
 }
 
-std::string to_text(const OtherName& other) {
-  return other.note.empty() ? other.ours : cat(other.ours, " (", other.note, ")");
+std::string to_text(const OtherName& other, const std::string& value) {
+  const bool is_key = !other.ours.starts_with("--");
+  return cat(other.ours, is_key && !value.empty() ? "=" + value : "",
+             other.note.empty() ? "" : cat(" (", other.note, ")"));
 }
 
 // A key put in the wrong section is found by its name alone, then by what others call it, before spelling is

@@ -17,8 +17,8 @@ struct OtherName {
 const std::vector<OtherName>& other_names();
 // By one of these names, however it is written: "lr", "--LR", "training.lr". Null: there is none.
 const OtherName* found_elsewhere(std::string_view name);
-// "training.global_batch (samples of a step, of all ranks together)".
-std::string to_text(const OtherName& other);
+// "training.global_batch (samples of a step, of all ranks together)"; a key with its value, if one is given.
+std::string to_text(const OtherName& other, const std::string& value = "");
 
 // The message for a key that the schema does not have, with the key that was probably meant.
 std::string unknown_key(const std::string& section, const std::string& name);

@@ -50,7 +50,6 @@ std::string fault_of(const Verification& verification, const program::Tables& ta
              cause_of(wrong->ratio, tables));
 }
 
-// Runs on this rank; rank 0 asks for what is expected.
 // A session ends when its lanes do, and these may wait for ranks that failed too.
 Outcome outcome_or_abort(Session& session, const collective::Communicator& communicator, double clip_norm,
                          int num_steps) {
@@ -62,6 +61,7 @@ Outcome outcome_or_abort(Session& session, const collective::Communicator& commu
   }
 }
 
+// Runs on this rank; rank 0 asks for what is expected.
 Verification verify_here(const spec::Run& run, const collective::Communicator& communicator,
                          const Variation& variation, References& references) {
   Session session(run, communicator, uneven_source(run.model), variation);

@@ -30,7 +30,7 @@ def listening_addresses(port):
 run = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True)
 try:
     while not (url := re.fullmatch(r"metrics at (http://127\.0\.0\.1:(\d+)/metrics)\n", line := run.stdout.readline())):
-        assert line, "the run ended without an address"
+        assert line and not line.startswith("step "), f"no address before the first step: {line!r}"
     address, port = url.group(1), int(url.group(2))
     while not re.match(r"step +3/", line := run.stdout.readline()):
         assert line, "the run ended before step 3"

@@ -18,15 +18,17 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kKeptFolder[] = "tokenizer";
-constexpr std::array<const char*, 6> kNames = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-                                               "vocab.json",     "merges.txt",      "spiece.model"};
-// What is read next to a tokenizer: by chat templates, and to know which tokens end an answer.
-constexpr std::array<const char*, 4> kCompanions = {"chat_template.jinja", "special_tokens_map.json",
-                                                    "added_tokens.json", "generation_config.json"};
+// First those that make tokens, then what is read next to them: by chat templates, and to know which tokens
+// end an answer.
+constexpr std::size_t kTokenizers = 6;
+constexpr std::array<const char*, 10> kNames = {
+    "tokenizer.json",    "tokenizer.model",       "tokenizer_config.json", "vocab.json",
+    "merges.txt",        "spiece.model",          "chat_template.jinja",   "special_tokens_map.json",
+    "added_tokens.json", "generation_config.json"};
 
 void copy(const FolderFile& from, const std::string& to) {
   const MappedFile file(from);
-  const auto bytes = std::as_bytes(file.bytes());
+  const auto bytes = file.bytes();
   if (std::error_code ignored; fs::exists(to, ignored) && std::ranges::equal(bytes, MappedFile(to).bytes()))
     return;
   replace_file(to, std::span(&bytes, 1));
@@ -36,7 +38,7 @@ void copy(const FolderFile& from, const std::string& to) {
 
 std::optional<std::string> tokenizer_in(const std::string& folder) {
   std::error_code ignored;
-  for (const char* name : kNames)
+  for (const char* name : std::span(kNames).first(kTokenizers))
     if (fs::exists(fs::path(folder) / name, ignored)) return name;
   return std::nullopt;
 }
@@ -53,16 +55,11 @@ void keep_tokenizer(const std::string& source, const std::string& checkpoints, L
     copy({from.string(), fs::path(source).filename().string(), Links::followed},
          cat(to, "/", is_model ? "tokenizer.model" : "tokenizer.json"));
   }
-  const auto copy_all = [&](const auto& names) {
-    for (const std::string name : names) {
-      const bool is_other_tokenizer =
-          !is_folder && (name.starts_with("tokenizer.") || name == "spiece.model");
-      if (std::error_code ignored; !is_other_tokenizer && fs::exists(from / name, ignored))
-        copy({from.string(), name, links}, cat(to, "/", name));
-    }
-  };
-  copy_all(kNames);
-  copy_all(kCompanions);
+  for (const std::string name : kNames) {
+    const bool is_other_tokenizer = !is_folder && (name.starts_with("tokenizer.") || name == "spiece.model");
+    if (std::error_code ignored; !is_other_tokenizer && fs::exists(from / name, ignored))
+      copy({from.string(), name, links}, cat(to, "/", name));
+  }
 }
 
 std::optional<std::string> kept_tokenizer(const std::string& checkpoint) {

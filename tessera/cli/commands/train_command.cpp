@@ -119,12 +119,12 @@ std::string summary_text(const train::Summary& s, const spec::Run& run, const st
              folder, "/metrics.jsonl\n");
 }
 
-// A standard output that takes nothing does not keep a run that has ended.
-void print(const std::string& text, double patience_seconds) {
-  QueuedWriter out({.descriptor = STDOUT_FILENO});
+// Whether all was taken in time: a reader that takes nothing holds up neither a run that starts nor one that
+// has ended.
+bool print(const std::string& text, int descriptor, double patience_seconds) {
+  QueuedWriter out({.descriptor = descriptor});
   out.write(text);
-  if (!out.wait(patience_seconds))
-    std::fputs("warning: standard output takes nothing; the summary is lost\n", stderr);
+  return out.wait(patience_seconds);
 }
 
 // A trace shows the ops of a step that all ranks make.
@@ -156,9 +156,9 @@ void tell_warnings(const spec::Run& run, const Options& options) {
 // With --json standard output belongs to the JSON object.
 void tell_outlook(const job::Outlook& outlook, const spec::Run& run, const job::Start& start,
                   const std::string& name, const std::string& folder, const Options& options) {
-  const std::string text = job::to_text(outlook, run, start, name, folder);
-  std::fputs(text.c_str(), options.json ? stderr : stdout);
-  std::fflush(stdout);
+  constexpr double kPatienceSeconds = 1;
+  print(job::first_screen(outlook, run, start, name, folder), options.json ? STDERR_FILENO : STDOUT_FILENO,
+        kPatienceSeconds);
 }
 
 }  // namespace
@@ -221,7 +221,9 @@ int train_command(Options options) {
                                      .stop = rank.stop,
                                      .restarts = rank.restarts});
     if (is_together ? rank.communicator.rank() != 0 : !summary.is_told_here) return;
-    print(summary_text(summary, run, folder, options.json, rank.restarts), run.cluster.timeout_seconds / 2);
+    if (!print(summary_text(summary, run, folder, options.json, rank.restarts), STDOUT_FILENO,
+               run.cluster.timeout_seconds / 2))
+      std::fputs("warning: standard output takes nothing; the summary is lost\n", stderr);
     if (rank.restarts) rank.restarts->complete();
   };
   options.newest_state = [&checkpoints] { return checkpoint::newest_step(checkpoints); };

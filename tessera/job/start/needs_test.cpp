@@ -67,11 +67,11 @@ TEST(Needs, TheFirstScreenSaysWhereWhatRunsAndHowMuchItTakes) {
                   .new_checkpoints = 3,
                   .free_memory_bytes = 4e9};
   const Start start{.num_ranks = 2};
-  EXPECT_EQ(to_text(outlook, run, start, "tiny", "runs/tiny"),
+  EXPECT_EQ(first_screen(outlook, run, start, "tiny", "runs/tiny"),
             "tiny: 2 ranks on this host, output in runs/tiny\n"
             "memory: at most 150 MiB a rank, 300 MiB of 3.7 GiB free; disk: 3 checkpoints, 15.0 MiB\n");
   outlook.needs.step_flops = 1e14;  // long enough for the rate to be measured
-  EXPECT_NE(to_text(outlook, run, start, "tiny", "runs/tiny").find("GFLOP/s measured here)\n"),
+  EXPECT_NE(first_screen(outlook, run, start, "tiny", "runs/tiny").find("GFLOP/s measured here)\n"),
             std::string::npos);
 }
 

@@ -194,8 +194,8 @@ std::string slow_products_text(spec::Precision precision, const tensor::ProductS
              "layout.precision = \"fp32\" trains faster here");
 }
 
-std::string to_text(const Outlook& outlook, const spec::Run& run, const Start& start, const std::string& name,
-                    const std::string& folder) {
+std::string first_screen(const Outlook& outlook, const spec::Run& run, const Start& start,
+                         const std::string& name, const std::string& folder) {
   const Needs& needs = outlook.needs;
   const std::int64_t ranks = run.layout.ranks();
   const bool uses_gpus = spec::traits(run.cluster.transport).uses_gpus;

@@ -41,9 +41,9 @@ Outlook expect_can_start(const spec::Run& run, const Start& start);
 // The warning where products in that precision are slower than in fp32.
 std::string slow_products_text(spec::Precision precision, const tensor::ProductSpeed& speed);
 
-// What people see before ranks start: what runs and where, how much memory it takes, and how long a step
-// takes at least.
-std::string to_text(const Outlook& outlook, const spec::Run& run, const Start& start, const std::string& name,
-                    const std::string& folder);
+// What people see before ranks start: what runs and where, how much memory it takes, and how long the
+// products of a step take, which is measured in up to a tenth of a second.
+std::string first_screen(const Outlook& outlook, const spec::Run& run, const Start& start,
+                         const std::string& name, const std::string& folder);
 
 }  // namespace tessera::job

@@ -11,6 +11,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/base/error.hpp"
+#include "tessera/base/listen_address.hpp"
 #include "tessera/launch/net/poll_time.hpp"
 
 namespace tessera::launch {
@@ -53,21 +54,12 @@ bool is_connected_by(const Descriptor& socket, double deadline_seconds) {
 }  // namespace
 
 TcpAddress parse_address(const std::string& text, const std::string& where) {
-  const auto colon = text.rfind(':');
-  TcpAddress address;
-  if (colon != text.npos) address = {text.substr(0, colon), text.substr(colon + 1)};
-  if (address.host.starts_with('[') && address.host.ends_with(']'))
-    address.host = address.host.substr(1, address.host.size() - 2);
-  else if (address.host.find(':') != std::string::npos)
-    address.host.clear();  // a bare IPv6 address: which part is the port?
-  const bool is_number = !address.port.empty() && address.port.size() <= 5 &&
-                         address.port.find_first_not_of("0123456789") == std::string::npos;
-  const int port = is_number ? std::stoi(address.port) : 0;
-  if (address.host.empty() || port < 1 || port > 65535)
+  const auto found = parse_host_and_port(text);
+  if (!found || found->port < 1)
     throw UserError(
         cat(where, " = '", text,
             "': wants host:port with a port from 1 to 65535, e.g. node1:29400 or [fd00::1]:29400"));
-  return address;
+  return {found->host, cat(found->port)};
 }
 
 Descriptor listen_on(const TcpAddress& address) {

@@ -3,10 +3,11 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
+#include <memory>
 #include <utility>
 
 #include "tessera/base/clock.hpp"
+#include "tessera/base/files/queued_writer.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/metrics/display/terminal.hpp"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLook{200};
 constexpr double kLiveSeconds = 1, kLinesSeconds = 10;  // before the first word
+constexpr double kStoppedSeconds = 0.2;                 // for a terminal that is stopped
 
 }  // namespace
 
@@ -49,10 +51,13 @@ std::string progress_text(const Activity& at, std::size_t num_ops, double step_s
 }
 
 FirstStep::FirstStep(const ActivityLog* log)
-    : FirstStep(log, 0, [](const std::string& text) {
-        const bool is_live = is_live_terminal(STDERR_FILENO);
-        std::fputs(cat(is_live ? "\r\x1b[K" : "", text, is_live ? "" : "\n").c_str(), stderr);
-      }) {}
+    : FirstStep(log, 0,
+                [is_live = is_live_terminal(STDERR_FILENO),
+                 err = std::make_shared<QueuedWriter>(QueuedWriter::Options{.descriptor = STDERR_FILENO})](
+                    const std::string& text) {
+                  err->write(cat(is_live ? "\r\x1b[K" : "", text, is_live ? "" : "\n"));
+                  err->wait(kStoppedSeconds);
+                }) {}
 
 FirstStep::FirstStep(const ActivityLog* log, std::size_t num_ops,
                      std::function<void(const std::string&)> tell)
