@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <utility>
 
 #include "tessera/base/error.hpp"
 #include "tessera/planner/search/answer.hpp"
@@ -101,6 +102,11 @@ double regret(const Case& one, std::size_t simulated) {
       "%.1f %%\n",
       static_cast<long long>(c.considered), static_cast<long long>(c.simulated), seconds, answer,
       static_cast<long long>(many.simulated), best, 100 * (answer / best - 1), 100 * c.gap);
+  if (best < answer)
+    for (const planner::Refined* one : {&std::as_const(plan).answers.front().refined, &many.fitting.front()})
+      std::printf("    %s: %.4f s, bound %.4f s; %.1f GB, about %.1f GB\n",
+                  planner::layout_text(one->candidate.layout).c_str(), one->seconds,
+                  one->candidate.least_seconds, one->most_bytes() / 1e9, one->candidate.bound_bytes / 1e9);
   std::fflush(stdout);
   return answer / best - 1;
 }

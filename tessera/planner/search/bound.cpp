@@ -156,7 +156,8 @@ double Bound::even_seconds(const Candidate& candidate) {
   if (run_.model.experts == 0)
     plain.layout.zero = 0, plain.layout.dp_replicate = 1, plain.layout.dp_shard = 1;
   const StageSeconds all = stage_of(plain.layout, {units_of(plain).seconds, unit_like_});
-  return candidate.work.micro_batches() * (all.forward + all.backward()) / candidate.work.pp;
+  return candidate.work.micro_batches() * std::max(all.forward + all.backward(), all.reduced) /
+         candidate.work.pp;
 }
 
 double Bound::seconds(const Candidate& candidate) {

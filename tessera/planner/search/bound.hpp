@@ -25,9 +25,9 @@ using Moments = std::vector<Moment>;
 // deals them. A model whose blocks repeat is described with one block of each kind.
 // - A rank computes all its units for each micro-batch; a pipeline is filled and drained once, in the
 // order of its schedule. 1f1b waits for a value and a gradient to cross once for each micro-batch.
-// - Gathers and reductions of ZeRO 3 and 2 take at least the time of their link. Before the first forward the
-// first weights are gathered; behind the last backward the last gradients are reduced, and the optimizer
-// steps.
+// - Gathers of ZeRO 3 take at least the time of their lane, and reductions of ZeRO 2 and 3 that of theirs.
+// Before the first forward the first weights are gathered; behind the last backward the last gradients are
+// reduced, and the optimizer steps.
 // - Left out: links that several lanes share, waits between lanes, and slots of memory.
 class Bound {
  public:

@@ -6,6 +6,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/planner/search/answer.hpp"
+#include "tessera/planner/search/bound.hpp"
 #include "tessera/planner/testing/trials.hpp"
 #include "tessera/spec/problems.hpp"
 
@@ -98,6 +99,24 @@ TEST(Bound, IsNoMoreThanWhatIsSimulated) {
   ASSERT_GT(many.fitting.size(), 10u);
   for (const Refined& one : many.fitting)
     EXPECT_GT(one.seconds, 0.98 * one.candidate.least_seconds) << layout_text(one.run.layout);
+}
+
+// Dense weights and those of experts are gathered and reduced at the same time, and gathers do not wait for
+// reductions.
+TEST(Bound, AddsNoLanesThatAreBusyAtTheSameTime) {
+  const Cluster cluster = read_cluster("H100-80GB-SXM:32");
+  spec::Run run = small();
+  run.model.experts = 8, run.model.experts_per_token = 2, run.model.expert_ffn = 8192;
+  run.training.global_batch = 128;
+  run = on_devices(run, cluster);
+  run.layout.dp_shard = 32, run.layout.dp_replicate = 1;
+  for (const int zero : {1, 2, 3})
+    for (const std::int64_t micro_batch : {1, 2}) {
+      run.layout.zero = zero, run.layout.micro_batch = micro_batch;
+      const Refined one = refine_one(run, cluster, Fit());
+      Bound bound(run, cluster, {});
+      EXPECT_GT(one.seconds, bound.seconds(one.candidate)) << layout_text(run.layout);
+    }
 }
 
 TEST(Plan, SimulatesUntilNoLayoutCanBeFaster) {

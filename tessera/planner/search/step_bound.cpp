@@ -1,6 +1,7 @@
 #include "tessera/planner/search/step_bound.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 
@@ -22,16 +23,17 @@ class StepBound {
   }
 
   double seconds() const {
-    double pipeline = 0, end = 0, updated = 0;
+    double pipeline = 0, end = 0, updated = 0, lanes = 0;
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
       const double drained =
           before(rank, &StageSeconds::input) + (splits_ ? 0 : before(rank, &StageSeconds::weight));
       const double own = filled(rank) + computed(rank, drained);
       pipeline = std::max(pipeline, own);
       end = std::max(end, tail(rank) - drained);
+      lanes = std::max(lanes, reduced(rank));
       updated = std::max(updated, update(rank));
     }
-    return delay() + pipeline + std::max(end, 0.0) + updated;
+    return std::max(delay() + pipeline + std::max(end, 0.0), lanes) + updated;
   }
 
  private:
@@ -61,16 +63,32 @@ class StepBound {
     return splits_ ? std::max(all, micros_ * (forward + input) + drained) : all + drained;
   }
 
+  // Until a lane of a rank has reduced everything: it idles until the first backward is behind its last unit.
+  double reduced(std::size_t rank) const {
+    double each = 0;
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage)
+      if (is_on(stage, rank)) each += stages_[stage].reduced;
+    double idle = filled(rank);
+    if (ranks() == 1) {
+      const UnitSeconds& last = stages_[rank].units[stages_[rank].units.size() - 1];
+      idle += stages_[rank].forward + last.again + last.input + last.weight;
+    }
+    return idle + micros_ * each;
+  }
+
   // Until the first weights are there, beyond the time in which the pipeline is filled.
   double delay() const {
     double out = 0;
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
-      double gathered = 0, ran = 0, late = 0;
+      double ran = 0, late = 0;
+      std::array<double, kLanes> gathered = {};
       const Row& units = stages_[rank].units;
       for (std::size_t i = 0; i < units.size(); ++i) {
         const UnitSeconds& unit = units[i];
-        gathered += unit.gather;
-        if (layout_.zero < 3 || ran == 0) late = std::max(late, gathered - ran);
+        for (std::size_t lane = 0; lane < kLanes; ++lane) {
+          gathered[lane] += unit.traffic[lane].gather;
+          if (layout_.zero < 3 || ran == 0) late = std::max(late, gathered[lane] - ran);
+        }
         ran += unit.forward + unit.exchange_forward;
       }
       out = std::max(out, late - filled(rank));
@@ -80,15 +98,19 @@ class StepBound {
 
   // Gradients that are still on their way when the rank has computed all.
   double tail(std::size_t rank) const {
-    double ran = 0, reduced = 0, shared = 0;
+    double ran = 0;
+    std::array<double, kLanes> reduced = {}, shared = {};
     const Row& units = stages_[rank].units;
     for (std::size_t i = units.size(); i-- > 0;) {
       const UnitSeconds& unit = units[i];
       ran += unit.again + unit.input + unit.weight + unit.exchange_backward;
-      reduced = std::max(reduced, ran) + unit.reduce;
-      shared = std::max(shared, reduced) + unit.reduce_shared;
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        if (unit.traffic[lane].reduce == 0) continue;
+        reduced[lane] = std::max(reduced[lane], ran) + unit.traffic[lane].reduce;
+        shared[lane] = std::max(shared[lane], reduced[lane]) + unit.traffic[lane].reduce_shared;
+      }
     }
-    return std::max(0.0, shared - ran);
+    return std::max(0.0, *std::ranges::max_element(shared) - ran);
   }
 
   double update(std::size_t rank) const {
@@ -109,14 +131,18 @@ class StepBound {
 
 StageSeconds stage_of(const spec::Layout& layout, const Row& units) {
   StageSeconds out{.units = units};
-  double gathered = 0, reduced = 0, exchanged_forward = 0, exchanged_backward = 0, last = 0;
+  double exchanged_forward = 0, exchanged_backward = 0;
+  std::array<double, kLanes> gathered = {}, reduced = {}, last = {};
   for (std::size_t i = 0; i < units.size(); ++i) {
     const UnitSeconds& unit = units[i];
     out.forward += unit.forward, out.input += unit.again + unit.input, out.weight += unit.weight;
     out.step += unit.step, out.carry += unit.carry;
     exchanged_forward += unit.exchange_forward, exchanged_backward += unit.exchange_backward;
-    gathered += unit.gather + unit.gather_again, reduced += unit.reduce;
-    last = std::max(last, unit.gather + unit.gather_again);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const Traffic& traffic = unit.traffic[lane];
+      const double both = traffic.gather + traffic.gather_again;
+      gathered[lane] += both, reduced[lane] += traffic.reduce, last[lane] = std::max(last[lane], both);
+    }
   }
   if (layout.pp == 1) {  // next to the other micro-batch of a pair
     const double more = std::max(0.0, exchanged_forward + exchanged_backward - out.forward - out.backward());
@@ -124,9 +150,11 @@ StageSeconds stage_of(const spec::Layout& layout, const Row& units) {
   } else {
     out.forward += exchanged_forward, out.input += exchanged_backward;
   }
-  // What is gathered last for a forward is there for its backward.
-  const double linked = (layout.zero == 3 ? gathered - last : 0) + (layout.zero >= 2 ? reduced : 0);
-  out.input += std::max(0.0, linked - out.forward - out.backward());
+  if (layout.zero >= 2) out.reduced = *std::ranges::max_element(reduced);
+  if (layout.zero < 3) return out;
+  double awaited = 0;  // what is gathered last for a forward is there for its backward
+  for (std::size_t lane = 0; lane < kLanes; ++lane) awaited = std::max(awaited, gathered[lane] - last[lane]);
+  out.input += std::max(0.0, awaited - out.forward - out.backward());
   return out;
 }
 

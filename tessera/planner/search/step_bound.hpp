@@ -22,6 +22,7 @@ struct Row {
 struct StageSeconds {
   double forward = 0, input = 0, weight = 0;  // input: with what is recomputed
   double step = 0, carry = 0;
+  double reduced = 0;  // gradients on the busiest lane, where each micro-batch reduces
   Row units;
   double backward() const { return input + weight; }
 };

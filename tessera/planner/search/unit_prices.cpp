@@ -57,22 +57,31 @@ class UnitPrices {
       unit.exchange_backward += one(program::CellKind::gradient, exchange.backward.front());
   }
 
-  void add_bucket(std::uint32_t item, UnitSeconds& unit) const {
+  void add_bucket(std::uint32_t item, UnitSeconds& unit) {
     const program::Bucket& bucket = tables_.buckets[item];
+    Traffic left_out;
+    const std::size_t lane = lane_of(bucket.reduced_over);
+    Traffic& traffic = lane < kLanes ? unit.traffic[lane] : left_out;
     if (!bucket.full_resident) {
       const double gather = seconds({.what = OpKind::gather, .item = item, .along = bucket.sharded_over});
-      unit.gather += gather;
-      if (is_read_backward(item)) unit.gather_again += gather;
+      traffic.gather += gather;
+      if (is_read_backward(item)) traffic.gather_again += gather;
     }
     if (!bucket.trainable) return;
-    unit.reduce += seconds({.what = OpKind::reduce, .item = item, .along = bucket.reduced_over});
+    traffic.reduce += seconds({.what = OpKind::reduce, .item = item, .along = bucket.reduced_over});
     if (bucket.shared_over >= 0)
-      unit.reduce_shared += seconds(
+      traffic.reduce_shared += seconds(
           {.what = OpKind::reduce, .item = item, .along = bucket.shared_over, .flags = program::kOfShard});
     unit.step += seconds({.what = OpKind::step, .item = item});
     unit.carry += 2 * seconds({.what = OpKind::fetch,
                                .item = item,
                                .flags = static_cast<std::uint16_t>(program::CellKind::state)});
+  }
+
+  std::size_t lane_of(std::int16_t reduced_over) {
+    const auto found = std::ranges::find(lanes_, reduced_over);
+    if (found == lanes_.end()) return lanes_.push_back(reduced_over), lanes_.size() - 1;
+    return static_cast<std::size_t>(found - lanes_.begin());
   }
 
   bool is_read_backward(std::uint32_t item) const {
@@ -85,6 +94,7 @@ class UnitPrices {
   const simulate::Rates& rates_;
   std::vector<UnitSeconds> out_;
   std::vector<bool> taken_;
+  std::vector<std::int16_t> lanes_;  // the ranks that reduce
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // simulator.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -11,12 +12,19 @@
 
 namespace tessera::planner {
 
+// Seconds in which the buckets of one lane are gathered and reduced. Dense weights and those of experts may
+// be shared by different ranks, and are on different lanes then. Buckets beyond kLanes lanes are left out.
+struct Traffic {
+  double gather = 0, reduce = 0, reduce_shared = 0;
+  double gather_again = 0;  // of those that the unit's backward reads
+};
+inline constexpr std::size_t kLanes = 3;
+
 // Seconds of a unit (embedding, block or head) on one rank: of a micro-batch, and of a step.
 struct UnitSeconds {
   double forward = 0, again = 0, input = 0, weight = 0;  // again: what is recomputed
   double exchange_forward = 0, exchange_backward = 0;    // collectives that are ops of their own
-  double gather = 0, reduce = 0, reduce_shared = 0;      // of its buckets
-  double gather_again = 0;                               // of those that its backward reads
+  std::array<Traffic, kLanes> traffic;                   // of its buckets
   double step = 0, carry = 0;                            // of the optimizer; to host memory and back
   double even = 0;                                       // by which units are dealt to stages
 };
