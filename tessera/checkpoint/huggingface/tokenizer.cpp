@@ -46,7 +46,8 @@ std::optional<std::string> tokenizer_in(const std::string& folder) {
 void keep_tokenizer(const std::string& source, const std::string& checkpoints, Links links) {
   std::error_code unknown;
   const bool is_folder = fs::is_directory(source, unknown);
-  const fs::path from = is_folder ? fs::path(source) : fs::path(source).parent_path();
+  // A bare file name has an empty parent_path.
+  const fs::path from = is_folder ? fs::path(source) : (fs::path(".") / source).parent_path();
   const std::string to = checkpoints + "/" + kKeptFolder;
   if (std::error_code ignored; fs::equivalent(from, to, ignored)) return;
   make_folder_of(to + "/" + kNames[0]);

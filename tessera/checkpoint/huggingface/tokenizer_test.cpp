@@ -47,6 +47,14 @@ TEST(Tokenizer, TravelsWithTheCheckpointsOfARun) {
   write("other/tokenizer.json", "{}");
   keep_tokenizer(folder / "other/mine.json", checkpoints, Links::refused);
   EXPECT_EQ(text("tokenizer.json"), "{\"mine\": 1}");
+  // So does one that is named without its folder.
+  const fs::path before = fs::current_path();
+  write("bare.json", "{\"bare\": 1}");
+  fs::current_path(folder);
+  keep_tokenizer("bare.json", checkpoints, Links::refused);
+  fs::current_path(before);
+  EXPECT_EQ(text("tokenizer.json"), "{\"bare\": 1}");
+  keep_tokenizer(folder / "other/mine.json", checkpoints, Links::refused);
   // What is kept may be the source.
   keep_tokenizer(checkpoints + "/tokenizer", checkpoints, Links::refused);
   EXPECT_EQ(text("tokenizer.json"), "{\"mine\": 1}");
