@@ -204,7 +204,9 @@ Cluster parse_cluster(std::string_view text, const std::string& name) {
 }
 
 Cluster read_cluster(const std::string& file_or_name) {
-  if (std::filesystem::exists(file_or_name)) return parse_cluster(file_text(file_or_name), file_or_name);
+  std::error_code unreadable;  // a name that is too long, or a folder that may not be entered
+  if (std::filesystem::exists(file_or_name, unreadable))
+    return parse_cluster(file_text(file_or_name), file_or_name);
   const auto colon = file_or_name.rfind(':');
   if (colon == std::string::npos)
     throw UserError(

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <system_error>
 
 #include "tessera/base/error.hpp"
@@ -54,6 +55,14 @@ TEST(Told, AThreadThatCannotBeStartedIsAboutMemory) {
               throw std::system_error(std::make_error_code(std::errc::bad_file_descriptor));
             }).exit_code,
             kExitBug);
+}
+
+TEST(Told, MessagesAreBoundedWhateverNameTheyQuote) {
+  const std::string name(120'000, 'x');
+  const Told told = told_of([&] { static_cast<void>(std::filesystem::exists(name)); });
+  EXPECT_EQ(told.exit_code, kExitUserError);
+  EXPECT_NE(told.text.find("File name too long"), std::string::npos) << told.text;
+  EXPECT_LT(told.text.size(), 2000u);
 }
 
 TEST(Told, OwnErrorsKeepTheirWordsAndLibTorchsLoseTheirStack) {

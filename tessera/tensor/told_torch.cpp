@@ -61,7 +61,7 @@ Told told(const std::exception_ptr& error) {
   } catch (const std::bad_alloc&) {
     return out_of_memory(held_text());
   } catch (const std::system_error& failed) {
-    if (!lacks_threads(failed)) return {failed.what(), exit_code(failed)};
+    if (!lacks_threads(failed)) return {bounded_message(failed.what()), exit_code(failed)};
     return out_of_memory(cat("no thread or memory is left (", failed.code().message(),
                              "); the limits of this process are ulimit -v and ulimit -u, and ", held_text()));
   } catch (const c10::Error& failed) {
