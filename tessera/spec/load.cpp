@@ -41,7 +41,9 @@ std::string applied(const Entry& entry, Run& run) {
     const bool empty_section = entry.name.empty() && is_section(entry.section);
     return empty_section ? "" : cat(entry.where, ": ", unknown_key(entry.section, entry.name));
   }
-  const auto value = entry.value ? fitted(*key, *entry.value) : std::nullopt;
+  auto value = entry.value ? fitted(*key, *entry.value) : std::nullopt;
+  if (value && entry.name == key->former_name && key->former_unit > 1)  // within the key's range: no overflow
+    value = fitted(*key, std::get<std::int64_t>(*value) * key->former_unit);
   if (!value) return cat(entry.where, ": ", key->full(), " = ", entry.found, ": wants ", allowed(*key));
   key->set(run, *value);
   return "";

@@ -25,6 +25,16 @@ spec::Run parsed(std::string_view text, const std::vector<std::string>& override
   return parse_unchecked(text, "run.toml", overrides);
 }
 
+TEST(Load, UnderstandsTheNamesOfEarlierVersions) {
+  const auto run = parse_unchecked("[layout]\nopened = true\nslice_mib = 3\n[data]\npacking = \"best_fit\"",
+                                   "a checkpoint");
+  EXPECT_TRUE(run.layout.tp_overlap);
+  EXPECT_EQ(run.layout.slice_kib, 3 * 1024);
+  EXPECT_EQ(run.data.packing, Packing::best_fit);
+  EXPECT_EQ(to_text(run).find("opened"), std::string::npos);
+  EXPECT_THROW(parse_unchecked("[layout]\nslice_mib = 9223372036854775807", "a checkpoint"), UserError);
+}
+
 TEST(Load, AnEmptyFileIsAllDefaults) {
   EXPECT_EQ(parsed(""), spec::Run{});
   EXPECT_EQ(parsed("[model]\n[data]\n"), spec::Run{});
@@ -389,11 +399,6 @@ TEST(Load, AKeyThatContradictsTheWeightsIsAMistakeThatNamesBoth) {
                 "take other weights\n"
                 "model.sequence = 129 is above the 128 positions that folder/config.json allows: write "
                 "model.sequence = 128 or less")));
-}
-
-TEST(Load, UnderstandsAKeyByItsNameOfBefore) {
-  EXPECT_TRUE(parse_unchecked("[layout]\ntp = 2\nopened = true\n", "run.toml").layout.tp_overlap);
-  EXPECT_EQ(to_text(parse_unchecked("", "run.toml")).find("opened"), std::string::npos);
 }
 
 TEST(Load, LayoutMayBeLeftToThePlanner) {

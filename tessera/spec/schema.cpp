@@ -177,6 +177,7 @@ void declare_data(std::vector<Key>& keys) {
               "sources: a number for each, how many of the samples it gives; empty: by their tokens");
   section.add("packing", &Data::packing,
               "sources: documents cut wherever a sample ends, or kept whole and packed by best fit");
+  keys.back().former_words = {{"best_fit", "best-fit"}};
   section.add("skip", &Data::skip, at_least(0), "sources: samples that come before the first");
   section.add("validation", &Data::validation, from_below(0, 1),
               "sources: share of each one's documents that is evaluated on and never trained on");
@@ -386,6 +387,7 @@ void declare_layout(std::vector<Key>& keys) {
       "slice_kib", &Layout::slice_kib, from_to(0, 1 << 24),
       "KiB of parameters that are reduced and gathered at a time, at most; a matrix stays whole. 0: all "
       "of a block");
+  keys.back().former_name = "slice_mib", keys.back().former_unit = 1024;
   section.add(
       "credit_kib", &Layout::credit_kib, from_to(0, 1 << 24),
       "by priority: KiB of gradients that may be on their way at a time; one slice may always. 0: one "

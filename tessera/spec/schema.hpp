@@ -26,6 +26,7 @@ struct Key {
   Range range;
   std::vector<std::string> words;                   // of Kind::word
   std::string former_name;                          // still understood
+  std::int64_t former_unit = 1;                     // of a number by its former name, in today's
   std::map<std::string, std::string> former_words;  // still understood: the word of before, and today's
   std::string about;
   std::function<Value(const Run&)> get;
