@@ -296,7 +296,8 @@ void forward_loss(AllocationEvents& events, const Sizes& s) {
   const std::int64_t rows = std::min(s.n, s.loss_chunk);
   const std::int64_t narrow = s.is_narrow() ? s.c : 0, weight = s.v * s.h;
   events.make("dx", s.n * s.h * s.c).make("dw", weight * s.a);
-  events.pass(rows * s.v * (2 * s.a + narrow));
+  // One rank has logits and their logarithms; several turn theirs into exponentials in place.
+  events.pass(rows * s.v * std::max(s.tp == 1 ? 2 * s.a : s.a, s.a + narrow));
   // In 16 bits the chunk's dW is made narrow, then widened to be added.
   events.pass(rows * s.v * (s.a + narrow) + std::max(rows * s.h * s.c, narrow ? weight * (narrow + s.a) : 0));
   events.tape("dx").tape("dw").drop("dx").drop("dw").drop(x);
