@@ -54,12 +54,16 @@ std::vector<StageCost> unit_costs(const spec::Layout& layout, const Blueprint& p
   return out;
 }
 
+std::vector<double> seconds_of(const std::vector<StageCost>& costs) {
+  std::vector<double> out;
+  for (const StageCost& cost : costs) out.push_back(cost.forward + cost.input + cost.weight);
+  return out;
+}
+
 std::vector<std::uint32_t> dealt(const spec::Layout& layout, const std::vector<StageCost>& costs,
                                  const std::vector<std::uint32_t>& rank_of_stage) {
   if (!layout.stages.empty()) return listed_stages(layout.stages, rank_of_stage.size(), costs.size());
-  std::vector<double> seconds;
-  for (const StageCost& cost : costs) seconds.push_back(cost.forward + cost.input + cost.weight);
-  return program::balance_stages(seconds, rank_of_stage);
+  return program::balance_stages(seconds_of(costs), rank_of_stage);
 }
 
 // The run's units dealt to stages that lie so.
@@ -152,6 +156,10 @@ Staged stage_by_search(const spec::Run& run, const Blueprint& model) {
 }
 
 }  // namespace
+
+std::vector<double> dealing_seconds(const spec::Layout& layout, const Blueprint& model) {
+  return seconds_of(unit_costs(layout, model));
+}
 
 Staged stage(const spec::Run& run, const Blueprint& model) {
   Staged out = !run.layout.schedule_file.empty()                   ? stage_by_file(run, model)

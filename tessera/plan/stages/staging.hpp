@@ -19,6 +19,9 @@ struct Staged {
   std::string note;  // what the schedule had to do otherwise than asked for; often empty
 };
 
+// The seconds of each unit by which units are dealt to stages, at the simulator's usual rates.
+std::vector<double> dealing_seconds(const spec::Layout& layout, const Blueprint& model);
+
 // Deals the model's units (embedding, blocks, head) to stages, by layout.stages or by cost, and orders
 // them by layout.schedule or layout.schedule_file. Throws UserError for a list or file that does not fit the
 // run.

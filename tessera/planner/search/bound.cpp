@@ -8,6 +8,7 @@
 #include "tessera/families/families.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/plan/stages/cuts.hpp"
+#include "tessera/plan/stages/staging.hpp"
 #include "tessera/planner/search/rates_for.hpp"
 #include "tessera/planner/search/step_bound.hpp"
 #include "tessera/program/schedule/balance_stages.hpp"
@@ -77,9 +78,8 @@ Bound::Units Bound::described(const Candidate& candidate) {
   }
   const simulate::Rates rates = rates_for(candidate, cluster_, constants_, tables, blocks);
   auto seconds = unit_seconds(tables, rates);
-  const auto usual = unit_seconds(tables, {});  // as stages are dealt
-  for (std::size_t i = 0; i < seconds.size(); ++i)
-    seconds[i].even = usual[i].forward + usual[i].again + usual[i].input + usual[i].weight;
+  const auto dealing = plan::dealing_seconds(run.layout, model->second);
+  for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i].even = dealing[i];
   Units out;
   out.seconds = std::move(seconds);
   out.bytes = unit_bytes(tables, run.layout);
@@ -98,7 +98,7 @@ const std::vector<std::uint32_t>& Bound::dealt(const spec::Layout& layout, const
   // Stages are dealt by what units take relative to each other.
   std::string key = cat(layout.pp, " ", layout.num_virtual(), is_v ? "v " : " ", layout.stages);
   for (const UnitSeconds& unit : units.seconds)
-    key += cat(" ", std::lround(1e3 * unit.even / units.seconds[1].even));
+    key += cat(" ", std::lround(1e12 * unit.even / units.seconds[1].even));
   if (const auto found = dealt_.find(key); found != dealt_.end()) return found->second;
   std::vector<double> seconds;
   for (const std::size_t unit : unit_like_) seconds.push_back(units.seconds[unit].even);

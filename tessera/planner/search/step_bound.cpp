@@ -20,6 +20,7 @@ class StepBound {
     splits_ = name == "zb-h1" || name == "zb-v";
     waits_ = name == "1f1b";
     is_v_ = spec::entry(layout_.schedule).num_virtual == 2;
+    if (ranks() == 1 && micros_ > 1 && (layout_.tp_overlap || layout_.ep_overlap)) together_ = 2;
   }
 
   double seconds() const {
@@ -89,7 +90,7 @@ class StepBound {
           gathered[lane] += unit.traffic[lane].gather;
           if (layout_.zero < 3 || ran == 0) late = std::max(late, gathered[lane] - ran);
         }
-        ran += unit.forward + unit.exchange_forward;
+        ran += together_ * (unit.forward + unit.exchange_forward);
       }
       out = std::max(out, late - filled(rank));
     }
@@ -103,7 +104,7 @@ class StepBound {
     const Row& units = stages_[rank].units;
     for (std::size_t i = units.size(); i-- > 0;) {
       const UnitSeconds& unit = units[i];
-      ran += unit.again + unit.input + unit.weight + unit.exchange_backward;
+      ran += together_ * (unit.again + unit.input + unit.weight + unit.exchange_backward);
       for (std::size_t lane = 0; lane < kLanes; ++lane) {
         if (unit.traffic[lane].reduce == 0) continue;
         reduced[lane] = std::max(reduced[lane], ran) + unit.traffic[lane].reduce;
@@ -125,6 +126,7 @@ class StepBound {
   const std::vector<StageSeconds> stages_;
   const double hop_;  // a value or a gradient from one rank to the next
   bool splits_ = false, waits_ = false, is_v_ = false;
+  double together_ = 1;  // micro-batches that pass a unit before the next unit has its turn
 };
 
 }  // namespace
