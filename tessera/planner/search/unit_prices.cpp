@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "tessera/program/ir/effects.hpp"
@@ -60,7 +61,8 @@ class UnitPrices {
   void add_bucket(std::uint32_t item, UnitSeconds& unit) {
     const program::Bucket& bucket = tables_.buckets[item];
     Traffic left_out;
-    const std::size_t lane = lane_of(bucket.reduced_over);
+    // A bucket of several units, such as that of all vectors, goes once: not with each block like the first.
+    const std::size_t lane = is_of_several_units(item) ? kLanes : lane_of(bucket.reduced_over);
     Traffic& traffic = lane < kLanes ? unit.traffic[lane] : left_out;
     if (!bucket.full_resident) {
       const double gather = seconds({.what = OpKind::gather, .item = item, .along = bucket.sharded_over});
@@ -82,6 +84,13 @@ class UnitPrices {
     const auto found = std::ranges::find(lanes_, reduced_over);
     if (found == lanes_.end()) return lanes_.push_back(reduced_over), lanes_.size() - 1;
     return static_cast<std::size_t>(found - lanes_.begin());
+  }
+
+  bool is_of_several_units(std::uint32_t item) const {
+    std::set<std::uint32_t> units;
+    for (const program::Segment& segment : tables_.segments)
+      if (std::ranges::count(segment.buckets, item) > 0) units.insert(segment.unit);
+    return units.size() > 1;
   }
 
   bool is_read_backward(std::uint32_t item) const {

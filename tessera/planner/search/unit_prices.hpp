@@ -13,7 +13,8 @@
 namespace tessera::planner {
 
 // Seconds in which the buckets of one lane are gathered and reduced. Dense weights and those of experts may
-// be shared by different ranks, and are on different lanes then. Buckets beyond kLanes lanes are left out.
+// be shared by different ranks, and are on different lanes then. Buckets beyond kLanes lanes, and those of
+// several units, are left out.
 struct Traffic {
   double gather = 0, reduce = 0, reduce_shared = 0;
   double gather_again = 0;  // of those that the unit's backward reads
