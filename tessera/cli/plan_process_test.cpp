@@ -96,7 +96,7 @@ TEST_F(Binary, PlansForADescribedCluster) {
 TEST_F(Binary, PlanRefusesWhatItCantAnswer) {
   for (const auto& [command, text] :
        {std::pair<std::string, std::string>{"plan", "plan takes a run file"},
-        {cat("plan ", path("run.toml")), "--cluster is missing"},
+        {cat("plan ", path("run.toml")), "plan needs devices: --cluster FILE"},
         {cat("plan ", path("run.toml"), " --cluster H100:x"),
          "the number of devices x: wants an integer from 1"},
         {cat("plan ", path("run.toml"), " --cluster Abacus:8"), "there is no device"},

@@ -195,6 +195,9 @@ std::string to_text(const Verification& verification) {
       "), replicas ", verification.replicas_equal ? "bit-equal" : "DIFFER",
       verification.numbers_equal ? "" : ", loss or norm NOT THE SAME on all ranks", ": ",
       verification.passed() ? "equal" : "NOT EQUAL", "\n",
+      verification.num_ranks == 1
+          ? "one rank splits nothing: a layout of several has, for example, layout.dp=2\n"
+          : "",
       verification.fault.empty() ? "" : cat("first: ", verification.fault, "\n"), not_judged(verification));
 }
 

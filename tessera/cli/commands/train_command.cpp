@@ -112,11 +112,11 @@ std::string summary_text(const train::Summary& s, const spec::Run& run, const st
     return cat("nothing is left to train: ", s.resumed_after, " steps were made and are saved (", folder,
                "). A larger training.steps goes on from there, another --out begins anew.\n", again);
   return cat("trained ", s.steps, " steps in ", duration_text(s.seconds), ": loss ", fixed(s.first_loss, 4),
-             " -> ", fixed(s.mean_loss_of_last_ten, 4), " (mean of the last ten), ",
-             count_text(s.tokens_per_second), " tokens/s\n",
-             s.evaluation ? cat("evaluated: ", metrics::to_text(*s.evaluation), "\n") : "", again,
-             moved_text(s.moved), lossy.empty() ? "" : cat("lossy traffic: ", lossy, "\n"), "metrics in ",
-             folder, "/metrics.jsonl\n");
+             " -> ", fixed(s.mean_loss_of_last_ten, 4), " (",
+             s.steps > 10 ? "mean of the last ten" : "mean of all", "), ", count_text(s.tokens_per_second),
+             " tokens/s\n", s.evaluation ? cat("evaluated: ", metrics::to_text(*s.evaluation), "\n") : "",
+             again, moved_text(s.moved), lossy.empty() ? "" : cat("lossy traffic: ", lossy, "\n"),
+             "metrics in ", folder, "/metrics.jsonl\n");
 }
 
 // Whether all was taken in time: a reader that takes nothing holds up neither a run that starts nor one that

@@ -26,11 +26,13 @@ spec::Run question_of(const PlanOptions& options) {
     throw UserError(
         "plan takes a run file, or one of the commands memory, what-if, evaluate, calibrate. See tessera "
         "plan --help.");
-  if (options.cluster.empty() == (options.machine == 0))
+  if (!options.cluster.empty() && options.machine > 0)
     throw UserError(
-        "--cluster is missing, or --machine is given too: name a file of devices, or a known device and how "
-        "many, such as "
-        "H100-80GB-SXM:64.");
+        "plan takes --cluster or --machine, not both: the devices described, or those of this machine");
+  if (options.cluster.empty() && options.machine == 0)
+    throw UserError(
+        "plan needs devices: --cluster FILE, --cluster with a known device and how many, such as "
+        "H100-80GB-SXM:64, or --machine 2 for two ranks on this machine");
   spec::Run run = spec::load(options.file, options.overrides, checkpoint::described);
   if (options.as_it_is) {
     spec::validate(run, spec::any_build());
