@@ -238,13 +238,30 @@ CLI::App* add_verify(CLI::App& app, Options& options) {
   return verify;
 }
 
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; }))
+    out.push_back(each->get_name());
+  return out;
+}
+
+// A message of the parser, with the page of help that explains it or, where a command is missing, those there
+// are.
+std::string what_is_missing(const CLI::App& app, const std::string& message) {
+  const CLI::App* at = &app;
+  std::string named = "tessera";
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front(), named += " " + at->get_name();
+  const std::vector<std::string> commands = commands_of(*at);
+  if (!commands.empty() && at->get_option_no_throw("file") == nullptr)
+    return cat(named, " needs a command: ", join(commands, ", "), ". See ", named, " --help.");
+  return cat(message, "\nSee ", named, " --help.");
+}
+
 // The parser alone would say that a command is required.
 void refuse_unknown_command(const CLI::App& app, const std::vector<std::string>& argv) {
   const CLI::App* at = &app;
   for (std::size_t i = 1; i < argv.size() && !argv[i].starts_with('-'); ++i) {
-    std::vector<std::string> names;
-    for (const CLI::App* each : at->get_subcommands([](const CLI::App*) { return true; }))
-      names.push_back(each->get_name());
+    const std::vector<std::string> names = commands_of(*at);
     if (names.empty()) return;
     const bool takes_file = at != &app && at->get_option_no_throw("file") != nullptr;
     const bool is_slip = nearest(argv[i], names) && !std::filesystem::exists(argv[i]);
@@ -342,7 +359,7 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
   } catch (const CLI::ParseError& error) {
     if (const std::string unknown = unknown_option(app, options.argv); !unknown.empty())
       throw UserError(unknown);
-    throw UserError(cat(error.what(), "\nSee tessera --help."));
+    throw UserError(what_is_missing(app, error.what()));
   }
   if (completion->parsed()) {
     std::cout << completion_script(app, shell);

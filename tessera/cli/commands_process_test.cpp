@@ -112,6 +112,9 @@ TEST_F(Binary, NamesOfOtherSystemsAreAnsweredWithOurs) {
 }
 
 TEST_F(Binary, AMistypedCommandIsAnsweredWithTheNearest) {
+  EXPECT_NE(tessera("checkpoint").out.find("tessera checkpoint needs a command: inspect, "),
+            std::string::npos);
+  EXPECT_NE(tessera("train").out.find("file is required\nSee tessera train --help."), std::string::npos);
   const auto mistyped = tessera("trian run.toml");
   EXPECT_EQ(mistyped.code, 2);
   EXPECT_NE(
