@@ -23,6 +23,7 @@ tessera_trial(peaks 2)
 tessera_trial(pairs 4)
 tessera_trial(rounding 11)
 tessera_long_trial(model_states)
+tessera_long_trial(programs)
 # The asynchronous device reports what is left out.
 tessera_trial(device_mutants 4)
 # Faults of the disk, put into jobs by LD_PRELOAD.
