@@ -7,6 +7,7 @@
 
 #include "tessera/base/clock.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/planner/search/rates_for.hpp"
 #include "tessera/simulate/report.hpp"
 #include "tessera/simulate/simulate.hpp"

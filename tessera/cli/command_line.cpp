@@ -21,7 +21,7 @@
 #include "tessera/cli/tokenizer/tokenizer_commands.hpp"
 #include "tessera/cli/unknown_option.hpp"
 #include "tessera/job/joined.hpp"
-#include "tessera/plan/layouts.hpp"
+#include "tessera/planner/variants/layouts.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/spec/schema.hpp"
 #include "tessera/tensor/tensor.hpp"
@@ -216,7 +216,8 @@ CLI::App* add_verify(CLI::App& app, Options& options) {
       ->excludes(all)
       ->excludes("--procs");
   auto* seed = verify->add_option("--seed", own.seed, "of what is dealt and drawn");
-  verify->add_option("--axes", own.axes, "what varies (default: all): " + join(plan::variable_axes(), ", "))
+  verify
+      ->add_option("--axes", own.axes, "what varies (default: all): " + join(planner::variable_axes(), ", "))
       ->delimiter(',')
       ->type_name("LIST")
       ->needs(all);
@@ -375,7 +376,7 @@ int dispatch(int argc, char** argv, const std::optional<TestDevice>& device) {
   if (ask.command) return ask.command(ask);
   if (train->parsed() && !options.dry_run) {
     if (options.procs == 0) options.joins = launch::Joins::any;
-    job::expect_not_one_of_several(options);
+    job::expect_not_one_of_several(options.procs);
   }
   if (train->parsed()) plan_layout(options, options.json);
   if (train->parsed() && !options.dry_run) return train_command(options);

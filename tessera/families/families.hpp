@@ -4,14 +4,17 @@
 
 #include <span>
 
-#include "tessera/checkpoint/foreign/foreign_family.hpp"
-#include "tessera/plan/model/family.hpp"
+#include "tessera/foreign/foreign_family.hpp"
+#include "tessera/plan/model/step_request.hpp"
 
 namespace tessera::families {
 
-plan::Blueprint blueprint(const spec::Run& run);
+// What the compiler needs of the model under a layout.
+plan::ModelPlan model_plan(const spec::Model& model, const plan::StepShape& shape);
+// What the step of a run is compiled from.
+plan::StepRequest step_request(const spec::Run& run);
 
-std::span<const checkpoint::ForeignFamily> foreign_families();
-const checkpoint::ForeignFamily& foreign_family(spec::Family family);
+std::span<const foreign::ForeignFamily> foreign_families();
+const foreign::ForeignFamily& foreign_family(spec::Family family);
 
 }  // namespace tessera::families

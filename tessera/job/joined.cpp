@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include "tessera/base/error.hpp"
@@ -84,13 +86,18 @@ class Serving {
 
 }  // namespace
 
+bool started_by_launcher() {
+  const char* store = std::getenv("TESSERA_STORE");
+  return store && std::string_view(store).starts_with("fd:");
+}
+
 std::optional<launch::Membership> joined_membership(launch::Joins joins) {
   if (started_by_launcher()) return std::nullopt;
   return launch::membership(launch::process_environment(), joins);
 }
 
-void expect_not_one_of_several(const JobOptions& options) {
-  if (options.procs != 0 || started_by_launcher()) return;
+void expect_not_one_of_several(int procs) {
+  if (procs != 0 || started_by_launcher()) return;
   if (const auto complaint = launch::unjoined(launch::process_environment())) throw UserError(*complaint);
 }
 

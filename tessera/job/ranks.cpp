@@ -20,6 +20,7 @@
 #include "tessera/collective/attendance.hpp"
 #include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/collective/transports/transports.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/job/connect.hpp"
 #include "tessera/job/joined.hpp"
 #include "tessera/job/rank_describer.hpp"
@@ -99,7 +100,9 @@ std::function<std::optional<int>(int)> dispensable_part(const spec::Run& run) {
 }
 
 launch::RankDescriber of_run(const spec::Run& run) {
-  const auto compile = [replica = run.of_replica()] { return plan::compile(replica); };
+  const auto compile = [replica = run.of_replica()] {
+    return plan::compile(families::step_request(replica));
+  };
   return run.training.local_steps > 0 ? describer_of_replicas(run.layout, compile) : describer_of(compile);
 }
 
@@ -229,8 +232,6 @@ std::string advice_for(const spec::Layout& layout, int given) {
   return cat("Start ", layout.ranks(), ", or change the layout: layout.dp=", dp,
              layout.dp() > 1 ? " in the place of dp_replicate and dp_shard." : ".");
 }
-
-bool started_by_launcher() { return environment("TESSERA_STORE").starts_with("fd:"); }
 
 namespace {
 

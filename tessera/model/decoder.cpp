@@ -141,7 +141,7 @@ DecoderBlock::DecoderBlock(const program::Unit& described, const spec::Run& run,
       spec_(run.model),
       layer_(static_cast<std::size_t>(layer)),
       heads_(run.model.heads / run.layout.tp_channels()),
-      kv_heads_(run.model.kv_heads / run.tp_kv()),
+      kv_heads_(run.model.kv_heads / spec::tp_kv(run.model, run.layout)),
       buckets_(held.buckets),
       rotary_(rotary),
       out_(weight({"self_attn.o_proj"})),
@@ -217,7 +217,8 @@ std::vector<Projection> DecoderBlock::projections(const spec::Run& run) const {
   const auto projection = [&](const std::vector<std::string>& parts) {
     return Projection{&weight(parts), run.model.qkv_bias ? &weight(parts, "bias") : nullptr};
   };
-  if (run.tp_rep() == 1) return {projection({"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"})};
+  if (spec::tp_rep(run.model, run.layout) == 1)
+    return {projection({"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"})};
   return {projection({"self_attn.q_proj"}), projection({"self_attn.k_proj", "self_attn.v_proj"})};
 }
 

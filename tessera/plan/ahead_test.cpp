@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/ir/text.hpp"
 #include "tessera/program/ir/waits.hpp"

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "tessera/base/error.hpp"
-#include "tessera/plan/model/pieces.hpp"
 
 namespace tessera::plan {
 
@@ -39,9 +38,8 @@ void add_folded(const program::Axis& axis, std::int64_t& ep, std::int64_t& etp,
 }
 
 // The axes as attention sees them, outermost first: the one list of them.
-std::vector<program::Axis> unfolded_axes(const spec::Run& run) {
+std::vector<program::Axis> unfolded_axes(const spec::Layout& layout, std::int64_t key_ranks) {
   using enum program::AxisRole;
-  const spec::Layout& layout = run.layout;
   std::vector<program::Axis> out = {{"pp", layout.pp, stages},
                                     {"dp_replicate", layout.dp_replicate, samples},
                                     {.name = "dp_shard",
@@ -52,8 +50,8 @@ std::vector<program::Axis> unfolded_axes(const spec::Run& run) {
                                     {"cp_ring", layout.cp_ring(), positions, /*shards=*/true},
                                     {"cp_heads", layout.cp_heads, positions, /*shards=*/true}};
   if (!layout.in_blocks()) {
-    out.push_back({"tp_kv", run.tp_kv(), channels});
-    out.push_back({"tp_rep", run.tp_rep(), channels});
+    out.push_back({"tp_kv", key_ranks, channels});
+    out.push_back({"tp_rep", layout.tp_channels() / key_ranks, channels});
     return out;
   }
   const spec::TensorGrid grid = layout.grid();
@@ -65,9 +63,9 @@ std::vector<program::Axis> unfolded_axes(const spec::Run& run) {
 
 }  // namespace
 
-std::vector<program::Axis> axes_of(const spec::Run& run) {
-  const auto unfolded = unfolded_axes(run);
-  std::int64_t ep = run.layout.ep, etp = run.layout.etp;
+std::vector<program::Axis> axes_of(const spec::Layout& layout, std::int64_t key_ranks) {
+  const auto unfolded = unfolded_axes(layout, key_ranks);
+  std::int64_t ep = layout.ep, etp = layout.etp;
   std::vector<program::Axis> out;
   for (std::size_t i = unfolded.size(); i-- > 0;) {
     const bool folds = unfolded[i].shards || unfolded[i].role == program::AxisRole::channels;
@@ -133,22 +131,21 @@ std::int64_t ranks_along(const Axes& axes, const Tables& tables) {
 
 void append(Axes& axes, const Axes& more) { axes.insert(axes.end(), more.begin(), more.end()); }
 
-Axes loss_axes(const spec::Run& run, const Tables& tables) {
-  if (!run.layout.in_blocks()) return channel_axes(tables);
+Axes loss_axes(const spec::Layout& layout, const Tables& tables) {
+  if (!layout.in_blocks()) return channel_axes(tables);
   Axes out = axes_called(tables, "tp_depth");
-  append(out, axes_called(tables, run.layout.tp_kind == spec::TensorKind::d3 ? "tp_col" : "tp_row"));
+  append(out, axes_called(tables, layout.tp_kind == spec::TensorKind::d3 ? "tp_col" : "tp_row"));
   return out;
 }
 
-void add_inner_sets(const spec::Run& run, Tables& tables) {
-  const InnerSets expected(run);
+void add_inner_sets(const InnerSets& expected, const spec::Layout& layout, Tables& tables) {
   const auto add = [&](std::int16_t index, program::AxisSet set) {
     if (index >= 0) TESSERA_CHECK(set_of(std::move(set), tables) == index, "sets of pieces come first");
   };
   add(expected.data, {"dp", data_axes(tables)});
-  add(expected.numbers, {"tp.numbers", loss_axes(run, tables)});
+  add(expected.numbers, {"tp.numbers", loss_axes(layout, tables)});
   add(expected.tp, {"tp", channel_axes(tables)});
-  if (run.layout.in_blocks()) {
+  if (layout.in_blocks()) {
     add(expected.tp_row, {"tp_row", axes_called(tables, "tp_row")});
     add(expected.tp_col, {"tp_col", axes_called(tables, "tp_col")});
     add(expected.tp_depth, {"tp_depth", axes_called(tables, "tp_depth")});

@@ -44,21 +44,22 @@ OnTp cut_by(std::vector<OnTp::Cut> cuts, std::initializer_list<const char*> axes
   return out;
 }
 
-OnTp on_row(TensorPlacement placement, const spec::Run& run) {
+// key_ranks: see ModelPlan.
+OnTp on_row(TensorPlacement placement, const spec::Layout& layout, std::int64_t key_ranks) {
   const auto cut = [](std::vector<std::string> by) {
     return cut_by({{OnTp::kOwnDim, std::move(by)}}, {"tp_kv", "tp_rep"});
   };
   const OnTp invariant{.axes = {{"tp_kv", Placement::invariant}, {"tp_rep", Placement::invariant}}};
-  if (run.layout.tp == 1) return invariant;
+  if (layout.tp == 1) return invariant;
   switch (placement) {
     case TensorPlacement::by_stream:
-      return run.layout.sequence_parallel ? cut_by({}, {"tp_kv", "tp_rep"}) : invariant;
+      return layout.sequence_parallel ? cut_by({}, {"tp_kv", "tp_rep"}) : invariant;
     case TensorPlacement::by_heads:
       return cut_by({}, {"tp_kv", "tp_rep"});
     case TensorPlacement::cut:
       return cut({"tp_kv", "tp_rep"});
     case TensorPlacement::with_keys:
-      return run.tp_rep() > 1 ? cut({"tp_kv"}) : cut({"tp_kv", "tp_rep"});
+      return layout.tp_channels() > key_ranks ? cut({"tp_kv"}) : cut({"tp_kv", "tp_rep"});
     case TensorPlacement::experts:
       break;
   }
@@ -67,9 +68,8 @@ OnTp on_row(TensorPlacement placement, const spec::Run& run) {
 
 // See parallel/blocks/grid.hpp. What its family cuts by rows leads from the stream into a branch, what it
 // cuts by columns back.
-OnTp on_grid(const PlacedParameter& placed, const spec::Run& run) {
-  const bool is_cube = run.layout.tp_kind == spec::TensorKind::d3,
-             is_matrix = placed.parameter.shape.size() == 2;
+OnTp on_grid(const PlacedParameter& placed, spec::TensorKind kind) {
+  const bool is_cube = kind == spec::TensorKind::d3, is_matrix = placed.parameter.shape.size() == 2;
   const auto lie = [](std::vector<OnTp::Cut> cuts) {
     return cut_by(std::move(cuts), {"tp_depth", "tp_row", "tp_col"});
   };
@@ -92,9 +92,9 @@ OnTp on_grid(const PlacedParameter& placed, const spec::Run& run) {
   throw Bug("a parameter that lies in no known way");
 }
 
-OnTp on_tp(const PlacedParameter& placed, const spec::Run& run) {
+OnTp on_tp(const PlacedParameter& placed, const spec::Layout& layout, std::int64_t key_ranks) {
   if (placed.placement == TensorPlacement::experts) return {.of_experts = true};
-  return run.layout.in_blocks() ? on_grid(placed, run) : on_row(placed.placement, run);
+  return layout.in_blocks() ? on_grid(placed, layout.tp_kind) : on_row(placed.placement, layout, key_ranks);
 }
 
 // Names of axes, as one; those of 1d have one together.
@@ -187,29 +187,10 @@ program::Wire wire_of(spec::Compression compression) {
   return program::Wire::exact;
 }
 
-// Copies of the weights that local steps keep: the outer ones, their momentum, and beside the next steps what
-// an exchange began with and what was moved.
-std::int64_t num_outer(const spec::Training& training) {
-  if (training.local_steps == 0) return 0;
-  return 1 + (training.outer_optimizer == spec::OuterOptimizer::nesterov ? 1 : 0) +
-         (training.outer_delay > 0 ? 2 : 0);
-}
-
-std::int64_t state_bytes(const spec::Training& training, std::int64_t storage_bytes) {
-  const std::int64_t outer = num_outer(training) * storage_bytes;
-  switch (training.optimizer) {
-    case spec::Optimizer::adamw:
-      return outer + 2 * storage_bytes;
-    case spec::Optimizer::sgd:
-      break;
-  }
-  return outer + (training.momentum > 0 ? storage_bytes : 0);
-}
-
 class Buckets {
  public:
-  Buckets(const spec::Run& run, std::span<const std::uint32_t> rank_of_unit, Tables& tables)
-      : run_(run), rank_of_unit_(rank_of_unit), tables_(tables) {}
+  Buckets(const StepRequest& request, std::span<const std::uint32_t> rank_of_unit, Tables& tables)
+      : request_(request), layout_(request.layout), rank_of_unit_(rank_of_unit), tables_(tables) {}
 
   // Parameters that lie alike share a bucket; the first takes the name as it is. `tied` is read by the first
   // stage and by the last. `unit` computes with them, if it is one that does.
@@ -217,7 +198,8 @@ class Buckets {
            const program::Unit* unit = nullptr) {
     std::vector<Alike> groups;
     for (PlacedParameter& placed : parameters) {
-      const Kind kind{on_tp(placed, run_), placed.is_wide, placed.rule};
+      const Kind kind{on_tp(placed, layout_, request_.model.key_ranks), placed.is_wide, placed.rule,
+                      placed.sign_rate};
       auto found = std::ranges::find(groups, kind, &Alike::kind);
       if (found == groups.end()) found = groups.insert(found, {kind, {}});
       found->parameters.push_back(part_of(std::move(placed.parameter), kind.on));
@@ -246,6 +228,7 @@ class Buckets {
     OnTp on;
     bool is_wide = false;
     program::UpdateRule rule = program::UpdateRule::optimizer;
+    double sign_rate = 0;
     auto operator<=>(const Kind&) const = default;
   };
   struct Alike {
@@ -268,13 +251,13 @@ class Buckets {
   // Of layout.slice_kib at most, but for what is larger by itself.
   std::vector<std::vector<program::Parameter>> in_slices(std::vector<program::Parameter> parameters,
                                                          const program::Unit* unit) const {
-    const std::int64_t limit = run_.layout.slice_kib << 10;
+    const std::int64_t limit = layout_.slice_kib << 10;
     std::vector<std::vector<program::Parameter>> out(1);
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < parameters.size();) {
       std::size_t end = i + 1;
       const auto bytes_of = [&](const program::Parameter& p) {
-        return p.elements() * program::bytes_of(storage_dtype(run_.layout.precision));
+        return p.elements() * program::bytes_of(storage_dtype(layout_.precision));
       };
       std::int64_t more = bytes_of(parameters[i]);
       for (; end < parameters.size() && unit &&
@@ -307,7 +290,7 @@ class Buckets {
       parameter.shape.at(static_cast<std::size_t>(parameter.cuts[i].dim)) /= parts;
     };
     if (on.of_experts) {
-      cut(0, run_.layout.ep), cut(1, run_.layout.etp);
+      cut(0, layout_.ep), cut(1, layout_.etp);
     } else {
       parameter.cuts.resize(on.cuts.size());
       for (std::size_t i = 0; i < on.cuts.size(); ++i) {
@@ -336,50 +319,51 @@ class Buckets {
   }
 
   void add_alike(const std::string& name, Alike alike, bool weight_decay, bool is_tied) {
-    const spec::Layout& layout = run_.layout;
     const Kind& kind = alike.kind;
     Bucket bucket{.name = name,
                   .parameters = std::move(alike.parameters),
                   .weight_decay = weight_decay,
                   .rule = kind.rule,
-                  .sign_rate = kind.rule == program::UpdateRule::sign ? run_.model.balance_rate : 0};
-    place(bucket, kind.on, is_tied ? tied_stages() : std::vector<std::int64_t>(), layout, tables_);
-    bucket.storage = bucket.gradient = storage_dtype(layout.precision);
-    bucket.compute = kind.is_wide ? bucket.storage : compute_dtype(layout.precision);
-    bucket.delayed = spec::entry(layout.schedule).traits.is_delayed;
+                  .sign_rate = kind.sign_rate};
+    place(bucket, kind.on, is_tied ? tied_stages() : std::vector<std::int64_t>(), layout_, tables_);
+    bucket.storage = bucket.gradient = storage_dtype(layout_.precision);
+    bucket.compute = kind.is_wide ? bucket.storage : compute_dtype(layout_.precision);
+    bucket.delayed = spec::entry(layout_.schedule).traits.is_delayed;
     bucket.full_resident = !bucket.delayed && bucket.storage == bucket.compute &&
                            tables_.size_of(bucket.sharded_over) == 1 &&
-                           !spec::offloads(layout, spec::Offload::parameters);
+                           !spec::offloads(layout_, spec::Offload::parameters);
     bucket.state_bytes =
-        kind.rule == program::UpdateRule::sign ? 0 : state_bytes(run_.training, bytes_of(bucket.storage));
+        kind.rule == program::UpdateRule::sign ? 0 : request_.optimizer.states * bytes_of(bucket.storage);
     // Vectors are few, and steer much: they travel as they are.
     if (weight_decay && kind.rule == program::UpdateRule::optimizer && !kind.is_wide) {
-      bucket.reduced_as = wire_of(layout.compress_gradients);
-      bucket.gathered_as = wire_of(layout.compress_weights);
+      bucket.reduced_as = wire_of(layout_.compress_gradients);
+      bucket.gathered_as = wire_of(layout_.compress_weights);
     }
-    bucket.block = layout.compress_block;
-    bucket.rank = layout.compress_rank;
+    bucket.block = layout_.compress_block;
+    bucket.rank = layout_.compress_rank;
     lay_out(bucket, slices_along(kind.on.of_experts ? expert_axes(tables_, program::ExpertRole::data)
                                                     : shard_axes(tables_)));
     tables_.buckets.push_back(std::move(bucket));
   }
 
-  const spec::Run& run_;
+  const StepRequest& request_;
+  const spec::Layout& layout_;
   std::span<const std::uint32_t> rank_of_unit_;
   Tables& tables_;
 };
 
 }  // namespace
 
-void add_buckets(const spec::Run& run, Blueprint& parts, std::span<const std::uint32_t> rank_of_unit,
-                 Tables& tables) {
-  Buckets buckets(run, rank_of_unit, tables);
-  buckets.add("embedding", std::move(parts.embedding_parameters), true, parts.head_reads_embedding);
-  for (std::size_t i = 0; i < parts.blocks.size(); ++i)
-    buckets.add(parts.blocks[i].name, std::move(parts.block_parameters[i]), true, false, &parts.blocks[i]);
-  buckets.add("head", std::move(parts.head_parameters), true);
-  parts.block_vectors.push_back(std::move(parts.head_vectors));
-  buckets.add_vectors(std::move(parts.block_vectors));
+void add_buckets(const StepRequest& request, std::span<const std::uint32_t> rank_of_unit, Tables& tables) {
+  const ModelPlan& model = request.model;
+  Buckets buckets(request, rank_of_unit, tables);
+  buckets.add("embedding", model.embedding_parameters, true, model.head_reads_embedding);
+  for (std::size_t i = 0; i < model.blocks.size(); ++i)
+    buckets.add(model.blocks[i].name, model.block_parameters[i], true, false, &model.blocks[i]);
+  buckets.add("head", model.head_parameters, true);
+  std::vector<PlacedParameters> vectors = model.block_vectors;
+  vectors.push_back(model.head_vectors);
+  buckets.add_vectors(std::move(vectors));
 }
 
 }  // namespace tessera::plan

@@ -3,13 +3,12 @@
 
 #include <span>
 
-#include "tessera/plan/model/family.hpp"
+#include "tessera/plan/model/step_request.hpp"
 
 namespace tessera::plan {
 
-// Adds the buckets of a model to tables that have their axes, and takes the parameters from it. rank_of_unit:
-// see describe.hpp.
-void add_buckets(const spec::Run& run, Blueprint& model, std::span<const std::uint32_t> rank_of_unit,
+// Adds the buckets of the model to tables that have their axes. rank_of_unit: see describe.hpp.
+void add_buckets(const StepRequest& request, std::span<const std::uint32_t> rank_of_unit,
                  program::Tables& tables);
 
 }  // namespace tessera::plan

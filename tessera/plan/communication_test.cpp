@@ -4,7 +4,8 @@
 #include <set>
 
 #include "tessera/plan/compile.hpp"
-#include "tessera/plan/rates_of.hpp"
+#include "tessera/plan/step_seconds.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -30,14 +31,14 @@ double seconds_with(spec::Run run, Communication communication, std::int64_t sli
   run.layout.communication = communication;
   run.layout.slice_kib = slice_kib;
   run.layout.credit_kib = credit_kib;
-  return step_seconds(run, compile(run));
+  return step_seconds(compile(run), rates_of(run.cluster));
 }
 
 TEST(CommunicationByItself, IsAsFastAsTheBestOrderSlicesAndCredit) {
   for (const double mbits : {50, 100, 200, 400, 800, 100'000}) {
     const spec::Run run = slow_link(mbits);
     std::string note;
-    const double chosen = step_seconds(run, compile(run, &note));
+    const double chosen = step_seconds(compile(run, &note), rates_of(run.cluster));
     double best = seconds_with(run, Communication::arrival);
     for (const std::int64_t slice_kib : {0, 24, 48, 64, 96})
       for (const std::int64_t credit_kib : {0, 96, 192})
@@ -56,7 +57,8 @@ TEST(CommunicationByItself, SaysWhatItTookAndKeepsToWhatIsAskedFor) {
   note.clear();
   const auto program = compile(run, &note);
   EXPECT_EQ(note, "gradients are reduced by priority, in slices of 20 KiB, with a credit of 40 KiB");
-  EXPECT_DOUBLE_EQ(step_seconds(run, program), seconds_with(run, Communication::priority, 20, 40));
+  EXPECT_DOUBLE_EQ(step_seconds(program, rates_of(run.cluster)),
+                   seconds_with(run, Communication::priority, 20, 40));
   run = slow_link(1e5);
   note.clear();
   compile(run, &note);

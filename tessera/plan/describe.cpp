@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "tessera/base/error.hpp"
-#include "tessera/families/families.hpp"
 #include "tessera/plan/axes.hpp"
 #include "tessera/plan/buckets.hpp"
 #include "tessera/plan/model/pieces.hpp"
@@ -19,7 +18,7 @@ using program::Tables;
 namespace {
 
 // The losses of the model, each once: that of its head first, then in the order of its units.
-std::vector<program::PieceLoss> losses_of(const Blueprint& model) {
+std::vector<program::PieceLoss> losses_of(const ModelPlan& model) {
   std::vector<program::PieceLoss> out;
   const auto add = [&](const program::Unit& unit) {
     for (const program::Piece& piece : unit.pieces)
@@ -32,11 +31,10 @@ std::vector<program::PieceLoss> losses_of(const Blueprint& model) {
   return out;
 }
 
-void add_mesh(const spec::Run& run, bool is_pipeline, const std::vector<program::PieceLoss>& losses,
-              Tables& tables) {
-  const spec::Layout& layout = run.layout;
-  tables.axes = axes_of(run);
-  add_inner_sets(run, tables);
+void add_mesh(const ModelPlan& model, const spec::Layout& layout, bool is_pipeline, Tables& tables) {
+  const auto losses = losses_of(model);
+  tables.axes = axes_of(layout, model.key_ranks);
+  add_inner_sets(model.sets, layout, tables);
   Axes parts = data_axes(tables);
   tables.numbers = {{"tokens", program::Role::tokens, parts}};
   for (const auto& [name, role] : {std::pair("positions", program::Role::positions),
@@ -51,7 +49,7 @@ void add_mesh(const spec::Run& run, bool is_pipeline, const std::vector<program:
     parts.insert(parts.begin(), stages.begin(), stages.end());
   }
   Axes loss_parts = parts;
-  if (layout.tp > 1) append(loss_parts, loss_axes(run, tables));
+  if (layout.tp > 1) append(loss_parts, loss_axes(layout, tables));
   for (const program::PieceLoss& loss : losses) {
     const bool in_parts = loss.in_parts || layout.tp_samples() > 1;
     tables.numbers.push_back({loss.name, program::Role::loss, in_parts ? loss_parts : parts});
@@ -66,30 +64,27 @@ void add_mesh(const spec::Run& run, bool is_pipeline, const std::vector<program:
 
 }  // namespace
 
-Tables describe(const spec::Run& run) {
-  const Blueprint model = families::blueprint(run);
-  return describe(run, model, {}, cuts(run.layout, model.blocks));
+Tables describe(const StepRequest& request) {
+  return describe(request, {}, cuts(request.layout, request.model.blocks));
 }
 
-Tables describe(const spec::Run& run, Blueprint parts, std::span<const std::uint32_t> rank_of_unit,
-                const Cuts& cuts) {
-  const spec::Layout& layout = run.layout;
+Tables describe(const StepRequest& request, std::span<const std::uint32_t> rank_of_unit, const Cuts& cuts) {
+  const spec::Layout& layout = request.layout;
+  const ModelPlan& model = request.model;
   Tables tables;
-  add_mesh(run, !rank_of_unit.empty(), losses_of(parts), tables);
-  const std::int64_t num_micro = run.num_micro_batches();
-  TESSERA_CHECK(num_micro > 0 && num_micro <= std::numeric_limits<std::int32_t>::max(), num_micro,
-                " micro-batches");
-  tables.num_micro = static_cast<std::int32_t>(num_micro);
-  add_buckets(run, parts, rank_of_unit, tables);
+  add_mesh(model, layout, !rank_of_unit.empty(), tables);
+  TESSERA_CHECK(request.num_micro > 0 && request.num_micro <= std::numeric_limits<std::int32_t>::max(),
+                request.num_micro, " micro-batches");
+  tables.num_micro = static_cast<std::int32_t>(request.num_micro);
+  add_buckets(request, rank_of_unit, tables);
 
-  SegmentTable segments(layout.micro_batch * run.model.sequence / layout.cp, compute_dtype(layout.precision),
+  SegmentTable segments(layout.micro_batch * model.sequence / layout.cp, compute_dtype(layout.precision),
                         tables);
-  const Cut whole_embedding = uncut(parts.embedding), whole_head = uncut(parts.head);
-  segments.add(std::move(parts.embedding), whole_embedding);
-  for (std::size_t i = 0; i < parts.blocks.size(); ++i) segments.add(std::move(parts.blocks[i]), cuts.at(i));
-  segments.add(std::move(parts.head), whole_head);
+  segments.add(model.embedding, uncut(model.embedding));
+  for (std::size_t i = 0; i < model.blocks.size(); ++i) segments.add(model.blocks[i], cuts.at(i));
+  segments.add(model.head, uncut(model.head));
   assign_ends(tables);
-  if (layout.overlap_steps) program::overlap_steps(tables, run.training.clip_norm > 0);
+  if (layout.overlap_steps) program::overlap_steps(tables, request.optimizer.clips_norm);
   return tables;
 }
 

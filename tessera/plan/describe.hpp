@@ -1,11 +1,11 @@
-// The tables of a run: units, parameters in buckets, values and axes of a model under a layout. No tensor is
-// made.
+// The tables of a request: units, parameters in buckets, values and axes of a model under a layout. No
+// tensor is made.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
-#include "tessera/plan/model/family.hpp"
+#include "tessera/plan/model/step_request.hpp"
 #include "tessera/plan/stages/cuts.hpp"
 #include "tessera/program/ir/tables.hpp"
 #include "tessera/spec/spec.hpp"
@@ -15,10 +15,10 @@ namespace tessera::plan {
 // Tables of a model under pipeline and data parallelism. FLOPs are those of matrix products (attention over
 // the full square); elementwise work is priced by the bytes it moves. rank_of_unit: each unit's position on
 // the pipeline axis; empty: all at 0.
-program::Tables describe(const spec::Run& run, Blueprint model, std::span<const std::uint32_t> rank_of_unit,
+program::Tables describe(const StepRequest& request, std::span<const std::uint32_t> rank_of_unit,
                          const Cuts& cuts);
-// The same of the run's model, all at 0, with blocks cut as layout.recompute has it.
-program::Tables describe(const spec::Run& run);
+// The same with all units at 0 and blocks cut as layout.recompute has it.
+program::Tables describe(const StepRequest& request);
 
 // Parameters of the model, without padding.
 std::int64_t num_parameters(const program::Tables& tables);

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "tessera/base/error.hpp"
-#include "tessera/families/families.hpp"
 
 namespace tessera::plan {
 
@@ -19,13 +18,12 @@ double busiest_share(std::span<const double> tokens_by_expert, std::int64_t ep) 
   return all > 0 ? most * static_cast<double>(ep) / all : 1;
 }
 
-program::Tables under_loads(const spec::Run& run, program::Tables tables, std::span<const double> by_block) {
-  TESSERA_CHECK(std::ssize(by_block) == run.model.blocks(), by_block.size(), " loads of ", run.model.blocks(),
-                " blocks");
-  spec::Run loaded = run;
+program::Tables under_loads(program::Tables tables, std::span<const double> by_block,
+                            const std::function<ModelPlan(double load)>& model_under) {
+  TESSERA_CHECK(by_block.size() < tables.units.size(), by_block.size(), " loads of ", tables.units.size(),
+                " units");
   for (std::size_t block = 0; block < by_block.size(); ++block) {
-    loaded.layout.expert_load = by_block[block];
-    Blueprint model = families::blueprint(loaded);
+    ModelPlan model = model_under(by_block[block]);
     // After the embedding; a block that predicts ahead is in the head.
     tables.units[block + 1] =
         block < model.blocks.size() ? std::move(model.blocks[block]) : std::move(model.head);

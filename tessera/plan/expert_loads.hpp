@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
-#include "tessera/program/ir/tables.hpp"
-#include "tessera/spec/spec.hpp"
+#include "tessera/plan/model/family.hpp"
 
 namespace tessera::plan {
 
@@ -13,8 +13,10 @@ namespace tessera::plan {
 // share. Ranks hold neighbours.
 double busiest_share(std::span<const double> tokens_by_expert, std::int64_t ep);
 
-// The run's tables with blocks as they are when the busiest rank's experts get so many times an even share,
-// by block. Ranks that share experts meet in every block, so all of them wait for that one.
-program::Tables under_loads(const spec::Run& run, program::Tables tables, std::span<const double> by_block);
+// Replaces each block of the tables by what it is when the busiest rank's experts get that many times an even
+// share: ranks that share experts meet in every block, so all of them wait for that one. `model_under` makes
+// the model plan for such a load (layout.expert_load).
+program::Tables under_loads(program::Tables tables, std::span<const double> by_block,
+                            const std::function<ModelPlan(double load)>& model_under);
 
 }  // namespace tessera::plan

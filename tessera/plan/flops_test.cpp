@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "tessera/plan/compile.hpp"
-#include "tessera/plan/layouts.hpp"
-#include "tessera/plan/stages/spread.hpp"
+#include "tessera/plan/testing/of_run.hpp"
+#include "tessera/planner/variants/layouts.hpp"
+#include "tessera/planner/variants/spread.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -18,7 +19,9 @@ spec::Run small_run(std::int64_t kv_heads) {
   return run;
 }
 
-program::StepFlops flops(const spec::Run& run) { return step_flops(run, compile(run)); }
+program::StepFlops flops(const spec::Run& run) {
+  return step_flops(compile(run), run.layout, run.training.global_batch);
+}
 
 program::StepFlops flops_on_one_device(spec::Run run) {
   run.layout = {.micro_batch = run.training.global_batch};
@@ -41,10 +44,10 @@ TEST(Flops, KeysThatRanksComputeAlikeAreHardwareFlopsAlone) {
 TEST(Flops, OfTheModelDoNotDependOnTheLayout) {
   int with_repeats = 0, uneven = 0;
   for (const std::int64_t kv_heads : {1, 2})
-    for (const auto& run : spread(layouts(small_run(kv_heads), {.most_ranks = 4}), 60, 1)) {
+    for (const auto& run : planner::spread(planner::layouts(small_run(kv_heads), {.most_ranks = 4}), 60, 1)) {
       const double expected = flops_on_one_device(run).model;
-      EXPECT_NEAR(flops(run).model, expected, 1e-12 * expected) << layout_text(run);
-      with_repeats += run.tp_rep() > 1 ? 1 : 0;
+      EXPECT_NEAR(flops(run).model, expected, 1e-12 * expected) << planner::layout_text(run);
+      with_repeats += spec::tp_rep(run.model, run.layout) > 1 ? 1 : 0;
       uneven += run.training.global_batch % (run.layout.dp() * run.layout.micro_batch) != 0 ? 1 : 0;
     }
   EXPECT_GT(with_repeats, 20);

@@ -8,6 +8,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/describe.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/ir/effects.hpp"
 #include "tessera/program/ir/text.hpp"

@@ -72,6 +72,13 @@ Model in_one_form(Model model) {
   return model;
 }
 
+std::int64_t tp_kv(const Model& model, const Layout& layout) {
+  return std::min(layout.tp_channels(), model.kv_heads);
+}
+std::int64_t tp_rep(const Model& model, const Layout& layout) {
+  return layout.tp_channels() / tp_kv(model, layout);
+}
+
 std::int64_t Cluster::loss_chunk_tokens() const { return traits(transport).uses_gpus ? 2048 : 512; }
 
 namespace {
@@ -158,18 +165,17 @@ std::optional<std::vector<std::int64_t>> split_numbers(const std::string& text) 
   return out;
 }
 
-std::vector<std::int64_t> Run::micro_batches_by_rank() const {
-  return split_numbers(layout.micro_batches_by_rank).value_or(std::vector<std::int64_t>());
+std::vector<std::int64_t> Layout::unequal_micro_batches() const {
+  return split_numbers(micro_batches_by_rank).value_or(std::vector<std::int64_t>());
 }
 
-std::int64_t Run::num_micro_batches() const {
-  if (!layout.micro_batches_by_rank.empty())
-    if (const auto by_rank = micro_batches_by_rank(); !by_rank.empty())
+std::int64_t Layout::num_micro_batches(std::int64_t global_batch) const {
+  if (!micro_batches_by_rank.empty())
+    if (const auto by_rank = unequal_micro_batches(); !by_rank.empty())
       return std::max<std::int64_t>(1, *std::max_element(by_rank.begin(), by_rank.end()));
-  // By one after the other: their product may not fit 64 bits.
-  std::int64_t out = training.global_batch;
-  for (const std::int64_t part : {layout.dp_replicate, layout.dp_shard, layout.micro_batch})
-    out = out / part + (out % part != 0);
+  // One division at a time, since the product of the parts may not fit into 64 bits.
+  std::int64_t out = global_batch;
+  for (const std::int64_t part : {dp_replicate, dp_shard, micro_batch}) out = out / part + (out % part != 0);
   return out;
 }
 

@@ -271,6 +271,11 @@ struct Layout {
   // Which of the dp_replicate a rank is in.
   int replica_of(int rank) const;
   std::vector<int> ranks_of_replica(int replica) const;
+  // Micro-batches that each data-parallel rank runs in a step of `global_batch` samples; the last ones may be
+  // short or empty.
+  std::int64_t num_micro_batches(std::int64_t global_batch) const;
+  // For each data-parallel rank, if the ranks have unequal numbers of them; else empty.
+  std::vector<std::int64_t> unequal_micro_batches() const;
   bool operator==(const Layout&) const = default;
 };
 
@@ -282,6 +287,11 @@ std::optional<std::vector<std::int64_t>> split_numbers(const std::string& text);
 
 // Whether layout.offload names it.
 bool offloads(const Layout& layout, Offload what);
+
+// Ranks of tp among which the heads of keys and values are cut; each of the others holds the same heads as
+// one of these, so tp_rep of them share a head.
+std::int64_t tp_kv(const Model& model, const Layout& layout);
+std::int64_t tp_rep(const Model& model, const Layout& layout);
 
 struct Cluster {
   Transport transport = Transport::sockets;
@@ -309,16 +319,7 @@ struct Run {
   Checkpoint checkpoint;
   Layout layout;
   Cluster cluster;
-  // Ranks of tp among which the heads of keys and values are cut; the others hold the same as one of them.
-  std::int64_t tp_kv() const {
-    const std::int64_t ranks = layout.tp_channels();
-    return ranks < model.kv_heads ? ranks : model.kv_heads;
-  }
-  std::int64_t tp_rep() const { return layout.tp_channels() / tp_kv(); }
-  // Micro-batches each data-parallel rank runs in a step; the last ones may be short or empty.
-  std::int64_t num_micro_batches() const;
-  // Of each data-parallel rank, where they have unequal numbers of them; else empty.
-  std::vector<std::int64_t> micro_batches_by_rank() const;
+  std::int64_t num_micro_batches() const { return layout.num_micro_batches(training.global_batch); }
   // What each replica runs that makes local steps; the run itself where there are none.
   Run of_replica() const;
   bool operator==(const Run&) const = default;

@@ -7,7 +7,8 @@
 #include "tessera/base/testing/one_in.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/plan/stages/spread.hpp"
+#include "tessera/plan/testing/of_run.hpp"
+#include "tessera/planner/variants/spread.hpp"
 #include "tessera/program/ir/calls.hpp"
 #include "tessera/program/memory/memory.hpp"
 #include "tessera/spec/choice_names.hpp"
@@ -310,7 +311,7 @@ TEST(Counters, OfRecomputationsOmitWhatOnlyResultsNeed) {
     spec::Run run = wide_run();
     run.layout = layout;
     run.layout.micro_batch = 4;
-    return std::pair(expect_as_the_program(run, plan::layout_text(run)),
+    return std::pair(expect_as_the_program(run, planner::layout_text(run)),
                      run.model.layers * run.num_micro_batches());
   };
   const auto more = [&](spec::Layout layout, const char* axes, const char* kind) {

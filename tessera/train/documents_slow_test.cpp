@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "tessera/plan/layouts.hpp"
-#include "tessera/plan/stages/spread.hpp"
+#include "tessera/planner/variants/layouts.hpp"
+#include "tessera/planner/variants/spread.hpp"
 #include "tessera/train/testing/packed_documents.hpp"
 
 namespace tessera::train {
@@ -18,7 +18,7 @@ TEST_P(PackedEverywhere, GiveTheLossAndTheGradientsOfEachAlone) {
   spec::Run run = packed_run(GetParam());
   run.model.layers = 14;  // a layout takes as many as its stages need
   run.training.global_batch = 4;
-  std::vector<spec::Run> layouts = plan::layouts(
+  std::vector<spec::Run> layouts = planner::layouts(
       run, {.most_ranks = 8, .axes = {"pp", "dp", "cp", "tp", "zero", "schedule", "recompute"}});
   std::erase_if(layouts,
                 [](const spec::Run& one) { return one.layout.pp * one.layout.cp * one.layout.tp == 1; });
@@ -32,7 +32,7 @@ TEST_P(PackedEverywhere, GiveTheLossAndTheGradientsOfEachAlone) {
     const auto report = first_step(layout, packed);
     const double error = std::max(std::abs(report.loss / found->second.loss - 1),
                                   std::abs(report.gradient_norm / found->second.gradient_norm - 1));
-    EXPECT_LT(error, 1e-10) << plan::layout_text(layout);
+    EXPECT_LT(error, 1e-10) << planner::layout_text(layout);
     worst = std::max(worst, error);
   }
   std::printf("%zu of %zu layouts: at most %.1e apart\n", kLayouts, layouts.size(), worst);

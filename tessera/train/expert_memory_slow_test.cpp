@@ -7,6 +7,7 @@
 #include "tessera/base/testing/test_folder.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/tensor/arena.hpp"
 #include "tessera/train/testing/expert_loads.hpp"
 

@@ -4,6 +4,7 @@
 #include "tessera/model/cache.hpp"
 #include "tessera/model/make/make.hpp"
 #include "tessera/plan/describe.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/passes/generate.hpp"
 #include "tessera/tensor/flop_count.hpp"
 #include "tessera/train/testing/small_runs.hpp"

@@ -9,6 +9,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/ir/waits.hpp"
 #include "tessera/train/testing/damaged.hpp"

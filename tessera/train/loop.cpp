@@ -116,7 +116,8 @@ class FactsOfSteps {
         options_(options),
         steps_(session.run().training.steps),
         sequence_length_(session.run().model.sequence) {
-    flops_ = plan::step_flops(session.run(), session.program());
+    const spec::Run& run = session.run();
+    flops_ = plan::step_flops(session.program(), run.layout, run.training.global_batch);
   }
   // Of the ranks of the session.
   void set_peak(double flops_per_second) { peak_flops_per_second_ = flops_per_second; }

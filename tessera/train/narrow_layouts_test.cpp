@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tessera/base/text.hpp"
-#include "tessera/plan/stages/spread.hpp"
+#include "tessera/planner/variants/spread.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/train/testing/damaged.hpp"
@@ -53,7 +53,7 @@ std::vector<spec::Run> runs(Precision precision) {
 
 std::string name_of(const spec::Run& run) {
   return cat(spec::word(run.model.family), " ", spec::word(run.layout.precision), ", ",
-             plan::layout_text(run));
+             planner::layout_text(run));
 }
 
 class Narrow : public testing::TestWithParam<Precision> {};

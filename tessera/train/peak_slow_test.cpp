@@ -5,6 +5,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/tensor/arena.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 

@@ -7,6 +7,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/stages/staging.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/schedule/order_csv.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/train/testing/damaged.hpp"

@@ -7,6 +7,7 @@
 #include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/describe.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/ir/work.hpp"
 #include "tessera/program/memory/memory.hpp"
 #include "tessera/program/passes/generate.hpp"
@@ -81,7 +82,7 @@ struct TrainedWithCuts {
 };
 
 TrainedWithCuts trained(const spec::Run& run, const plan::Cuts& cuts) {
-  const auto program = program::data_parallel(plan::describe(run, families::blueprint(run), {}, cuts));
+  const auto program = program::data_parallel(plan::describe(families::step_request(run), {}, cuts));
   TrainedWithCuts out;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
     Session session(run, alone, random_source(run.model), {.program = &program});
@@ -106,7 +107,7 @@ TEST(Recompute, IsBitEqualToKeepingInEveryPrecisionWithDropout) {
       auto run = is_gpt2 ? small_gpt2_run(1) : small_run(1);
       run.model.dropout = 0.1;
       run.layout.precision = precision;
-      const auto blocks = families::blueprint(run).blocks;
+      const auto blocks = families::step_request(run).model.blocks;
       const auto name = [&](const spec::Run& r) {
         return cat(spec::word(precision), is_gpt2 ? " gpt2 " : " llama ", recomputed_text(r));
       };

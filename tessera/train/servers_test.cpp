@@ -2,6 +2,7 @@
 // About 4 s.
 #include "tessera/base/testing/one_in.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/check/check.hpp"
 #include "tessera/program/ir/ranks.hpp"
 #include "tessera/train/testing/saving_runs.hpp"

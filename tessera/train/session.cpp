@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tessera/base/error.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/model/make/make.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/ir/ranks.hpp"
@@ -90,7 +91,7 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
                  const Variation& variation, ActivityLog* log, PhaseTimer* timer)
     : run_(run),
       log_(log),
-      program_(variation.program ? *variation.program : plan::compile(run, &note_)),
+      program_(variation.program ? *variation.program : plan::compile(families::step_request(run), &note_)),
       source_(std::move(source)),
       rank_(communicator.rank()),
       device_(communicator.device()),
@@ -194,7 +195,7 @@ std::vector<engine::LossSum> Session::evaluate(const Source& source, std::uint64
   TESSERA_CHECK(under_way() == 0, "an evaluation while a step is under way");
   const During evaluating(log_, Doing::evaluating, steps_);
   if (!evaluator_) {
-    evaluation_ = plan::compile_evaluation(run_, program_.tables);
+    evaluation_ = plan::compile_evaluation(families::step_request(run_), program_.tables);
     const auto rank = static_cast<std::size_t>(rank_);
     evaluator_ =
         std::make_unique<engine::Executor>(parts_of(evaluation_.at(program_.tables.class_of_rank.at(rank))));

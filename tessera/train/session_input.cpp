@@ -154,7 +154,7 @@ engine::StepInput Session::input_of(const Reading& reading) const {
   }
   const std::int64_t sequence = run_.model.sequence;
   const auto on_device = [&](const Tensor& t) { return tensor::on_device(t, device_); };
-  const std::vector<std::int64_t> by_rank = run_.micro_batches_by_rank();
+  const std::vector<std::int64_t> by_rank = run_.layout.unequal_micro_batches();
   for (std::int64_t micro = 0; micro < program_.tables.num_micro; ++micro) {
     const auto samples =
         reading.trains && !by_rank.empty()

@@ -6,6 +6,7 @@
 #include "tessera/base/testing/one_in.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/train/testing/equal.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/ir/text.hpp"
 #include "tessera/program/ir/waits.hpp"
 #include "tessera/train/testing/small_runs.hpp"

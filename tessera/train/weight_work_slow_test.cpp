@@ -5,6 +5,7 @@
 #include "tessera/base/statistics.hpp"
 #include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/plan/describe.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/passes/generate.hpp"
 #include "tessera/tensor/flop_count.hpp"
 #include "tessera/train/session.hpp"

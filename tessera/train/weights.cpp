@@ -7,8 +7,8 @@ namespace tessera::train {
 
 namespace {
 
-using checkpoint::ForeignPlace;
 using checkpoint::TensorFiles;
+using foreign::ForeignPlace;
 using tensor::Tensor;
 
 // The bytes are only read: the caller copies.

@@ -10,6 +10,7 @@
 #include "tessera/checkpoint/huggingface/hf_config.hpp"
 #include "tessera/checkpoint/huggingface/tensor_files.hpp"
 #include "tessera/plan/describe.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 

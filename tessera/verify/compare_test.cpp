@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/train/testing/damaged.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 #include "tessera/verify/verify.hpp"

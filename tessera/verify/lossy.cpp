@@ -6,6 +6,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/data/batch_plan.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 
 namespace tessera::train {
@@ -51,7 +52,10 @@ Tensor sum_for_all(const std::vector<Tensor>& flats, const Bucket& bucket) {
 class Reference {
  public:
   Reference(const spec::Run& run, const spec::Run& alone, const Source& source)
-      : run_(run), alone_(alone), source_(source), tables_(plan::compile(run).tables) {
+      : run_(run),
+        alone_(alone),
+        source_(source),
+        tables_(plan::compile(families::step_request(run)).tables) {
     const spec::Layout& layout = run.layout;
     if (layout.tp > 1 || layout.cp > 1 || run.model.experts > 0 || run.model.dropout > 0)
       throw UserError(

@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/data/byte_corpus.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/verify/lossy.hpp"
@@ -94,7 +95,7 @@ const References::Reference& References::of(const spec::Run& run) {
   const bool is_lossy = rounds_traffic(run.layout);
   const auto [known, is_new] = known_.try_emplace(spec::to_text(is_lossy ? run : alone));
   if (is_new && is_lossy) {
-    const program::Program program = plan::compile(alone);
+    const program::Program program = plan::compile(families::step_request(alone));
     known->second = {lossy_outcome(run, alone, uneven_source(run.model), num_steps_),
                      computed_order(program.tables)};
   } else if (is_new) {
@@ -118,7 +119,7 @@ Verification verify(const spec::Run& run, const collective::Communicator& commun
 
 Verification verify_as_it_is(const spec::Run& run, References& references, const StepGroups& step_groups,
                              const collective::RunRanks& run_ranks) {
-  const program::Program program = plan::compile(run);
+  const program::Program program = plan::compile(families::step_request(run));
   return verify_varied(run, {&program, step_groups}, references, run_ranks);
 }
 

@@ -6,7 +6,7 @@
 #include "tessera/base/clock.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/checkpoint/format/chunk_hash.hpp"
-#include "tessera/plan/stages/spread.hpp"
+#include "tessera/planner/variants/spread.hpp"
 #include "tessera/spec/schema.hpp"
 
 namespace tessera::train {
@@ -51,10 +51,10 @@ LayoutsVerification verify_layouts(const spec::Run& given, std::span<const spec:
   for (const auto& run : runs) {
     const Verification found = verified(run, references, run_ranks);
     add(out.all, found.passed(), found.worst_relative_error);
-    for (const auto& [trait, value] : plan::traits(run))
+    for (const auto& [trait, value] : planner::traits(run))
       add(out.by_trait[trait][value], found.passed(), found.worst_relative_error);
     if (!found.passed())
-      out.failures.push_back({plan::layout_text(run), found.fault, overrides_text(run, given)});
+      out.failures.push_back({planner::layout_text(run), found.fault, overrides_text(run, given)});
     const auto is_finite = [](const Comparison& c) { return c.is_finite; };
     out.not_finite += std::ranges::all_of(found.comparisons, is_finite) ? 0 : 1;
     out.tolerance = found.tolerance;

@@ -19,7 +19,8 @@
 #include "tessera/mesh/mesh.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/model/pieces.hpp"
-#include "tessera/plan/stages/spread.hpp"
+#include "tessera/plan/testing/of_run.hpp"
+#include "tessera/planner/variants/spread.hpp"
 #include "tessera/program/ir/ranks.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/train/testing/damaged.hpp"
@@ -232,9 +233,10 @@ std::string excuse(const spec::Run& run, const Site& site, Harm harm, const std:
   const std::size_t exchanges = run.layout.ep_overlap ? 1 : 3;
   const bool is_places = site.kind == CallKind::all_to_all && site.direction == CallDirection::forward &&
                          run.model.experts > 0 && index % exchanges == 0 &&
-                         site.set == plan::InnerSets(run).experts;
+                         site.set == plan::InnerSets(run.model, run.layout).experts;
   if (is_places && harm == Harm::scaled) return "places are compared with each other";
-  const bool is_loads = site.kind == CallKind::all_reduce && site.set == plan::InnerSets(run).same_samples;
+  const bool is_loads =
+      site.kind == CallKind::all_reduce && site.set == plan::InnerSets(run.model, run.layout).same_samples;
   if (is_loads && (harm == Harm::twice || harm == Harm::scaled))
     return "counts of choices are divided by their sum";
   // Of each micro-batch the forwards of the blocks come first, then their recomputations.
@@ -257,7 +259,7 @@ class Trial {
     run.layout = layout;
     run.layout.precision = small.precision;
     run.layout.micro_batch = std::max<std::int64_t>(run.training.global_batch / layout.dp() / 2, 1);
-    const std::string name = cat(name_of(run), ", ", plan::layout_text(run));
+    const std::string name = cat(name_of(run), ", ", planner::layout_text(run));
     const auto tables = plan::compile(run).tables;
     train::References references;
     const auto sound = train::verify_as_it_is(run, references);

@@ -7,6 +7,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/testing/async_device/ranks.hpp"
 #include "tessera/verify/shrink.hpp"

@@ -26,6 +26,7 @@
 #include "tessera/base/random.hpp"
 #include "tessera/base/statistics.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/ir/types.hpp"
 #include "tessera/spec/load.hpp"
 #include "tests/failures/status_board_of.hpp"

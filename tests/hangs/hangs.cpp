@@ -32,6 +32,7 @@
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/diagnose/hang_diagnosis.hpp"
 #include "tessera/program/ir/text.hpp"
 #include "tessera/program/ir/waits.hpp"

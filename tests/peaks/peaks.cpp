@@ -18,6 +18,7 @@
 #include "tessera/collective/transports/threads/threads.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
 #include "tessera/tensor/arena.hpp"

@@ -14,16 +14,17 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
-#include "tessera/plan/layouts.hpp"
-#include "tessera/plan/stages/spread.hpp"
+#include "tessera/plan/testing/of_run.hpp"
+#include "tessera/planner/variants/layouts.hpp"
+#include "tessera/planner/variants/spread.hpp"
 #include "tessera/program/ir/text.hpp"
 #include "tessera/spec/load.hpp"
 
 namespace tessera {
 namespace {
 
-// Appends every field of a struct, one level of indentation deeper than the struct. The number of fields is the
-// largest number of initializers that the compiler accepts, so a new field cannot be forgotten.
+// Appends every field of a struct, one level of indentation deeper than the struct. The number of fields is
+// the largest number of initializers that the compiler accepts, so a new field cannot be forgotten.
 struct Anything {
   template <typename T>
   operator T() const;  // never defined: it only appears in unevaluated expressions
@@ -106,15 +107,15 @@ std::string hash_of(std::string_view text) {
 int print_programs(std::size_t count, const char* folder) {
   for (const char* family : {"llama", "gpt2", "olmo2", "mixtral", "deepseek"}) {
     const spec::Run run = spec::load(cat("examples/layouts-", family, ".toml"));
-    const std::vector<spec::Run> listed = plan::listed_layouts(run, {.most_ranks = 8});
+    const std::vector<spec::Run> listed = planner::listed_layouts(run, {.most_ranks = 8});
     std::size_t number = 0;
-    for (const spec::Run& each : plan::drawn_layouts(listed, count, 1)) {
+    for (const spec::Run& each : planner::drawn_layouts(listed, count, 1)) {
       const program::Program program = plan::compile(each);
       std::string tables;
       dump(program.tables, "", tables);
       const std::string text = program::to_text(program);
       std::printf("%s %s %s %s\n", family, hash_of(text).c_str(), hash_of(tables).c_str(),
-                  plan::layout_text(each).c_str());
+                  planner::layout_text(each).c_str());
       if (folder) std::ofstream(cat(folder, "/", family, "-", number++, ".txt")) << text << tables;
     }
   }

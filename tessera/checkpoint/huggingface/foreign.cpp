@@ -10,9 +10,9 @@ namespace tessera::checkpoint {
 namespace {
 
 // The family whose prefix a name has; null: none.
-const ForeignFamily* prefixed(const std::string& name) {
+const foreign::ForeignFamily* prefixed(const std::string& name) {
   const auto all = families::foreign_families();
-  const auto found = std::ranges::find_if(all, [&](const ForeignFamily& family) {
+  const auto found = std::ranges::find_if(all, [&](const foreign::ForeignFamily& family) {
     return !family.prefix.empty() && name.starts_with(family.prefix);
   });
   return found == all.end() ? nullptr : &*found;
@@ -20,16 +20,17 @@ const ForeignFamily* prefixed(const std::string& name) {
 
 }  // namespace
 
-ForeignPlace foreign_place(const std::string& name) {
-  const ForeignFamily* family = prefixed(name);
-  return family && family->place ? family->place(name) : ForeignPlace{.tensor = name};
+foreign::ForeignPlace foreign_place(const std::string& name) {
+  const foreign::ForeignFamily* family = prefixed(name);
+  return family && family->place ? family->place(name) : foreign::ForeignPlace{.tensor = name};
 }
 
-std::vector<ForeignStack> foreign_stacks(const std::string& name, const std::vector<std::int64_t>& shape) {
-  std::vector<ForeignStack> out;
-  for (const ForeignFamily& family : families::foreign_families())
+std::vector<foreign::ForeignStack> foreign_stacks(const std::string& name,
+                                                  const std::vector<std::int64_t>& shape) {
+  std::vector<foreign::ForeignStack> out;
+  for (const foreign::ForeignFamily& family : families::foreign_families())
     if (family.stacks)
-      for (ForeignStack& stack : family.stacks(name, shape)) out.push_back(std::move(stack));
+      for (foreign::ForeignStack& stack : family.stacks(name, shape)) out.push_back(std::move(stack));
   return out;
 }
 
@@ -45,14 +46,14 @@ std::vector<std::int64_t> shape_in_stack(const std::vector<std::int64_t>& shape,
 }
 
 bool is_derived(const std::string& foreign_name) {
-  return std::ranges::any_of(families::foreign_families(), [&](const ForeignFamily& family) {
+  return std::ranges::any_of(families::foreign_families(), [&](const foreign::ForeignFamily& family) {
     return std::ranges::any_of(family.derived,
                                [&](std::string_view ending) { return foreign_name.ends_with(ending); });
   });
 }
 
 std::string without_prefix(const std::string& name) {
-  const ForeignFamily* family = prefixed(name);
+  const foreign::ForeignFamily* family = prefixed(name);
   return family ? name.substr(family->prefix.size()) : name;
 }
 

@@ -4,14 +4,15 @@
 
 #include <string>
 
-#include "tessera/checkpoint/foreign/foreign_family.hpp"
+#include "tessera/foreign/foreign_family.hpp"
 
 namespace tessera::checkpoint {
 
-ForeignPlace foreign_place(const std::string& name);
+foreign::ForeignPlace foreign_place(const std::string& name);
 
 // The ways in which a parameter may lie there in several tensors.
-std::vector<ForeignStack> foreign_stacks(const std::string& name, const std::vector<std::int64_t>& shape);
+std::vector<foreign::ForeignStack> foreign_stacks(const std::string& name,
+                                                  const std::vector<std::int64_t>& shape);
 // A parameter in one tensor there: gate and up of stacked experts are one dim.
 std::vector<std::int64_t> foreign_shape(const std::vector<std::int64_t>& shape);
 // What each of so many tensors has of the shape.

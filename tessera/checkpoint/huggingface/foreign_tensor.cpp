@@ -74,7 +74,7 @@ namespace {
 // Where a parameter goes: to the tensors of a stack, or to a place in one; to none if that one is empty.
 struct Target {
   std::vector<std::string> stack;
-  ForeignPlace place;
+  foreign::ForeignPlace place;
 };
 
 std::vector<ForeignTensor> made_of(const Checkpoint& from, const std::string& dtype,
@@ -118,7 +118,7 @@ std::vector<ForeignTensor> foreign_tensors(const Checkpoint& from, const std::st
                                            const std::function<bool(const std::string&)>& is_there) {
   return made_of(from, dtype, [&](const Wanted& parameter) -> Target {
     if (auto stack = stack_of(parameter, is_there)) return {std::move(*stack), {}};
-    ForeignPlace place = place_of(parameter.name, is_there);
+    foreign::ForeignPlace place = place_of(parameter.name, is_there);
     if (!is_there(place.tensor)) place.tensor.clear();
     return {{}, std::move(place)};
   });
@@ -127,7 +127,7 @@ std::vector<ForeignTensor> foreign_tensors(const Checkpoint& from, const std::st
 std::vector<ForeignTensor> foreign_tensors(const Checkpoint& from, const std::string& dtype,
                                            std::string_view type) {
   return made_of(from, dtype, [&](const Wanted& parameter) -> Target {
-    for (ForeignStack& stack : foreign_stacks(parameter.name, parameter.shape))
+    for (foreign::ForeignStack& stack : foreign_stacks(parameter.name, parameter.shape))
       if (stack.type == type) return {std::move(stack.tensors), {}};
     return {{}, foreign_place(parameter.name)};
   });

@@ -7,24 +7,24 @@ namespace {
 
 TEST(ForeignPlace, OfGpt2IsFusedAndTransposed) {
   EXPECT_EQ(foreign_place("transformer.h.11.attn.k_proj.weight"),
-            (ForeignPlace{
+            (foreign::ForeignPlace{
                 .tensor = "transformer.h.11.attn.c_attn.weight", .transposed = true, .part = 1, .parts = 3}));
   EXPECT_EQ(foreign_place("transformer.h.0.attn.v_proj.bias"),
-            (ForeignPlace{.tensor = "transformer.h.0.attn.c_attn.bias", .part = 2, .parts = 3}));
+            (foreign::ForeignPlace{.tensor = "transformer.h.0.attn.c_attn.bias", .part = 2, .parts = 3}));
   EXPECT_EQ(foreign_place("transformer.h.0.attn.out_proj.weight"),
-            (ForeignPlace{.tensor = "transformer.h.0.attn.c_proj.weight", .transposed = true}));
+            (foreign::ForeignPlace{.tensor = "transformer.h.0.attn.c_proj.weight", .transposed = true}));
   EXPECT_EQ(foreign_place("transformer.h.0.mlp.up_proj.bias"),
-            (ForeignPlace{.tensor = "transformer.h.0.mlp.c_fc.bias"}));
+            (foreign::ForeignPlace{.tensor = "transformer.h.0.mlp.c_fc.bias"}));
   EXPECT_EQ(foreign_place("transformer.h.0.mlp.down_proj.weight"),
-            (ForeignPlace{.tensor = "transformer.h.0.mlp.c_proj.weight", .transposed = true}));
+            (foreign::ForeignPlace{.tensor = "transformer.h.0.mlp.c_proj.weight", .transposed = true}));
   EXPECT_EQ(foreign_place("transformer.wpe.weight"),
-            (ForeignPlace{.tensor = "transformer.wpe.weight", .may_be_longer = true}));
+            (foreign::ForeignPlace{.tensor = "transformer.wpe.weight", .may_be_longer = true}));
 }
 
 TEST(ForeignPlace, OfLlamaIsItsOwnName) {
   for (const char* name :
        {"model.layers.3.self_attn.q_proj.weight", "model.layers.3.mlp.up_proj.weight", "lm_head.weight"})
-    EXPECT_EQ(foreign_place(name), ForeignPlace{.tensor = name});
+    EXPECT_EQ(foreign_place(name), foreign::ForeignPlace{.tensor = name});
 }
 
 TEST(ForeignPlace, KnowsWhatNoParameterIsMadeOf) {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/foreign/config_reader.hpp"
 #include "tessera/families/families.hpp"
+#include "tessera/foreign/config_reader.hpp"
 
 namespace tessera::checkpoint {
 namespace {
@@ -19,22 +19,22 @@ constexpr std::array<Dtype, 4> kDtypes = {
 
 struct FoundArchitecture {
   spec::Family family;
-  Architecture architecture;
+  foreign::Architecture architecture;
 };
 
 std::vector<FoundArchitecture> all_architectures() {
   std::vector<FoundArchitecture> out;
-  for (const ForeignFamily& family : families::foreign_families())
-    for (const Architecture& architecture : family.architectures)
+  for (const foreign::ForeignFamily& family : families::foreign_families())
+    for (const foreign::Architecture& architecture : family.architectures)
       out.push_back({static_cast<spec::Family>(&family - families::foreign_families().data()), architecture});
   return out;
 }
 
 // By the first of `architectures`, or by `model_type` where that list is missing.
-FoundArchitecture architecture(const ConfigReader& reader) {
-  const Json& list = reader.at("architectures");
+FoundArchitecture architecture(const foreign::ConfigReader& reader) {
+  const foreign::Json& list = reader.at("architectures");
   const bool has_list = list.is_array() && !list.empty();
-  const Json& given = has_list ? list.front() : reader.at("model_type");
+  const foreign::Json& given = has_list ? list.front() : reader.at("model_type");
   const std::string word = given.is_string() ? given.get<std::string>() : "";
   const auto all = all_architectures();
   const auto found = std::ranges::find(all, std::string_view(word), [&](const FoundArchitecture& known) {
@@ -42,8 +42,9 @@ FoundArchitecture architecture(const ConfigReader& reader) {
   });
   std::vector<std::string> names;
   for (const FoundArchitecture& known : all) names.emplace_back(known.architecture.name);
-  reader.need(found != all.end(), cat("describes ", has_list ? "the architecture " : "a model_type ",
-                                      ConfigReader::shown(given), "; it must be one of ", join(names, ", ")));
+  reader.need(found != all.end(),
+              cat("describes ", has_list ? "the architecture " : "a model_type ",
+                  foreign::ConfigReader::shown(given), "; it must be one of ", join(names, ", ")));
   reader.refuse(!reader.at("auto_map").is_null(), "auto_map",
                 "code of its own, which is not run. If the model is a plain one, remove that key.");
   reader.refuse(!reader.at("quantization_config").is_null(), "quantization_config",
@@ -51,7 +52,7 @@ FoundArchitecture architecture(const ConfigReader& reader) {
   return *found;
 }
 
-std::string dtype_word(const Json& value) {
+std::string dtype_word(const foreign::Json& value) {
   if (!value.is_string()) return "";
   auto word = value.get<std::string>();
   if (word.starts_with("torch.")) word = word.substr(6);
@@ -67,17 +68,17 @@ std::string torch_word(const std::string& dtype) {
 
 }  // namespace
 
-HfModel hf_model(std::string_view text, const std::string& path) {
-  const ConfigReader reader(text, path);
+foreign::HfModel hf_model(std::string_view text, const std::string& path) {
+  const foreign::ConfigReader reader(text, path);
   const auto [family, is] = architecture(reader);
-  HfModel out;
+  foreign::HfModel out;
   out.model.family = family;
   families::foreign_family(family).read(reader, is.type, out);
   const spec::Model& model = out.model;
   reader.need(model.heads % model.kv_heads == 0 && (model.head_dim > 0 || model.hidden % model.heads == 0),
               cat("has heads that do not fit: hidden ", model.hidden, ", heads ", model.heads,
                   ", key and value heads ", model.kv_heads));
-  const Json& dtype = reader.at("dtype");
+  const foreign::Json& dtype = reader.at("dtype");
   out.dtype = dtype_word(dtype.is_null() ? reader.at("torch_dtype") : dtype);
   return out;
 }
@@ -93,7 +94,7 @@ std::string hf_config(const spec::Model& model, const std::string& dtype) {
 }
 
 std::string with_dtype(const std::string& config, const std::string& dtype, const spec::Model& model) {
-  const HfModel before = hf_model(config, kConfigName);
+  const foreign::HfModel before = hf_model(config, kConfigName);
   const auto& positions = families::foreign_family(model.family).position_keys;
   if (before.dtype == dtype && (positions.empty() || before.max_positions == model.sequence)) return config;
   OrderedJson out = OrderedJson::parse(config);

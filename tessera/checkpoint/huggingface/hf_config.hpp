@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "tessera/checkpoint/foreign/foreign_family.hpp"
+#include "tessera/foreign/foreign_family.hpp"
 
 namespace tessera::checkpoint {
 
@@ -13,7 +13,7 @@ inline constexpr char kConfigName[] = "config.json";
 
 // Of the architectures of all families (tessera/families), as transformers 4 and 5 spell them. Throws
 // UserError naming `path`, the key and what to do.
-HfModel hf_model(std::string_view text, const std::string& path);
+foreign::HfModel hf_model(std::string_view text, const std::string& path);
 
 // The config.json of a model whose weights are of `dtype` ("F32"). Throws UserError when no architecture of
 // transformers has all of its properties.

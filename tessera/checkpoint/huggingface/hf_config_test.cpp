@@ -41,7 +41,7 @@ Json gpt2() {
     "vocab_size": 50257})");
 }
 
-HfModel read(const Json& config) { return hf_model(config.dump(), "folder/config.json"); }
+foreign::HfModel read(const Json& config) { return hf_model(config.dump(), "folder/config.json"); }
 
 std::string complaint(const Json& config) {
   try {
@@ -53,7 +53,7 @@ std::string complaint(const Json& config) {
 }
 
 TEST(HfConfig, OfLlama3IsReadInBothSpellings) {
-  const HfModel found = read(llama3());
+  const foreign::HfModel found = read(llama3());
   spec::Model expected{
       .layers = 32, .hidden = 4096, .heads = 32, .kv_heads = 8, .ffn = 14336, .vocab = 128256};
   expected.rope_theta = 5e5;
@@ -72,7 +72,7 @@ TEST(HfConfig, OfLlama3IsReadInBothSpellings) {
 }
 
 TEST(HfConfig, OfGpt2IsReadAndTiedByDefault) {
-  const HfModel found = read(gpt2());
+  const foreign::HfModel found = read(gpt2());
   spec::Model expected{
       .family = spec::Family::gpt2, .layers = 12, .hidden = 768, .heads = 12, .kv_heads = 12};
   expected.ffn = 3072;
@@ -195,7 +195,7 @@ TEST(HfConfig, WhatIsNotComputedHereIsRefusedByName) {
 }
 
 TEST(HfConfig, ThatIsWrittenIsReadBack) {
-  std::vector<HfModel> models = {read(llama3()), read(gpt2())};
+  std::vector<foreign::HfModel> models = {read(llama3()), read(gpt2())};
   models[1].model.sequence = 1024;
   spec::Model qwen2 = models[0].model, qwen3 = qwen2, mistral = qwen2;
   qwen2.qkv_bias = qwen3.qk_norm = true;
@@ -212,7 +212,7 @@ TEST(HfConfig, ThatIsWrittenIsReadBack) {
   yarn.rope_attention_factor = 1.1;
   for (const spec::Model& model :
        {models[0].model, models[1].model, qwen2, qwen3, mistral, windows, linear, yarn}) {
-    const HfModel found = hf_model(hf_config(model, "F16"), "written");
+    const foreign::HfModel found = hf_model(hf_config(model, "F16"), "written");
     spec::Model compared = found.model;
     compared.sequence = model.sequence;
     EXPECT_EQ(compared, model);

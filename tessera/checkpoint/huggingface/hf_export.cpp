@@ -203,7 +203,7 @@ ExportSummary export_as_imported(Export& to) {
 }
 
 // What the architecture decides must be equal.
-void expect_same_model(const spec::Model& ours, const HfModel& theirs, const std::string& where) {
+void expect_same_model(const spec::Model& ours, const foreign::HfModel& theirs, const std::string& where) {
   spec::Model compared = theirs.model;
   compared.sequence = ours.sequence;
   compared.init_std = ours.init_std;
@@ -269,7 +269,7 @@ std::string model_type(const std::string& config) {
 }
 
 // The model that the run trained, or that was imported.
-spec::Model model_of(const Manifest& manifest, const std::optional<HfModel>& attached) {
+spec::Model model_of(const Manifest& manifest, const std::optional<foreign::HfModel>& attached) {
   if (!manifest.config.empty())
     return spec::parse_unchecked(manifest.config, "the checkpoint's run file").model;
   if (!attached)
@@ -285,7 +285,7 @@ ExportSummary export_anew(Export& to, const ExportOptions& options) {
   const auto [others, others_from] = other_files(to.from_, options.like, options.links);
   const auto config = std::ranges::find(others, kConfigName, &OtherFile::name);
   const std::string where = options.like.empty() ? "of the import" : cat("in ", options.like);
-  std::optional<HfModel> described;
+  std::optional<foreign::HfModel> described;
   if (config != others.end()) described = hf_model(to.text_of(*config), cat(kConfigName, " ", where));
   const spec::Model model = model_of(to.from_.manifest(), described);
   if (described) expect_same_model(model, *described, where);

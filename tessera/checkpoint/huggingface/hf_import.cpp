@@ -22,7 +22,7 @@ constexpr std::uint64_t kReadBytes = 8 << 20;
 // A parameter, and where it lies.
 struct FoundTensor {
   const Wanted* parameter;
-  ForeignPlace place;
+  foreign::ForeignPlace place;
   const TensorBytes* tensor;            // the first one of a stack
   std::vector<std::string> stack = {};  // all of its names
   std::uint64_t element() const { return element_bytes(tensor->dtype).value(); }
@@ -152,7 +152,7 @@ std::vector<FoundTensor> found_in(const TensorFiles& files, std::span<const Want
       const std::string first = stack->front();
       out.push_back({&parameter, {.tensor = first}, &files.tensor(first), std::move(*stack)});
     } else {
-      ForeignPlace place = place_of(parameter.name, files);
+      foreign::ForeignPlace place = place_of(parameter.name, files);
       const TensorBytes& tensor = files.tensor(place.tensor);
       out.push_back({&parameter, std::move(place), &tensor});
     }

@@ -12,7 +12,7 @@ namespace {
 
 const std::string kHead = "lm_head.weight";
 
-void check_tensor(const TensorFiles& files, const Wanted& parameter, const ForeignPlace& place) {
+void check_tensor(const TensorFiles& files, const Wanted& parameter, const foreign::ForeignPlace& place) {
   const TensorBytes& found = files.tensor(place.tensor);
   const std::string where = cat(place.tensor, " in ", files.path());
   if (found.dtype != "F32" && found.dtype != "F64" && found.dtype != "BF16" && found.dtype != "F16")
@@ -39,8 +39,9 @@ void check_tied_head(const TensorFiles& files, const std::string& table) {
 
 }  // namespace
 
-ForeignPlace place_of(const std::string& name, const std::function<bool(const std::string&)>& is_there) {
-  ForeignPlace place = foreign_place(name);
+foreign::ForeignPlace place_of(const std::string& name,
+                               const std::function<bool(const std::string&)>& is_there) {
+  foreign::ForeignPlace place = foreign_place(name);
   if (is_there(name) && !place.may_be_longer) return {.tensor = name};
   if (const std::string bare = without_prefix(place.tensor); !is_there(place.tensor) && is_there(bare))
     place.tensor = bare;
@@ -48,14 +49,14 @@ ForeignPlace place_of(const std::string& name, const std::function<bool(const st
   return place;
 }
 
-ForeignPlace place_of(const std::string& name, const TensorFiles& files) {
+foreign::ForeignPlace place_of(const std::string& name, const TensorFiles& files) {
   return place_of(name, [&](const std::string& tensor) { return files.tensors().contains(tensor); });
 }
 
 std::optional<std::vector<std::string>> stack_of(const Wanted& parameter,
                                                  const std::function<bool(const std::string&)>& is_there) {
   if (is_there(parameter.name)) return std::nullopt;
-  for (ForeignStack& stack : foreign_stacks(parameter.name, parameter.shape))
+  for (foreign::ForeignStack& stack : foreign_stacks(parameter.name, parameter.shape))
     if (std::ranges::any_of(stack.tensors, is_there)) return std::move(stack.tensors);
   return std::nullopt;
 }
@@ -77,7 +78,7 @@ void check_fits(const TensorFiles& files, std::span<const Wanted> parameters) {
       used.insert(stack->begin(), stack->end());
       continue;
     }
-    const ForeignPlace place = place_of(parameter.name, files);
+    const foreign::ForeignPlace place = place_of(parameter.name, files);
     check_tensor(files, parameter, place);
     used.insert(place.tensor);
   }

@@ -20,8 +20,9 @@ struct Wanted {
 };
 
 // Among tensors of these names; its own name if it is in none of its places.
-ForeignPlace place_of(const std::string& name, const std::function<bool(const std::string&)>& is_there);
-ForeignPlace place_of(const std::string& name, const TensorFiles& files);
+foreign::ForeignPlace place_of(const std::string& name,
+                               const std::function<bool(const std::string&)>& is_there);
+foreign::ForeignPlace place_of(const std::string& name, const TensorFiles& files);
 
 // The tensors that a parameter of this shape lies in, one after the other, if it is stacked and any of them
 // is there.

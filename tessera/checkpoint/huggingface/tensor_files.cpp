@@ -96,7 +96,7 @@ std::optional<spec::Described> described_folder(const std::string& folder, Links
   const std::string path = (fs::path(folder) / kConfigName).string();
   if (!fs::exists(path))
     throw UserError(cat("'", folder, "': a folder of weights needs a ", kConfigName, "; is the path right?"));
-  HfModel found = hf_model(MappedFile(FolderFile{folder, kConfigName, links}).text(), path);
+  foreign::HfModel found = hf_model(MappedFile(FolderFile{folder, kConfigName, links}).text(), path);
   return spec::Described{found.model, found.max_positions, path};
 }
 

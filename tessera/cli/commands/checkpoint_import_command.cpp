@@ -4,6 +4,7 @@
 #include "tessera/checkpoint/huggingface/hf_import.hpp"
 #include "tessera/cli/commands/checkpoint_output.hpp"
 #include "tessera/cli/commands/commands.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/metrics/display/progress_bar.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/plan/describe.hpp"
@@ -24,7 +25,7 @@ std::vector<checkpoint::Wanted> parameters_of(const std::string& folder, Links l
   run.model.sequence = spec::traits(run.model.family).no_rotary.empty() ? 1 : described->max_positions;
   spec::validate(run);
   std::vector<checkpoint::Wanted> out;
-  for (const auto& bucket : plan::describe(run).buckets)
+  for (const auto& bucket : plan::describe(families::step_request(run)).buckets)
     for (const auto& parameter : bucket.parameters) out.push_back({parameter.name, parameter.shape});
   return out;
 }

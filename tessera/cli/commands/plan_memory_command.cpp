@@ -3,11 +3,13 @@
 
 #include "tessera/base/text.hpp"
 #include "tessera/cli/commands/commands.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/job/machine_memory.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/plan/memory/memory.hpp"
+#include "tessera/planner/variants/fixes.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
 
@@ -51,8 +53,8 @@ std::string title_of(const spec::Run& run, const program::Program& program) {
 // What the fullest rank would hold if as many tokens came to the experts of each as can.
 std::int64_t most_peak_bytes(spec::Run run) {
   run.layout.expert_load = 0;
-  const program::Program program = plan::compile(run);
-  return plan::peak_bytes(program, plan::device_plan(run, program));
+  const program::Program program = plan::compile(families::step_request(run));
+  return plan::peak_bytes(program, plan::device_plan(run.cluster.transport, program));
 }
 
 bool has_uneven_loads(const spec::Run& run) { return run.layout.ep * run.layout.etp > 1; }
@@ -127,8 +129,8 @@ metrics::Record to_record(const RankMemory& rank) {
 
 int plan_memory_command(const Options& options) {
   const spec::Run run = job::load_run(options, spec::any_build());
-  const program::Program program = plan::compile(run);
-  const plan::DevicePlan device = plan::device_plan(run, program);
+  const program::Program program = plan::compile(families::step_request(run));
+  const plan::DevicePlan device = plan::device_plan(run.cluster.transport, program);
   const auto ranks = plan::memory_of(program, device);
   if (options.json) {
     std::vector<metrics::Record> records;
@@ -153,7 +155,7 @@ int plan_memory_command(const Options& options) {
                  stdout);
     std::fflush(stdout);
   }
-  plan::hold_to_memory_limit(run, program);
+  planner::hold_to_memory_limit(run, program);
   return 0;
 }
 

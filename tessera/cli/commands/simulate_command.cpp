@@ -23,7 +23,7 @@ std::int64_t num_ops(const program::Program& program) {
 std::vector<std::int64_t> peak_bytes(const Simulated& simulated) {
   std::vector<std::int64_t> out;
   if (!simulated.run) return out;
-  const plan::DevicePlan device = plan::device_plan(*simulated.run, simulated.program);
+  const plan::DevicePlan device = plan::device_plan(simulated.run->cluster.transport, simulated.program);
   for (const plan::RankMemory& rank : plan::memory_of(simulated.program, device))
     out.push_back(rank.peak_bytes);
   return out;

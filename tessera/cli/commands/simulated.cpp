@@ -7,10 +7,11 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/file_text.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/metrics/expert_loads.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/expert_loads.hpp"
-#include "tessera/plan/rates_of.hpp"
+#include "tessera/plan/model/step_request.hpp"
 #include "tessera/plan/stages/schedule.hpp"
 #include "tessera/plan/stages/staging.hpp"
 #include "tessera/program/check/check.hpp"
@@ -95,7 +96,7 @@ Simulated written_schedule(const SimulateOptions& options) {
 }
 
 simulate::Rates rates_of(const spec::Run& run, const std::vector<double>& given) {
-  if (given.empty()) return plan::rates_of(run);
+  if (given.empty()) return plan::rates_of(run.cluster);
   for (std::size_t i = 0; i < 3; ++i)
     if (given[i] == 0) throw UserError("--rates: only the microseconds of a message may be 0");
   return {given[0] * 1e12, given[1] * 1e9, given[2] * 1e9, given[3] * 1e-6};
@@ -145,15 +146,16 @@ Simulated run_of_file(const Options& options) {
   const bool is_program = options.file.ends_with(".txt");
   const std::string text = is_program ? file_text(options.file) : "";
   const spec::Run run = is_program ? run_in(text, options) : job::load_run(options, spec::any_build());
+  const plan::StepRequest request = families::step_request(run);
   Simulated out;
   out.run = run;
   out.layout = run.layout;
   out.layout.virtual_stages =
-      static_cast<std::int64_t>(plan::stage(run).order.rank_of_stage.size()) / run.layout.pp;
+      static_cast<std::int64_t>(plan::stage(request).order.rank_of_stage.size()) / run.layout.pp;
   out.num_micro = run.num_micro_batches();
   out.is_in_seconds = true;
   out.name = spec::schedule_name(run.layout);
-  out.program = plan::compile(run, &out.note);
+  out.program = plan::compile(request, &out.note);
   if (is_program)
     out.program = program_in(text, options.file, out.program.tables);
   else if (spec::traits(run.cluster.transport).uses_gpus)
@@ -176,7 +178,11 @@ Simulated run_of_file(const Options& options) {
     if (run.model.experts == 0)
       throw UserError("--loads is for models with experts, and model.experts of this run is 0.");
     const std::vector<double> loads = loads_in(options.simulate.loads, run);
-    priced = plan::under_loads(run, std::move(priced), loads);
+    priced = plan::under_loads(std::move(priced), loads, [&](double load) {
+      spec::Run loaded = run;
+      loaded.layout.expert_load = load;
+      return families::step_request(loaded).model;
+    });
     out.costs_text += cat("; experts as in ", options.simulate.loads, ": the busiest rank has up to ",
                           fixed(std::ranges::max(loads), 2), " times an even share");
   }

@@ -17,6 +17,7 @@
 #include "tessera/checkpoint/folder/folder_lock.hpp"
 #include "tessera/cli/commands/commands.hpp"
 #include "tessera/collective/group.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/job/joined.hpp"
 #include "tessera/job/run_folder.hpp"
 #include "tessera/job/start/start.hpp"
@@ -25,6 +26,7 @@
 #include "tessera/metrics/step_facts.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
+#include "tessera/planner/variants/fixes.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/train/loop.hpp"
 #include "tessera/train/servers/with_servers.hpp"
@@ -168,7 +170,7 @@ int train_command(Options options) {
   check_trace(run, options);
   tell_warnings(run, options);
   if (run.layout.memory_limit_mib > 0 && !job::started_by_launcher())
-    plan::hold_to_memory_limit(run, plan::compile(run));
+    planner::hold_to_memory_limit(run, plan::compile(families::step_request(run)));
   const std::string name = std::filesystem::path(options.file).stem().string();
   const std::string folder =
       options.out.empty() ? job::default_run_folder(options.file, options.overrides) : options.out;

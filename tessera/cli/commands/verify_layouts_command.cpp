@@ -8,8 +8,8 @@
 #include "tessera/base/error.hpp"
 #include "tessera/cli/commands/commands.hpp"
 #include "tessera/metrics/field.hpp"
-#include "tessera/plan/layouts.hpp"
-#include "tessera/plan/stages/spread.hpp"
+#include "tessera/planner/variants/layouts.hpp"
+#include "tessera/planner/variants/spread.hpp"
 #include "tessera/verify/shrink.hpp"
 
 namespace tessera::cli {
@@ -33,8 +33,8 @@ spec::Run base_run(const spec::Run& given, const LayoutsOptions& own, std::strin
   return run;
 }
 
-plan::Variety variety_of(const LayoutsOptions& own) {
-  plan::Variety out{.most_ranks = own.most_ranks, .seed = own.seed};
+planner::Variety variety_of(const LayoutsOptions& own) {
+  planner::Variety out{.most_ranks = own.most_ranks, .seed = own.seed};
   if (!own.axes.empty()) out.axes = own.axes;
   return out;
 }
@@ -109,10 +109,10 @@ int verify_layouts_command(const Options& options) {
   std::string note;
   const spec::Run base = base_run(given, own, note);
   const double begin = now_seconds();
-  auto runs =
-      own.sample > 0 ? plan::listed_layouts(base, variety_of(own)) : plan::layouts(base, variety_of(own));
+  auto runs = own.sample > 0 ? planner::listed_layouts(base, variety_of(own))
+                             : planner::layouts(base, variety_of(own));
   const std::size_t listed = runs.size();
-  if (own.sample > 0) runs = plan::drawn_layouts(runs, own.sample, own.seed);
+  if (own.sample > 0) runs = planner::drawn_layouts(runs, own.sample, own.seed);
   const std::string drawn =
       own.sample > 0 ? cat(", ", runs.size(), " different ones drawn") : ", all different";
   std::fprintf(stderr, "%zu layouts on up to %lld rank(s)%s (%s)\n", listed,

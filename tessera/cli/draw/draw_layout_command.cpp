@@ -3,6 +3,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/cli/draw/draw_commands.hpp"
 #include "tessera/draw/layout/layout_picture.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/metrics/field.hpp"
 #include "tessera/metrics/out_file.hpp"
 #include "tessera/plan/compile.hpp"
@@ -46,7 +47,8 @@ std::vector<HeldParameter> values_of(const spec::Run& run, const LayoutPicture& 
 }
 
 LayoutPicture picture_of(const spec::Run& run) {
-  LayoutPicture out = draw::layout_picture(plan::compile(run), static_cast<int>(run.layout.zero));
+  LayoutPicture out =
+      draw::layout_picture(plan::compile(families::step_request(run)), static_cast<int>(run.layout.zero));
   out.values = values_of(run, out);
   out.title = cat(spec::word(run.model.family), " on ", out.ranks.size(),
                   out.ranks.size() == 1 ? " rank: " : " ranks: ", mesh_text(out), ", zero ", run.layout.zero);

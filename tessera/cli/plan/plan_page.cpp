@@ -6,6 +6,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/draw/panels.hpp"
 #include "tessera/draw/svg.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/planner/search/rates_for.hpp"
 #include "tessera/simulate/simulate.hpp"
@@ -178,7 +179,7 @@ std::string timeline(const planner::Plan& plan, const planner::Constants& consta
                      drawn = std::min(all, std::max<std::int64_t>(4, run.layout.pp));
   run.layout.micro_batches_by_rank.clear();
   run.training.global_batch = drawn * run.layout.dp() * run.layout.micro_batch;
-  const program::Program program = plan::compile_unchecked(run);
+  const program::Program program = plan::compile_unchecked(families::step_request(run));
   std::size_t ops = 0;
   for (const auto& sequence : program.classes) ops += sequence.ops.size();
   if (ops > kMostOps)

@@ -17,14 +17,13 @@ struct Latent {
   std::int64_t heads_kv;  // keys that are not turned, and values, of this rank's heads
   std::int64_t values;    // of this rank's heads
   std::int64_t turned;    // of their queries
-  explicit Latent(const spec::Run& run)
-      : width(run.model.q_rank + run.model.kv_rank + run.model.turned_size()),
-        q(run.model.q_rank),
-        kv(run.model.kv_rank),
-        heads_kv(run.model.heads / run.layout.tp *
-                 (run.model.head_size() - run.model.turned_size() + run.model.value_size())),
-        values(run.model.heads / run.layout.tp * run.model.value_size()),
-        turned(run.model.heads / run.layout.tp * run.model.turned_size()) {}
+  Latent(const spec::Model& m, const spec::Layout& layout)
+      : width(m.q_rank + m.kv_rank + m.turned_size()),
+        q(m.q_rank),
+        kv(m.kv_rank),
+        heads_kv(m.heads / layout.tp * (m.head_size() - m.turned_size() + m.value_size())),
+        values(m.heads / layout.tp * m.value_size()),
+        turned(m.heads / layout.tp * m.turned_size()) {}
 };
 
 // norm(x) W for all latent channels, where the stream is; then they are gathered, not what they are made of.
@@ -118,15 +117,15 @@ void add_latent_attention_events(Piece& piece, const Sizes& s, const Latent& l, 
   piece.backward_events = backward.list();
 }
 
-Piece attention_piece(const Sizes& s, const Latent& l, program::Dtype compute, std::int64_t entering) {
-  Piece piece = rotary_attention(s, false, compute);
+Piece attention_piece(const Sizes& s, const Latent& l, std::int64_t entering) {
+  Piece piece = rotary_attention(s, false);
   piece.channels = l.values;
   add_latent_attention_events(piece, s, l, entering);
   return piece;
 }
 
-program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t layer) {
-  const Latent l(run);
+program::Unit block_unit(const Sizes& s, const spec::Model& m, const StepShape& shape, std::int64_t layer) {
+  const Latent l(m, shape.layout);
   const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
   const Piece heads = heads_piece(s, l);
   Piece out = product_and_residual("out", s, l.values, 0);
@@ -141,12 +140,11 @@ program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t laye
        made_of(heads,
                {enter("latent"), step("heads", {"latent"}, {"qkv"},
                                       names({"self_attn.q_b_proj.weight", "self_attn.kv_b_proj.weight"}))}),
-       made_of(attention_piece(s, l, compute_dtype(run.layout.precision), heads.channels),
-               {step("attention", {"qkv"}, {"attended"})}),
+       made_of(attention_piece(s, l, heads.channels), {step("attention", {"qkv"}, {"attended"})}),
        made_of(out,
                {step("out", {"attended"}, {"attended_sums"}, names({"self_attn.o_proj.weight"})),
                 leave("attended_sums"), linear_step("add_1", {"attended_sums", "hidden"}, {"middle"})})}};
-  for (Piece& piece : feed_forward_pieces(run, layer)) unit.pieces.push_back(std::move(piece));
+  for (Piece& piece : feed_forward_pieces(m, shape, layer)) unit.pieces.push_back(std::move(piece));
   settle(unit);
   return unit;
 }
@@ -175,8 +173,8 @@ PlacedParameters block_vectors(const spec::Model& m, std::int64_t layer) {
 
 }  // namespace
 
-Blueprint deepseek_blueprint(const spec::Run& run) {
-  return decoder_blueprint(run, {block_unit, attention_parameters, block_vectors});
+ModelPlan deepseek_plan(const spec::Model& model, const StepShape& shape) {
+  return decoder_plan(model, shape, {block_unit, attention_parameters, block_vectors});
 }
 
 }  // namespace tessera::plan

@@ -1,9 +1,9 @@
 // DeepseekV3ForCausalLM of `transformers`. Every tensor has the name that the parameter has here, but for
 // experts, which lie there one by one. Blocks that predict more tokens are not read: `transformers` has none.
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/foreign/decoder_config.hpp"
+#include "tessera/foreign/decoder_config.hpp"
 
-namespace tessera::checkpoint {
+namespace tessera::foreign {
 namespace {
 
 constexpr Architecture kDeepseek{"DeepseekV3ForCausalLM", "deepseek_v3"};
@@ -81,4 +81,4 @@ ForeignFamily deepseek_files() {
           .derived = {"rotary_emb.inv_freq"}};
 }
 
-}  // namespace tessera::checkpoint
+}  // namespace tessera::foreign

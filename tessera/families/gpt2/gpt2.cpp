@@ -13,7 +13,7 @@ using program::Init;
 using program::Parameter;
 using program::Piece;
 
-program::Unit block_unit(const Sizes& s, program::Dtype compute, std::int64_t layer) {
+program::Unit block_unit(const Sizes& s, std::int64_t layer) {
   // q, k and v are views of the fused product.
   Piece attention{
       .name = "attention",
@@ -21,7 +21,7 @@ program::Unit block_unit(const Sizes& s, program::Dtype compute, std::int64_t la
       .bytes_read = 3 * s.n * s.q * s.c,
       .bytes_written = s.n * s.q * s.c + s.n * s.heads * s.a,
       .channels = s.q};
-  exchange_context(attention, s, compute);
+  exchange_context(attention, s);
   const Piece gelu{
       .name = "gelu", .bytes_read = s.n * s.f * s.c, .bytes_written = s.n * s.f * s.c, .channels = s.f};
   const auto weight = [&](const char* name) { return cat("transformer.h.", layer, ".", name, ".weight"); };
@@ -91,13 +91,12 @@ PlacedParameters block_vectors(const spec::Model& m, std::int64_t layer) {
 
 }  // namespace
 
-Blueprint gpt2_blueprint(const spec::Run& run) {
-  const Sizes s(run);
-  const spec::Model& m = run.model;
+ModelPlan gpt2_plan(const spec::Model& m, const StepShape& shape) {
+  const Sizes s(m, shape);
   const auto table = [&](const char* name, std::int64_t rows) {
     return Parameter{.name = name, .shape = {rows, m.hidden}, .init = normal(m.init_std)};
   };
-  Blueprint out;
+  ModelPlan out;
   const char *rows = "transformer.wte.weight", *positions = "transformer.wpe.weight";
   out.embedding = {"embedding", {named(lookup(s, 2), {"tokens"}, {"hidden"}, {rows, positions})}};
   out.head = {"head",
@@ -110,7 +109,7 @@ Blueprint gpt2_blueprint(const spec::Run& run) {
   if (!m.tied_embeddings) out.head_parameters = {rows_cut(table("lm_head.weight", m.vocab))};
   out.head_reads_embedding = m.tied_embeddings;
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
-    out.blocks.push_back(block_unit(s, compute_dtype(run.layout.precision), layer));
+    out.blocks.push_back(block_unit(s, layer));
     out.block_parameters.push_back(block_parameters(m, layer));
     out.block_vectors.push_back(block_vectors(m, layer));
   }

@@ -11,10 +11,10 @@
 #include <array>
 
 #include "tessera/base/error.hpp"
-#include "tessera/checkpoint/foreign/config_reader.hpp"
-#include "tessera/checkpoint/foreign/foreign_family.hpp"
+#include "tessera/foreign/config_reader.hpp"
+#include "tessera/foreign/foreign_family.hpp"
 
-namespace tessera::checkpoint {
+namespace tessera::foreign {
 namespace {
 
 struct Rule {
@@ -90,4 +90,4 @@ ForeignFamily gpt2_files() {
           .position_keys = {"n_positions", "n_ctx"}};
 }
 
-}  // namespace tessera::checkpoint
+}  // namespace tessera::foreign

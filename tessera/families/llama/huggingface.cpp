@@ -9,9 +9,9 @@
 //   experts.down_proj       experts.<e>.down_proj.weight           experts.<e>.w2.weight
 #include "tessera/base/error.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/checkpoint/foreign/decoder_config.hpp"
+#include "tessera/foreign/decoder_config.hpp"
 
-namespace tessera::checkpoint {
+namespace tessera::foreign {
 namespace {
 
 constexpr Architecture kLlama{"LlamaForCausalLM", "llama"}, kQwen2{"Qwen2ForCausalLM", "qwen2"},
@@ -122,4 +122,4 @@ ForeignFamily llama_files() {
           .derived = {"rotary_emb.inv_freq"}};
 }
 
-}  // namespace tessera::checkpoint
+}  // namespace tessera::foreign

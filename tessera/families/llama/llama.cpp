@@ -7,10 +7,10 @@
 namespace tessera::plan {
 namespace {
 
-program::Unit block_unit(const Sizes& of_run, const spec::Run& run, std::int64_t layer) {
-  const spec::Model& m = run.model;
+program::Unit block_unit(const Sizes& sizes, const spec::Model& m, const StepShape& shape,
+                         std::int64_t layer) {
   const std::int64_t window = m.window_of(layer);
-  Sizes s = of_run;
+  Sizes s = sizes;
   s.has_documents = s.has_documents || window > 0;  // attention is computed block by block too
   const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
   std::vector<std::string> of_qkv = {"self_attn.q_proj.weight", "self_attn.k_proj.weight",
@@ -25,15 +25,15 @@ program::Unit block_unit(const Sizes& of_run, const spec::Run& run, std::int64_t
       cat("block.", layer),
       {made_of(qkv, {step("norm_1", {"hidden"}, {"entering_1"}, names({"input_layernorm.weight"})),
                      enter("entering_1"), step("qkv", {"entering_1"}, {"qkv"}, names(of_qkv))}),
-       made_of(rotary_attention(s, m.qk_norm, compute_dtype(run.layout.precision), window),
+       made_of(rotary_attention(s, m.qk_norm, window),
                {step("attention", {"qkv"}, {"attended"}, names(of_heads))}),
        made_of(product_and_residual("out", s, s.q, 0),
                {step("out", {"attended"}, {"attended_sums"}, names({"self_attn.o_proj.weight"})),
                 leave("attended_sums"), linear_step("add_1", {"attended_sums", "hidden"}, {"middle"})})}};
-  const BlockShape shape{
+  const BlockShape branch{
       .has_rotary = true, .has_qk_norm = m.qk_norm, .has_qkv_bias = m.qkv_bias, .is_gated = true};
-  add_attention_branch_events(unit, s, shape);
-  for (program::Piece& piece : feed_forward_pieces(run, layer)) unit.pieces.push_back(std::move(piece));
+  add_attention_branch_events(unit, s, branch);
+  for (program::Piece& piece : feed_forward_pieces(m, shape, layer)) unit.pieces.push_back(std::move(piece));
   settle(unit);
   return unit;
 }
@@ -59,8 +59,8 @@ PlacedParameters block_vectors(const spec::Model& m, std::int64_t layer) {
 
 }  // namespace
 
-Blueprint llama_blueprint(const spec::Run& run) {
-  return decoder_blueprint(run, {block_unit, attention_matrices, block_vectors});
+ModelPlan llama_plan(const spec::Model& model, const StepShape& shape) {
+  return decoder_plan(model, shape, {block_unit, attention_matrices, block_vectors});
 }
 
 }  // namespace tessera::plan

@@ -1,7 +1,7 @@
 // Olmo2ForCausalLM of `transformers`. Every tensor has the name that the parameter has here.
-#include "tessera/checkpoint/foreign/decoder_config.hpp"
+#include "tessera/foreign/decoder_config.hpp"
 
-namespace tessera::checkpoint {
+namespace tessera::foreign {
 namespace {
 
 constexpr Architecture kOlmo2{"Olmo2ForCausalLM", "olmo2"};
@@ -21,4 +21,4 @@ ForeignFamily olmo2_files() {
   return {.architectures = {kOlmo2}, .read = read, .write = write, .derived = {"rotary_emb.inv_freq"}};
 }
 
-}  // namespace tessera::checkpoint
+}  // namespace tessera::foreign

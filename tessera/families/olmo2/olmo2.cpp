@@ -24,8 +24,8 @@ Piece product_norm_and_residual(const char* name, const Sizes& s, std::int64_t i
 }
 
 // The ranks of tp add up their squares of q and of k, and in the backward what depends on these sums.
-Piece attention_with_norm(const Sizes& s, program::Dtype compute) {
-  Piece piece = rotary_attention(s, true, compute);
+Piece attention_with_norm(const Sizes& s) {
+  Piece piece = rotary_attention(s, true);
   const auto [over, ranks] = branch_channels(s);
   if (ranks == 1) return piece;
   const program::Collective sums{program::CollectiveKind::all_reduce, over, 2 * s.n * s.a};
@@ -59,7 +59,7 @@ void leaving_events(Piece& piece, const Sizes& s, const std::string& branch, std
   piece.backward_events = backward.list();
 }
 
-program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t layer) {
+program::Unit block_unit(const Sizes& s, const spec::Model&, const StepShape&, std::int64_t layer) {
   const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
   Piece qkv = entering_product("qkv", s, s.q + 2 * s.k);
   qkv.repeated_flops = repeated_key_flops(s);
@@ -69,9 +69,8 @@ program::Unit block_unit(const Sizes& s, const spec::Run& run, std::int64_t laye
                      step("qkv", {"entering_1"}, {"qkv"},
                           names({"self_attn.q_proj.weight", "self_attn.k_proj.weight",
                                  "self_attn.v_proj.weight"}))}),
-       made_of(attention_with_norm(s, compute_dtype(run.layout.precision)),
-               {step("attention", {"qkv"}, {"attended"},
-                     names({"self_attn.q_norm.weight", "self_attn.k_norm.weight"}))}),
+       made_of(attention_with_norm(s), {step("attention", {"qkv"}, {"attended"},
+                                             names({"self_attn.q_norm.weight", "self_attn.k_norm.weight"}))}),
        made_of(product_norm_and_residual("out+norm", s, s.q),
                {step("out", {"attended"}, {"attended_sums"}, names({"self_attn.o_proj.weight"})),
                 leave("attended_sums"),
@@ -108,8 +107,8 @@ PlacedParameters block_vectors(const spec::Model& m, std::int64_t layer) {
 
 }  // namespace
 
-Blueprint olmo2_blueprint(const spec::Run& run) {
-  return decoder_blueprint(run, {block_unit, attention_matrices, block_vectors});
+ModelPlan olmo2_plan(const spec::Model& model, const StepShape& shape) {
+  return decoder_plan(model, shape, {block_unit, attention_matrices, block_vectors});
 }
 
 }  // namespace tessera::plan

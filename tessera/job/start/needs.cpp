@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/describe.hpp"
 #include "tessera/plan/flops.hpp"
@@ -50,7 +51,7 @@ std::int64_t copied_bytes(const spec::Run& run, std::int64_t checkpoint_bytes) {
 
 Needs needs_of(const spec::Run& run, int first, int num_ranks) {
   const bool is_one_process = spec::traits(run.cluster.transport).is_one_process;
-  const program::Program program = plan::compile_unchecked(without_search(run));
+  const program::Program program = plan::compile_unchecked(families::step_request(without_search(run)));
   const program::Tables& tables = program.tables;
   const auto classes = plan::memory_of(program);
   const int replica_ranks = static_cast<int>(tables.class_of_rank.size());
@@ -68,7 +69,9 @@ Needs needs_of(const spec::Run& run, int first, int num_ranks) {
     out.open_files = std::max(out.open_files, is_one_process ? 0 : num_sockets(tables, rank % replica_ranks));
   }
   out.open_files += kOwnFiles + num_data_files(run);
-  out.step_flops = plan::step_flops(run.of_replica(), program).hardware * num_ranks / replica_ranks;
+  const spec::Run replica = run.of_replica();
+  out.step_flops = plan::step_flops(program, replica.layout, replica.training.global_batch).hardware *
+                   num_ranks / replica_ranks;
   return out;
 }
 

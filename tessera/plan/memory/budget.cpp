@@ -16,11 +16,10 @@ namespace tessera::plan {
 namespace {
 
 // What a block's weights hold is the same for every cut.
-Option priced(const spec::Run& run, program::Unit block, Cut cut) {
+Option priced(const BlockValues& values, program::Unit block, Cut cut) {
   for (program::Piece& piece : block.pieces) piece.parameters.clear();
   program::Tables tables;
-  SegmentTable segments(run.layout.micro_batch * run.model.sequence, compute_dtype(run.layout.precision),
-                        tables);
+  SegmentTable segments(values.tokens, values.compute, tables);
   segments.add(block, cut);
   Option out{.seconds = recompute_seconds(block, cut)};
   for (std::uint32_t s = 0; s < tables.segments.size(); ++s) {
@@ -57,8 +56,8 @@ struct RankChoice {
 
 class Search {
  public:
-  Search(const Budget& budget, const spec::Run& run, std::span<const program::Unit> blocks)
-      : budget_(budget), options_(options(run, blocks.front())), num_blocks_(blocks.size()) {
+  Search(const Budget& budget, std::span<const program::Unit> blocks)
+      : budget_(budget), options_(options(budget.values, blocks.front())), num_blocks_(blocks.size()) {
     const auto held = program::peak_activations(budget.staged.order);
     const auto& rank_of_stage = budget.staged.order.rank_of_stage;
     ranks_.resize(held.size());
@@ -231,14 +230,14 @@ class Search {
 
 }  // namespace
 
-std::vector<Option> options(const spec::Run& run, const program::Unit& block) {
+std::vector<Option> options(const BlockValues& values, const program::Unit& block) {
   std::vector<Option> all;
   const std::size_t num_pieces = block.pieces.size();
   TESSERA_CHECK(num_pieces < 16, "too many pieces to try every set of them: ", num_pieces);
   for (std::size_t set = 0; set < std::size_t{1} << num_pieces; ++set) {
     std::vector<bool> recomputed(num_pieces);
     for (std::size_t piece = 0; piece < num_pieces; ++piece) recomputed[piece] = (set >> piece & 1) != 0;
-    all.push_back(priced(run, block, cut_around(block, recomputed)));
+    all.push_back(priced(values, block, cut_around(block, recomputed)));
   }
   std::ranges::stable_sort(all, {}, &Option::seconds);
   std::vector<Option> out;
@@ -248,8 +247,8 @@ std::vector<Option> options(const spec::Run& run, const program::Unit& block) {
   return out;
 }
 
-Cuts cuts_within(const Budget& budget, const spec::Run& run, std::span<const program::Unit> blocks) {
-  return Search(budget, run, blocks).run();
+Cuts cuts_within(const Budget& budget, std::span<const program::Unit> blocks) {
+  return Search(budget, blocks).run();
 }
 
 }  // namespace tessera::plan

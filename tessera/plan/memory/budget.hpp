@@ -17,8 +17,14 @@ struct Option {
   double seconds = 0;  // of computing again
 };
 
+// What the values between the pieces of a block are made of.
+struct BlockValues {
+  std::int64_t tokens = 0;  // of a micro-batch
+  program::Dtype compute = program::Dtype::fp32;
+};
+
 // Every choice of pieces to recompute that no other choice beats in all three, cheapest in time first.
-std::vector<Option> options(const spec::Run& run, const program::Unit& block);
+std::vector<Option> options(const BlockValues& values, const program::Unit& block);
 
 // Most bytes that each position on the stage axis holds, if blocks are cut so.
 using PeaksOf = std::function<std::vector<std::int64_t>(const Cuts&)>;
@@ -27,6 +33,7 @@ struct Budget {
   std::int64_t limit_bytes = 0;  // of each rank
   const Staged& staged;  // which rank computes which unit, and how many micro-batches are under way there
   PeaksOf peaks_of;      // the judge
+  BlockValues values;
 };
 
 // Note [Recomputation within a budget]
@@ -37,6 +44,6 @@ struct Budget {
 // fit; what is left then is used up block by block, and two blocks change places while that saves time, as
 // long as few enough programs are compiled for it. Throws UserError, with the least that is possible, if
 // nothing fits.
-Cuts cuts_within(const Budget& budget, const spec::Run& run, std::span<const program::Unit> blocks);
+Cuts cuts_within(const Budget& budget, std::span<const program::Unit> blocks);
 
 }  // namespace tessera::plan

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/plan/testing/budget_cases.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 
 namespace tessera::plan {
 namespace {

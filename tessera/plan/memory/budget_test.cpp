@@ -5,6 +5,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/plan/memory/fill_blocks.hpp"
 #include "tessera/plan/testing/budget_cases.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -35,7 +36,7 @@ TEST(Budget, ALimitThatNothingMeetsIsToldWithTheLeastPossible) {
 TEST(Budget, OptionsTradeBytesForSecondsFromKeepingAllToRecomputingAll) {
   std::mt19937_64 dice(5);
   const auto run = random_run(dice);
-  const auto found = options(run, families::blueprint(run).blocks[0]);
+  const auto found = options_of(run);
   ASSERT_GE(found.size(), 3u);
   EXPECT_EQ(found.front().seconds, 0);
   EXPECT_EQ(found.front().cut.size(), 1u);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tessera/base/error.hpp"
 #include "tessera/program/diagnose/op_description.hpp"
 
 namespace tessera::plan {
@@ -44,8 +43,8 @@ RankMemory memory_of_class(const program::Program& program, const DevicePlan& de
 
 }  // namespace
 
-DevicePlan device_plan(const spec::Run& run, const program::Program& program) {
-  if (!spec::traits(run.cluster.transport).uses_gpus) return {};
+DevicePlan device_plan(spec::Transport transport, const program::Program& program) {
+  if (!spec::traits(transport).uses_gpus) return {};
   program::Program placed = program;
   std::int64_t num_communicators = 0;
   for (std::size_t set = 0; set < program.tables.axis_sets.size(); ++set)
@@ -66,38 +65,6 @@ std::int64_t peak_bytes(const program::Program& program, const DevicePlan& devic
     most = std::max(
         most, program::replay_memory(program.classes[c], program.tables, throughout(device, c)).peak_bytes);
   return most;
-}
-
-void hold_to_memory_limit(const spec::Run& run, const program::Program& program) {
-  const std::int64_t limit = run.layout.memory_limit_mib << 20;
-  if (limit == 0) return;
-  const DevicePlan device = device_plan(run, program);
-  if (peak_bytes(program, device) <= limit) return;
-  const auto size = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
-  const auto ranks = memory_of(program, device);
-  const RankMemory& fullest = *std::ranges::max_element(ranks, {}, &RankMemory::peak_bytes);
-  std::string text =
-      cat("layout.memory_limit_mib = ", run.layout.memory_limit_mib, ": rank ", fullest.first_rank,
-          " would hold ", size(fullest.peak_bytes), " in ", fullest.moment, ":");
-  for (const Category category : kPlannedCategories)
-    if (category != Category::host)
-      text += cat(category == kPlannedCategories.front() ? " " : ", ", name_of(category), " ",
-                  size(fullest.at_peak.of(category)));
-  const auto found = fixes(run, program, limit);
-  if (found.empty())
-    throw UserError(
-        cat(text,
-            ".\nNothing that was tried fits: take more ranks (layout.dp_shard with layout.zero=3, "
-            "layout.pp), a shorter model.sequence, or a larger limit."));
-  text += ".\nWhat fits, the fastest first:\n";
-  std::vector<std::vector<std::string>> rows = {{"change", "holds", "step time, simulated"}};
-  constexpr std::size_t kMostFixes = 6;
-  for (std::size_t i = 0; i < std::min(found.size(), kMostFixes); ++i)
-    rows.push_back(
-        {join(found[i].changes, " "), size(found[i].peak_bytes), cat(fixed(found[i].slowdown, 2), " x")});
-  text += table(rows);
-  text.pop_back();
-  throw UserError(text);
 }
 
 }  // namespace tessera::plan

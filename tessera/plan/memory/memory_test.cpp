@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 
 namespace tessera::plan {
 namespace {
@@ -48,41 +49,6 @@ TEST(PlannedMemory, EqualRanksAreToldOnce) {
   ASSERT_EQ(ranks.size(), 1u);
   EXPECT_EQ(ranks[0].num_ranks, 4);
   EXPECT_THAT(ranks[0].moment, HasSubstr("micro-batch"));
-}
-
-TEST(PlannedMemory, ALayoutAboveTheLimitIsRefusedWithWhatFits) {
-  spec::Run run = ten_million_in_six_layers();
-  const std::int64_t peak = peak_bytes(compile(run));
-  run.layout.memory_limit_mib = (peak >> 20) + 1;
-  EXPECT_NO_THROW(hold_to_memory_limit(run, compile(run)));
-  run.layout.memory_limit_mib = (peak >> 20) - 20;
-  try {
-    hold_to_memory_limit(run, compile(run));
-    FAIL() << "above the limit, and not refused";
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("layout.memory_limit_mib"), HasSubstr("rank 0 would hold "),
-                                    HasSubstr("layout.micro_batch=")));
-  }
-}
-
-TEST(PlannedMemory, FixesFitAndComeByTheirTime) {
-  const spec::Run run = ten_million_in_six_layers();
-  const std::int64_t limit = peak_bytes(compile(run)) * 8 / 10;
-  const auto found = fixes(run, compile(run), limit);
-  ASSERT_FALSE(found.empty());
-  double last = 0;
-  for (const Fix& fix : found) {
-    EXPECT_LE(fix.peak_bytes, limit) << fix.changes.front();
-    EXPECT_GE(fix.slowdown, last);
-    last = fix.slowdown;
-  }
-}
-
-TEST(PlannedMemory, WhatNothingMakesFitIsSaidSo) {
-  spec::Run run = ten_million_in_six_layers();
-  run.layout.memory_limit_mib = 1;
-  EXPECT_THAT([&] { hold_to_memory_limit(run, compile(run)); },
-              testing::ThrowsMessage<UserError>(HasSubstr("Nothing that was tried fits")));
 }
 
 }  // namespace

@@ -54,13 +54,11 @@ Piece joining(const Sizes& s) {
 
 }  // namespace
 
-void add_ahead(Blueprint& model, const spec::Run& run, const program::Unit& block) {
-  const Sizes s(run);
-  const spec::Model& m = run.model;
+void add_ahead(ModelPlan& plan, const spec::Model& m, const Sizes& s, const program::Unit& block) {
   const auto names = [&](std::vector<std::string> list) { return in_layer(m.layers, std::move(list)); };
   const std::vector<std::string> norms = names({"enorm", "hnorm", "shared_head.norm"});
   const std::string matrix = names({"eh_proj.weight"}).front(), rows = "model.embed_tokens.weight";
-  std::vector<Piece>& pieces = model.head.pieces;
+  std::vector<Piece>& pieces = plan.head.pieces;
   pieces.insert(pieces.begin() + 1, named(joining(s), {"normed"}, {"hidden"},
                                           {norms[0] + ".weight", norms[1] + ".weight", matrix, rows}));
   pieces[1].forward_only = {rows};
@@ -77,11 +75,11 @@ void add_ahead(Blueprint& model, const spec::Run& run, const program::Unit& bloc
   end.pieces[1].losses = {{.name = "mtp", .tokens = "tokens_ahead"}};
   add(named(end.pieces[0], {"hidden"}, {"normed_ahead"}, {norms[2] + ".weight"}));
   add(named(end.pieces[1], {"normed_ahead", "targets"}, {}, {m.tied_embeddings ? rows : "lm_head.weight"}));
-  settle(model.head);
-  model.head_reads_embedding = true;
-  model.head_parameters.push_back(
+  settle(plan.head);
+  plan.head_reads_embedding = true;
+  plan.head_parameters.push_back(
       {{.name = matrix, .shape = {m.hidden, 2 * m.hidden}, .init = normal(m.init_std)}});
-  for (const std::string& name : norms) model.head_vectors.push_back({norm_weight(name, m.hidden)});
+  for (const std::string& name : norms) plan.head_vectors.push_back({norm_weight(name, m.hidden)});
 }
 
 }  // namespace tessera::plan

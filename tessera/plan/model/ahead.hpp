@@ -9,6 +9,6 @@ namespace tessera::plan {
 
 // Adds to the head's pieces and parameters; those parameters that `block` itself has are the caller's to add.
 // Of the head's pieces those of the block alone are made of steps.
-void add_ahead(Blueprint& model, const spec::Run& run, const program::Unit& block);
+void add_ahead(ModelPlan& plan, const spec::Model& model, const Sizes& s, const program::Unit& block);
 
 }  // namespace tessera::plan

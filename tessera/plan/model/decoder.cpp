@@ -29,7 +29,7 @@ double computed_pairs(std::int64_t sequence, std::int64_t window) {
 }
 }  // namespace
 
-Piece rotary_attention(const Sizes& s, bool has_norm, program::Dtype compute, std::int64_t window) {
+Piece rotary_attention(const Sizes& s, bool has_norm, std::int64_t window) {
   // Rotary positions read and write q and k.
   Piece piece{.name = "attention",
               .flops = 4.0 * static_cast<double>(s.n) * static_cast<double>(s.q) *
@@ -41,7 +41,7 @@ Piece rotary_attention(const Sizes& s, bool has_norm, program::Dtype compute, st
     piece.bytes_read += 3 * s.n * (s.q + s.k) * s.a;
     piece.bytes_written += 2 * s.n * (s.q + s.k) * s.a;
   }
-  exchange_context(piece, s, compute);
+  exchange_context(piece, s);
   return piece;
 }
 
@@ -64,9 +64,9 @@ Piece gate(const Sizes& s) {
           .channels = s.f};
 }
 
-std::vector<Piece> feed_forward_pieces(const spec::Run& run, std::int64_t layer) {
-  if (run.model.has_experts(layer)) return expert_pieces(run, layer);
-  const Sizes s(run);
+std::vector<Piece> feed_forward_pieces(const spec::Model& model, const StepShape& shape, std::int64_t layer) {
+  if (model.has_experts(layer)) return expert_pieces(model, shape, layer);
+  const Sizes s(model, shape);
   const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
   Piece up = norm_and_product("norm+up", s, kRmsNorm, 2 * s.f, 0), opened = gate(s),
         down = product_and_residual("down", s, s.f, 0);
@@ -123,14 +123,12 @@ void append(PlacedParameters& parameters, PlacedParameters more) {
 }
 
 // Embedding and head with their parameters and allocation events.
-Blueprint decoder_ends(const spec::Run& run) {
-  const Sizes s(run);
-  const spec::Model& m = run.model;
+ModelPlan decoder_ends(const spec::Model& m, const Sizes& s) {
   const auto table = [&](const char* name) {
     return PlacedParameters{
         rows_cut({.name = name, .shape = {m.vocab, m.hidden}, .init = normal(m.init_std)})};
   };
-  Blueprint out;
+  ModelPlan out;
   const char* rows = "model.embed_tokens.weight";
   out.embedding = {"embedding", {named(lookup(s, 1), {"tokens"}, {"hidden"}, {rows})}};
   out.head = {"head",
@@ -147,17 +145,16 @@ Blueprint decoder_ends(const spec::Run& run) {
 
 }  // namespace
 
-Blueprint decoder_blueprint(const spec::Run& run, const DecoderParts& parts) {
-  const Sizes s(run);
-  const spec::Model& m = run.model;
-  Blueprint out = decoder_ends(run);
+ModelPlan decoder_plan(const spec::Model& m, const StepShape& shape, const DecoderParts& parts) {
+  const Sizes s(m, shape);
+  ModelPlan out = decoder_ends(m, s);
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
-    out.blocks.push_back(parts.block(s, run, layer));
+    out.blocks.push_back(parts.block(s, m, shape, layer));
     append(out.block_parameters.emplace_back(parts.attention(m, layer)), feed_forward_matrices(m, layer));
     append(out.block_vectors.emplace_back(parts.vectors(m, layer)), expert_vectors(m, layer));
   }
   if (m.mtp_layers == 0) return out;
-  add_ahead(out, run, parts.block(s, run, m.layers));
+  add_ahead(out, m, s, parts.block(s, m, shape, m.layers));
   append(out.head_parameters, parts.attention(m, m.layers));
   append(out.head_parameters, feed_forward_matrices(m, m.layers));
   append(out.head_vectors, parts.vectors(m, m.layers));

@@ -8,14 +8,14 @@
 namespace tessera::plan {
 
 // Attention with rotary positions; with a norm of q and k before them.
-program::Piece rotary_attention(const Sizes& s, bool has_norm, program::Dtype compute,
-                                std::int64_t window = 0);
+program::Piece rotary_attention(const Sizes& s, bool has_norm, std::int64_t window = 0);
 // x W, of what enters from the stream as it is.
 program::Piece entering_product(const char* name, const Sizes& s, std::int64_t out);
 // silu(gate) * up.
 program::Piece gate(const Sizes& s);
 // The pieces after attention, middle -> hidden: norm and up, gate, down; or those of experts.
-std::vector<program::Piece> feed_forward_pieces(const spec::Run& run, std::int64_t layer);
+std::vector<program::Piece> feed_forward_pieces(const spec::Model& model, const StepShape& shape,
+                                                std::int64_t layer);
 // What is computed of keys and values by other ranks too.
 double repeated_key_flops(const Sizes& s);
 
@@ -27,11 +27,12 @@ PlacedParameters attention_matrices(const spec::Model& model, std::int64_t layer
 
 // What decoders differ in: a block, and its parameters but for those of the feed-forward part.
 struct DecoderParts {
-  program::Unit (*block)(const Sizes& s, const spec::Run& run, std::int64_t layer);
+  program::Unit (*block)(const Sizes& s, const spec::Model& model, const StepShape& shape,
+                         std::int64_t layer);
   PlacedParameters (*attention)(const spec::Model& model, std::int64_t layer);
   PlacedParameters (*vectors)(const spec::Model& model, std::int64_t layer);
 };
 // With embedding and head, and gate, up and down or experts in each block.
-Blueprint decoder_blueprint(const spec::Run& run, const DecoderParts& parts);
+ModelPlan decoder_plan(const spec::Model& model, const StepShape& shape, const DecoderParts& parts);
 
 }  // namespace tessera::plan

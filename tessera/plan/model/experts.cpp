@@ -16,8 +16,8 @@ using program::CollectiveKind;
 using program::Parameter;
 using program::Piece;
 
-void add_calls(Piece& piece, const spec::Run& run, const Sizes& s, const ExpertSizes& e) {
-  piece.collectives = routing_calls(run, s, e);
+void add_calls(Piece& piece, const spec::Model& m, const Sizes& s, const ExpertSizes& e) {
+  piece.collectives = routing_calls(m, s, e);
   for (int way = 0; way < 2 && e.ranks > 1; ++way) {  // to the experts, and back
     piece.collectives.push_back({CollectiveKind::all_to_all, s.over_experts, e.leaving * s.h * s.c});
     piece.backward_collectives.push_back(piece.collectives.back());
@@ -107,8 +107,7 @@ void add_events(Piece& piece, const Sizes& s, const ExpertSizes& e, bool has_sha
 
 std::int64_t shared_width(const spec::Model& model) { return model.shared_experts * model.expert_width(); }
 
-Piece experts(const spec::Run& run, const Sizes& s) {
-  const ExpertSizes e(run);
+Piece experts(const spec::Model& m, const Sizes& s, const ExpertSizes& e) {
   const std::int64_t inner = e.rows * e.f, rows = e.rows * s.h, weights = 3 * e.held * e.f * s.h;
   Piece piece{.name = "experts",
               .flops = 3 * product_flops(e.rows, s.h, e.f) + product_flops(e.t, s.h, e.experts),
@@ -116,24 +115,23 @@ Piece experts(const spec::Run& run, const Sizes& s) {
               .bytes_written = (4 * rows + 4 * inner + 2 * s.r * s.h) * s.c,
               .channels = s.h,
               .token_parts = s.n / s.r};
-  if (run.model.has_balance_loss())
+  if (m.has_balance_loss())
     piece.losses.push_back({.name = "balance", .tokens = "positions", .in_parts = true});
-  if (run.model.router_z_weight > 0)
+  if (m.router_z_weight > 0)
     piece.losses.push_back({.name = "router_z", .tokens = "positions", .in_parts = true});
-  add_calls(piece, run, s, e);
-  add_events(piece, s, e, run.model.shared_experts > 0);
+  add_calls(piece, m, s, e);
+  add_events(piece, s, e, m.shared_experts > 0);
   return piece;
 }
 
 // The most that can come to a rank's experts: all tokens of the ranks that share experts choose as many of
 // its experts as they can, or as capacity lets them.
-std::int64_t most_rows(const spec::Run& run, const ExpertSizes& e) {
-  const spec::Model& m = run.model;
+std::int64_t most_rows(const spec::Model& m, const spec::Layout& layout, const ExpertSizes& e) {
   const std::int64_t all = e.ranks * e.t * std::min(e.k, e.held);
   if (m.capacity_factor == 0) return all;
   const double even = static_cast<double>(m.sequence * e.k) / static_cast<double>(e.experts);
   const auto of_sequence = static_cast<std::int64_t>(std::ceil(m.capacity_factor * even)) * e.held;
-  return std::min(all, of_sequence * run.layout.micro_batch * std::min(e.ranks, run.layout.dp_shard));
+  return std::min(all, of_sequence * layout.micro_batch * std::min(e.ranks, layout.dp_shard));
 }
 
 }  // namespace
@@ -149,12 +147,12 @@ void add_sharing_of_results(Piece& piece, const Sizes& s) {
     piece.result_work.push_back({.first_call = static_cast<std::uint32_t>(first), .num_calls = 1});
 }
 
-std::vector<Collective> routing_calls(const spec::Run& run, const Sizes& s, const ExpertSizes& e) {
+std::vector<Collective> routing_calls(const spec::Model& m, const Sizes& s, const ExpertSizes& e) {
   std::vector<Collective> out;
-  if (s.over_same_samples >= 0 && run.model.balance == spec::Balance::sequence)
+  if (s.over_same_samples >= 0 && m.balance == spec::Balance::sequence)
     out.push_back({CollectiveKind::all_reduce, s.over_same_samples, s.samples * e.experts * kIndexBytes});
   if (s.over_batch >= 0) out.push_back({CollectiveKind::all_reduce, s.over_batch, e.experts * kIndexBytes});
-  if (s.over_same_samples >= 0 && run.model.capacity_factor > 0)
+  if (s.over_same_samples >= 0 && m.capacity_factor > 0)
     out.push_back({CollectiveKind::all_gather, s.over_same_samples,
                    s.n * s.cp_ring * s.cp_heads * (e.k + 2) * kIndexBytes});
   if (e.ranks == 1) return out;
@@ -163,23 +161,23 @@ std::vector<Collective> routing_calls(const spec::Run& run, const Sizes& s, cons
   return out;
 }
 
-ExpertSizes::ExpertSizes(const spec::Run& run)
-    : t(run.layout.micro_batch * run.model.sequence / run.layout.cp / run.layout.tp),
-      k(run.model.experts_per_token),
-      f(run.model.expert_width() / run.layout.etp),
-      experts(run.model.experts),
-      held(run.model.experts / run.layout.ep),
-      ranks(run.layout.ep * run.layout.etp),
-      slices(run.layout.etp),
+ExpertSizes::ExpertSizes(const spec::Model& m, const spec::Layout& layout)
+    : t(layout.micro_batch * m.sequence / layout.cp / layout.tp),
+      k(m.experts_per_token),
+      f(m.expert_width() / layout.etp),
+      experts(m.experts),
+      held(m.experts / layout.ep),
+      ranks(layout.ep * layout.etp),
+      slices(layout.etp),
       leaving(t * k * slices),
       rows(leaving) {
   if (ranks == 1) return;
-  const double load = run.layout.expert_load;
-  rows = load > 0 ? std::llround(static_cast<double>(leaving) * load) : most_rows(run, *this);
+  const double load = layout.expert_load;
+  rows = load > 0 ? std::llround(static_cast<double>(leaving) * load) : most_rows(m, layout, *this);
 }
 
-std::vector<Piece> expert_pieces(const spec::Run& run, std::int64_t layer) {
-  Sizes s(run);
+std::vector<Piece> expert_pieces(const spec::Model& m, const StepShape& shape, std::int64_t layer) {
+  Sizes s(m, shape);
   const auto names = [&](std::vector<std::string> list) { return in_layer(layer, std::move(list)); };
   Piece norm_2 = norm(s, kRmsNorm);
   AllocationEvents forward, backward;
@@ -189,16 +187,16 @@ std::vector<Piece> expert_pieces(const spec::Run& run, std::int64_t layer) {
   norm_2.backward_events = backward.list();
   std::vector<std::string> of_experts = {"mlp.gate.weight", "mlp.experts.gate_up_proj",
                                          "mlp.experts.down_proj"};
-  if (run.model.balance == spec::Balance::bias) of_experts.push_back("mlp.gate.e_score_correction_bias");
-  const bool has_shared = run.model.shared_experts > 0;
+  if (m.balance == spec::Balance::bias) of_experts.push_back("mlp.gate.e_score_correction_bias");
+  const bool has_shared = m.shared_experts > 0;
   const std::string fed = has_shared ? "routed" : "fed_sums";
   std::vector<program::Step> steps = {step("experts", {"entering_2"}, {fed}, names(of_experts))};
   if (!has_shared) steps.push_back(linear_step("add_2", {"fed_sums", "middle"}, {"hidden"}));
   std::vector<Piece> out = {made_of(norm_2, {step("norm_2", {"middle"}, {"entering_2"},
                                                   names({"post_attention_layernorm.weight"}))}),
-                            made_of(experts(run, s), steps)};
+                            made_of(experts(m, s, {m, shape.layout}), steps)};
   if (!has_shared) return out;
-  s.f = shared_width(run.model) / run.layout.tp;
+  s.f = shared_width(m) / shape.layout.tp;
   Piece up = entering_product("shared up", s, 2 * s.f), opened = gate(s),
         down = product_and_residual("shared down", s, s.f, 0);
   opened.name = "shared gate";
@@ -254,7 +252,8 @@ PlacedParameters expert_vectors(const spec::Model& m, std::int64_t layer) {
             .init = {program::Init::Kind::zeros, 0}},
            TensorPlacement::by_heads,
            /*is_wide=*/true,
-           program::UpdateRule::sign}};
+           program::UpdateRule::sign,
+           m.balance_rate}};
 }
 
 }  // namespace tessera::plan

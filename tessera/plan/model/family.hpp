@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "tessera/plan/model/pieces.hpp"
 #include "tessera/program/ir/tables.hpp"
 #include "tessera/spec/spec.hpp"
 
@@ -23,10 +24,11 @@ struct PlacedParameter {
   TensorPlacement placement = TensorPlacement::by_stream;
   bool is_wide = false;  // computed with as stored, in at least 32 bits
   program::UpdateRule rule = program::UpdateRule::optimizer;
+  double sign_rate = 0;  // UpdateRule::sign
 };
 using PlacedParameters = std::vector<PlacedParameter>;
 
-struct Blueprint {
+struct ModelPlan {
   program::Unit embedding, head;  // pieces of one micro-batch on one rank
   std::vector<program::Unit> blocks;
   // In the order in which they lie. What is multiplied as one matrix (q, k, v; gate, up) is neighbours, so
@@ -38,6 +40,10 @@ struct Blueprint {
   // Norms and biases: they do not decay.
   std::vector<PlacedParameters> block_vectors;
   PlacedParameters head_vectors;
+  std::int64_t sequence = 0;      // tokens of a sample
+  std::int64_t key_ranks = 1;     // ranks of tp among which the heads of keys and values are cut
+  std::int64_t hidden_bytes = 0;  // of what one stage sends another for a micro-batch
+  InnerSets sets;                 // over which its pieces communicate
 };
 
 // Cut along their first dim (rows: outputs) or their last (columns: inputs).
@@ -45,7 +51,7 @@ PlacedParameter rows_cut(program::Parameter parameter, TensorPlacement placement
 PlacedParameter columns_cut(program::Parameter parameter);
 
 // The function of each line of spec/families.def.
-#define FAMILY(name, ...) Blueprint name##_blueprint(const spec::Run& run);
+#define FAMILY(name, ...) ModelPlan name##_plan(const spec::Model& model, const StepShape& shape);
 #include "tessera/spec/families.def"
 #undef FAMILY
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/plan/describe.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/ir/effects.hpp"
 
 namespace tessera::plan {

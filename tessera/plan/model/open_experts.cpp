@@ -51,16 +51,16 @@ bool routes(const Piece& piece) { return std::ranges::count(piece.steps, "expert
 
 }  // namespace
 
-program::Unit open_experts(const program::Unit& block, const spec::Run& run) {
+program::Unit open_experts(const program::Unit& block, const spec::Model& model, const StepShape& shape) {
   const auto at = std::ranges::find_if(block.pieces, routes);
   if (at == block.pieces.end()) return block;
-  const Sizes s(run);
-  const ExpertSizes e(run);
+  const Sizes s(model, shape);
+  const ExpertSizes e(model, shape.layout);
   const std::int64_t row = s.h * s.c, stream = s.r * row, leaving = e.leaving * row, rows = e.rows * row,
                      inner = e.rows * e.f * s.c, scores = e.t * e.experts * s.a,
                      most_rows = std::max(leaving, rows);
   const auto experts = std::ranges::find(at->steps, "experts", &Step::name);
-  const bool has_shared = run.model.shared_experts > 0;
+  const bool has_shared = model.shared_experts > 0;
   const Collective travel{CollectiveKind::all_to_all, s.over_expert_exchanges, leaving};
   const program::Exchange exchange{{travel}, {travel}};
   const auto own = [&](std::size_t first, std::size_t count) {
@@ -80,7 +80,7 @@ program::Unit open_experts(const program::Unit& block, const spec::Run& run) {
               .backward_scratch_bytes = leaving + stream,
               .losses = at->losses,
               .steps = {step("router", {"entering_2"}, {"sent", "gates"}, of_router)},
-              .collectives = routing_calls(run, s, e)};
+              .collectives = routing_calls(model, s, e)};
   // Rows of a recomputation go the ways that its forward found.
   if (e.ranks > 1)
     route.result_work = {{.first_call = static_cast<std::uint32_t>(route.collectives.size() - 2),

@@ -9,6 +9,6 @@ namespace tessera::plan {
 // exchanged between these, in place of inside of one. A block without experts stays as it is. Times and bytes
 // are those of the block dealt anew; unlike its, the memory of these pieces is not held to an allocator's
 // count.
-program::Unit open_experts(const program::Unit& block, const spec::Run& run);
+program::Unit open_experts(const program::Unit& block, const spec::Model& model, const StepShape& shape);
 
 }  // namespace tessera::plan

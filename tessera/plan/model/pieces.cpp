@@ -22,10 +22,9 @@ void drop(Piece& piece, const Sizes& s) {
 }
 }  // namespace
 
-InnerSets::InnerSets(const spec::Run& run) {
-  const spec::Layout& layout = run.layout;
+InnerSets::InnerSets(const spec::Model& model, const spec::Layout& layout) {
   std::int16_t next = data;
-  const bool has_part_losses = run.model.has_balance_loss() || run.model.router_z_weight > 0;
+  const bool has_part_losses = model.has_balance_loss() || model.router_z_weight > 0;
   const bool is_whole = !layout.in_blocks();
   if (layout.tp > 1 && (has_part_losses || layout.tp_samples() > 1)) numbers = ++next;
   if (layout.tp > 1 && is_whole) tp = ++next;
@@ -38,34 +37,35 @@ InnerSets::InnerSets(const spec::Run& run) {
   if (layout.tp_overlap) tp_exchanges = ++next;
   if (layout.ep * layout.etp > 1) experts = ++next;
   if (layout.ep_overlap) expert_exchanges = ++next;
-  const bool counts_sequences = run.model.balance == spec::Balance::sequence || run.model.capacity_factor > 0;
-  if (run.model.experts > 0 && counts_sequences && layout.cp * layout.tp > 1) same_samples = ++next;
-  if (run.model.balance == spec::Balance::batch && layout.dp() * layout.cp * layout.tp > 1) batch = ++next;
+  const bool counts_sequences = model.balance == spec::Balance::sequence || model.capacity_factor > 0;
+  if (model.experts > 0 && counts_sequences && layout.cp * layout.tp > 1) same_samples = ++next;
+  if (model.balance == spec::Balance::batch && layout.dp() * layout.cp * layout.tp > 1) batch = ++next;
 }
 
-Sizes::Sizes(const spec::Run& run)
-    : n(run.layout.micro_batch / run.layout.tp_samples() * run.model.sequence / run.layout.cp),
-      r(run.layout.cuts_stream() ? n / run.layout.tp : n),
-      h(run.model.hidden / (run.layout.in_blocks() ? run.layout.tp_channels() : 1)),
-      q(run.model.query_size() / run.layout.tp_channels()),
-      k(run.model.key_size() / run.tp_kv()),
-      f(run.model.ffn / run.layout.tp_channels()),
-      v(run.model.vocab / run.layout.tp_channels()),
-      c(bytes_of(compute_dtype(run.layout.precision))),
+Sizes::Sizes(const spec::Model& model, const StepShape& shape)
+    : n(shape.layout.micro_batch / shape.layout.tp_samples() * model.sequence / shape.layout.cp),
+      r(shape.layout.cuts_stream() ? n / shape.layout.tp : n),
+      h(model.hidden / (shape.layout.in_blocks() ? shape.layout.tp_channels() : 1)),
+      q(model.query_size() / shape.layout.tp_channels()),
+      k(model.key_size() / spec::tp_kv(model, shape.layout)),
+      f(model.ffn / shape.layout.tp_channels()),
+      v(model.vocab / shape.layout.tp_channels()),
+      c(bytes_of(compute_dtype(shape.layout.precision))),
       a(std::max<std::int64_t>(c, 4)),
-      heads(run.model.heads / run.layout.tp_channels()),
-      kv_heads(run.model.kv_heads / run.tp_kv()),
-      sequence(run.model.sequence),
-      tp(run.layout.in_blocks() ? 1 : run.layout.tp),
-      cp_ring(run.layout.cp_ring()),
-      cp_heads(run.layout.cp_heads),
-      tp_rep(run.tp_rep()),
-      samples(run.layout.micro_batch / run.layout.tp_samples()),
-      loss_chunk(run.cluster.loss_chunk_tokens()),
-      has_documents(run.data.has_documents()),
-      regathers(run.layout.regathers()),
-      drops(run.model.dropout > 0) {
-  const InnerSets sets(run);
+      heads(model.heads / shape.layout.tp_channels()),
+      kv_heads(model.kv_heads / spec::tp_kv(model, shape.layout)),
+      sequence(model.sequence),
+      tp(shape.layout.in_blocks() ? 1 : shape.layout.tp),
+      cp_ring(shape.layout.cp_ring()),
+      cp_heads(shape.layout.cp_heads),
+      tp_rep(spec::tp_rep(model, shape.layout)),
+      samples(shape.layout.micro_batch / shape.layout.tp_samples()),
+      loss_chunk(shape.loss_chunk_tokens),
+      has_documents(shape.has_documents),
+      regathers(shape.layout.regathers()),
+      drops(model.dropout > 0),
+      compute(compute_dtype(shape.layout.precision)) {
+  const InnerSets sets(model, shape.layout);
   over_tp = sets.tp;
   over_cp_ring = sets.cp_ring;
   over_cp_heads = sets.cp_heads;
@@ -74,10 +74,10 @@ Sizes::Sizes(const spec::Run& run)
   over_expert_exchanges = sets.expert_exchanges;
   over_same_samples = sets.same_samples;
   over_batch = sets.batch;
-  blocks = {.in_blocks = run.layout.in_blocks(),
-            .is_cube = run.layout.tp_kind == spec::TensorKind::d3,
-            .gathers = run.layout.tp_gather,
-            .q = run.layout.in_blocks() ? run.layout.tp_channels() : 1,
+  blocks = {.in_blocks = shape.layout.in_blocks(),
+            .is_cube = shape.layout.tp_kind == spec::TensorKind::d3,
+            .gathers = shape.layout.tp_gather,
+            .q = shape.layout.in_blocks() ? shape.layout.tp_channels() : 1,
             .over_rows = sets.tp_row,
             .over_columns = sets.tp_col,
             .over_layers = sets.tp_depth};
@@ -153,13 +153,13 @@ void leave_stream(Piece& piece, const Sizes& s) {
   piece.backward_collectives.push_back({CollectiveKind::all_gather, s.over_tp, bytes});
 }
 
-void exchange_context(Piece& piece, const Sizes& s, Dtype compute) {
+void exchange_context(Piece& piece, const Sizes& s) {
   const program::AttentionSizes attention{.samples = s.samples,
                                           .query_heads = s.heads,
                                           .kv_heads = s.kv_heads,
                                           .positions = s.n / s.samples,
                                           .head_dim = s.q / s.heads,
-                                          .compute = compute};
+                                          .compute = s.compute};
   const auto calls = program::context_calls(attention, {s.cp_ring, s.cp_heads});
   const auto list = [&](const std::vector<program::ContextCall>& from, std::vector<program::Collective>& to) {
     for (const auto& [kind, axis, bytes] : from)

@@ -14,6 +14,13 @@ namespace tessera::plan {
 program::Dtype storage_dtype(spec::Precision precision);
 program::Dtype compute_dtype(spec::Precision precision);
 
+// Everything that the pieces of a model depend on, except the model itself.
+struct StepShape {
+  spec::Layout layout;
+  std::int64_t loss_chunk_tokens = 512;
+  bool has_documents = false;  // attention stays within documents
+};
+
 // How blocks of values and weights move (parallel/blocks/grid.hpp); of one rank each unless tp_kind says
 // otherwise.
 struct BlockSizes {
@@ -40,7 +47,8 @@ struct Sizes {
   bool regathers;                           // what enters from the stream is gathered again in the backward
   bool is_narrow() const { return c < a; }  // computes in 16 bits
   bool drops;  // dropout reads and writes what is dropped once more; its mask is made again, never kept
-  explicit Sizes(const spec::Run& run);
+  program::Dtype compute;
+  Sizes(const spec::Model& model, const StepShape& shape);
 };
 
 // What a norm reads per channel: weights, biases.
@@ -58,13 +66,14 @@ double product_flops(std::int64_t n, std::int64_t in, std::int64_t out);
 struct InnerSets {
   std::int16_t data = 0, tp = -1, cp_ring = -1, cp_heads = -1;  // -1: of one rank
   std::int16_t tp_exchanges =
-      -1;  // a channel of its own, beside segments that use tp's; -1: nothing is opened
+      -1;  // a channel of its own, alongside segments that use tp's; -1: nothing is opened
   std::int16_t tp_row = -1, tp_col = -1, tp_depth = -1;  // the grid of tp, where values are cut in blocks
   // Losses of which ranks of tp have parts are summed over a channel of its own, `numbers`, beside segments
   // that use tp's; it comes before tp's, so that sums find it first.
   std::int16_t numbers = -1, experts = -1, same_samples = -1, batch = -1;
   std::int16_t expert_exchanges = -1;  // a channel of its own, beside segments that use that of experts
-  explicit InnerSets(const spec::Run& run);
+  InnerSets() = default;
+  InnerSets(const spec::Model& model, const spec::Layout& layout);
 };
 
 // The rank's tokens from the residual stream, whole on each rank of tp; and what each has summed of them,
@@ -75,7 +84,7 @@ void enter_product(program::Piece& piece, const Sizes& s);
 void leave_stream(program::Piece& piece, const Sizes& s);
 
 // Collectives of attention over context parallelism.
-void exchange_context(program::Piece& piece, const Sizes& s, program::Dtype compute);
+void exchange_context(program::Piece& piece, const Sizes& s);
 
 // tokens -> rows of one or two tables.
 program::Piece lookup(const Sizes& s, std::int64_t tables);

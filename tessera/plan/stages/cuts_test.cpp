@@ -6,6 +6,7 @@
 #include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/describe.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/ir/effects.hpp"
 
 namespace tessera::plan {
@@ -28,7 +29,7 @@ spec::Run small(spec::Recompute recompute, const std::string& pieces = "attentio
 // "norm+qkv | attention* | out ...": stretches of a Llama block, recomputed ones starred.
 std::string cut_text(const std::string& pieces) {
   const auto run = small(spec::Recompute::selective, pieces);
-  const auto blocks = families::blueprint(run).blocks;
+  const auto blocks = families::step_request(run).model.blocks;
   std::string out;
   std::size_t at = 0;
   const Cut cut = cuts(run.layout, blocks)[1];

@@ -8,7 +8,6 @@
 #include "tessera/base/error.hpp"
 #include "tessera/base/files/file_text.hpp"
 #include "tessera/base/text.hpp"
-#include "tessera/plan/model/pieces.hpp"
 #include "tessera/plan/stages/cuts.hpp"
 #include "tessera/plan/stages/schedule.hpp"
 #include "tessera/program/schedule/balance_stages.hpp"
@@ -43,7 +42,7 @@ std::vector<std::uint32_t> listed_stages(const std::string& text, std::size_t nu
 
 // What is recomputed is so in the input half. A budget's choice comes after the stages: until then nothing
 // is.
-std::vector<StageCost> unit_costs(const spec::Layout& layout, const Blueprint& parts) {
+std::vector<StageCost> unit_costs(const spec::Layout& layout, const ModelPlan& parts) {
   std::vector<StageCost> out = {simulate::cost(parts.embedding, {})};
   for (const program::Unit& block : parts.blocks) out.push_back(simulate::cost(block, {}));
   out.push_back(simulate::cost(parts.head, {}));
@@ -66,12 +65,11 @@ std::vector<std::uint32_t> dealt(const spec::Layout& layout, const std::vector<S
   return program::balance_stages(seconds_of(costs), rank_of_stage);
 }
 
-// The run's units dealt to stages that lie so.
-program::Staging staging(const spec::Run& run, const Blueprint& model,
-                         const std::vector<std::uint32_t>& rank_of_stage) {
-  const auto costs = unit_costs(run.layout, model);
+// The units dealt to stages that lie so.
+program::Staging staging(const StepRequest& request, const std::vector<std::uint32_t>& rank_of_stage) {
+  const auto costs = unit_costs(request.layout, request.model);
   program::Staging out{{0}, {}};
-  for (const std::uint32_t count : dealt(run.layout, costs, rank_of_stage)) {
+  for (const std::uint32_t count : dealt(request.layout, costs, rank_of_stage)) {
     StageCost stage{0, 0, 0};
     const std::uint32_t end = out.first_segment.back() + count;
     for (std::uint32_t unit = out.first_segment.back(); unit < end; ++unit) {
@@ -82,50 +80,47 @@ program::Staging staging(const spec::Run& run, const Blueprint& model,
     out.costs.stages.push_back(stage);
     out.first_segment.push_back(end);
   }
-  const Sizes s(run);
-  const std::int64_t hidden_bytes = s.r * s.h * s.c;
-  out.costs.transfer = simulate::transfer_seconds(static_cast<double>(hidden_bytes), {});
+  out.costs.transfer = simulate::transfer_seconds(static_cast<double>(request.model.hidden_bytes), {});
   return out;
 }
 
-program::Order order_of_file(const spec::Run& run) {
-  const std::string& path = run.layout.schedule_file;
+program::Order order_of_file(const StepRequest& request) {
+  const std::string& path = request.layout.schedule_file;
   if (!std::filesystem::is_regular_file(path))
     throw UserError(cat("layout.schedule_file = \"", path, "\" is no file"));
   program::Order order = program::parse_order_csv(file_text(path));
-  if (static_cast<std::int64_t>(order.ranks.size()) != run.layout.pp ||
-      order.num_micro != run.num_micro_batches())
+  if (static_cast<std::int64_t>(order.ranks.size()) != request.layout.pp ||
+      order.num_micro != request.num_micro)
     throw UserError(
         cat(path, " has ", order.ranks.size(), " ranks and ", order.num_micro,
-            " micro-batches, the run layout.pp = ", run.layout.pp, " and ", run.num_micro_batches(),
+            " micro-batches, the run layout.pp = ", request.layout.pp, " and ", request.num_micro,
             " micro-batches (training.global_batch / (dp * layout.micro_batch)). Make them equal."));
-  hold_to_limit(order, run.layout.max_activations, path);
+  hold_to_limit(order, request.layout.max_activations, path);
   return order;
 }
 
-program::Pipeline pipeline_of(const spec::Run& run, std::int64_t num_virtual) {
-  return {static_cast<std::uint32_t>(run.layout.pp),
+program::Pipeline pipeline_of(const StepRequest& request, std::int64_t num_virtual) {
+  return {static_cast<std::uint32_t>(request.layout.pp),
           static_cast<std::uint32_t>(num_virtual),
-          static_cast<std::int32_t>(run.num_micro_batches()),
+          static_cast<std::int32_t>(request.num_micro),
           {}};
 }
 
-Staged stage_by_file(const spec::Run& run, const Blueprint& model) {
+Staged stage_by_file(const StepRequest& request) {
   Staged out;
-  out.order = order_of_file(run);
-  out.staging = staging(run, model, out.order.rank_of_stage);
+  out.order = order_of_file(request);
+  out.staging = staging(request, out.order.rank_of_stage);
   return out;
 }
 
-Staged stage_by_name(const spec::Run& run, const Blueprint& model) {
-  program::Pipeline pipeline = pipeline_of(run, run.layout.num_virtual());
-  const bool is_v = spec::entry(run.layout.schedule).num_virtual == 2;
+Staged stage_by_name(const StepRequest& request) {
+  program::Pipeline pipeline = pipeline_of(request, request.layout.num_virtual());
+  const bool is_v = spec::entry(request.layout.schedule).num_virtual == 2;
   Staged out;
-  out.staging = staging(
-      run, model,
-      is_v ? program::vee(pipeline.num_ranks) : program::looped(pipeline.num_ranks, pipeline.num_virtual));
+  out.staging = staging(request, is_v ? program::vee(pipeline.num_ranks)
+                                      : program::looped(pipeline.num_ranks, pipeline.num_virtual));
   pipeline.costs = out.staging.costs;
-  Scheduled scheduled = schedule(run.layout.schedule, pipeline, run.layout.max_activations);
+  Scheduled scheduled = schedule(request.layout.schedule, pipeline, request.layout.max_activations);
   out.order = std::move(scheduled.order);
   out.note = std::move(scheduled.note);
   return out;
@@ -134,20 +129,20 @@ Staged stage_by_name(const spec::Run& run, const Blueprint& model) {
 // Units are dealt anew for each placement, with fewer stages per rank too: a stage of several units can't be
 // split as evenly as the model, and the fixed schedules have one or two. A user's list says how many there
 // are.
-Staged stage_by_search(const spec::Run& run, const Blueprint& model) {
-  std::set<std::int64_t> nums_virtual = {run.layout.num_virtual()};
-  if (run.layout.stages.empty())
+Staged stage_by_search(const StepRequest& request) {
+  std::set<std::int64_t> nums_virtual = {request.layout.num_virtual()};
+  if (request.layout.stages.empty())
     for (const std::int64_t fewer : {1, 2})
-      if (fewer < run.layout.num_virtual()) nums_virtual.insert(fewer);
+      if (fewer < request.layout.num_virtual()) nums_virtual.insert(fewer);
   std::vector<program::Placed> placed;
   std::vector<program::Staging> stagings;
   for (const std::int64_t num_virtual : nums_virtual)
-    for (program::Placed& p : program::placements(pipeline_of(run, num_virtual))) {
-      stagings.push_back(staging(run, model, p.rank_of_stage));
+    for (program::Placed& p : program::placements(pipeline_of(request, num_virtual))) {
+      stagings.push_back(staging(request, p.rank_of_stage));
       p.pipeline.costs = stagings.back().costs;
       placed.push_back(std::move(p));
     }
-  program::Found found = automatic(placed, run.layout.max_activations);
+  program::Found found = automatic(placed, request.layout.max_activations);
   Staged out;
   out.order = std::move(found.order);
   out.staging = std::move(stagings[found.placed]);
@@ -157,14 +152,14 @@ Staged stage_by_search(const spec::Run& run, const Blueprint& model) {
 
 }  // namespace
 
-std::vector<double> dealing_seconds(const spec::Layout& layout, const Blueprint& model) {
+std::vector<double> dealing_seconds(const spec::Layout& layout, const ModelPlan& model) {
   return seconds_of(unit_costs(layout, model));
 }
 
-Staged stage(const spec::Run& run, const Blueprint& model) {
-  Staged out = !run.layout.schedule_file.empty()                   ? stage_by_file(run, model)
-               : spec::entry(run.layout.schedule).traits.is_search ? stage_by_search(run, model)
-                                                                   : stage_by_name(run, model);
+Staged stage(const StepRequest& request) {
+  Staged out = !request.layout.schedule_file.empty()                   ? stage_by_file(request)
+               : spec::entry(request.layout.schedule).traits.is_search ? stage_by_search(request)
+                                                                       : stage_by_name(request);
   const auto& first = out.staging.first_segment;
   for (std::size_t s = 0; s + 1 < first.size(); ++s)
     out.rank_of_unit.insert(out.rank_of_unit.end(), first[s + 1] - first[s], out.order.rank_of_stage[s]);

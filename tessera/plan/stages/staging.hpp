@@ -1,11 +1,11 @@
-// The stages of a run and their schedule: which units each pipeline rank computes, and in which order.
+// The stages of a model and their schedule: which units each pipeline rank computes, and in which order.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "tessera/plan/model/family.hpp"
+#include "tessera/plan/model/step_request.hpp"
 #include "tessera/program/passes/generate.hpp"
 #include "tessera/program/schedule/order.hpp"
 #include "tessera/spec/spec.hpp"
@@ -20,11 +20,11 @@ struct Staged {
 };
 
 // The seconds of each unit by which units are dealt to stages, at the simulator's usual rates.
-std::vector<double> dealing_seconds(const spec::Layout& layout, const Blueprint& model);
+std::vector<double> dealing_seconds(const spec::Layout& layout, const ModelPlan& model);
 
 // Deals the model's units (embedding, blocks, head) to stages, by layout.stages or by cost, and orders
 // them by layout.schedule or layout.schedule_file. Throws UserError for a list or file that does not fit the
-// run.
-Staged stage(const spec::Run& run, const Blueprint& model);
+// request.
+Staged stage(const StepRequest& request);
 
 }  // namespace tessera::plan

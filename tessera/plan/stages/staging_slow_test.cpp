@@ -6,6 +6,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/stages/staging.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/simulate/rates.hpp"
 #include "tessera/simulate/simulate.hpp"
 #include "tessera/spec/choice_names.hpp"

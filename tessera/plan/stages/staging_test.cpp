@@ -7,6 +7,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/plan/compile.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/schedule/order_csv.hpp"
 
 namespace tessera::plan {

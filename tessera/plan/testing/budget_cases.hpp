@@ -9,6 +9,7 @@
 #include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/budget.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/program/memory/memory.hpp"
 #include "tessera/simulate/rates.hpp"
 #include "tessera/simulate/simulate.hpp"
@@ -55,18 +56,23 @@ inline spec::Run random_run(std::mt19937_64& dice) {
   return run;
 }
 
+inline std::vector<Option> options_of(const spec::Run& run) {
+  return options({run.layout.micro_batch * run.model.sequence, compute_dtype(run.layout.precision)},
+                 families::step_request(run).model.blocks[0]);
+}
+
 // Every assignment of options to blocks of one rank, judged by replay and simulation.
 inline double brute_force_seconds(const spec::Run& run, const std::vector<Option>& options,
                                   std::int64_t limit) {
-  const Blueprint model = families::blueprint(run);
-  const Staged staged = stage(run, model);
+  const StepRequest request = families::step_request(run);
+  const Staged staged = stage(request);
   const auto num_blocks = static_cast<std::size_t>(run.model.layers);
   double best = std::numeric_limits<double>::infinity();
   std::vector<std::size_t> choice(num_blocks, 0);
   for (;;) {
     Cuts cuts;
     for (const std::size_t option : choice) cuts.push_back(options[option].cut);
-    const auto program = compile_cut(run, model, staged, cuts);
+    const auto program = compile_cut(request, staged, cuts);
     if (peak(program) <= limit) best = std::min(best, step_seconds(program));
     std::size_t at = 0;
     while (at < num_blocks && ++choice[at] == options.size()) choice[at++] = 0;
@@ -82,8 +88,7 @@ inline double against_brute_force(spec::Run run, std::int64_t num_layers, std::i
                      least = peak_with(run, spec::Recompute::full);
   run.layout.memory_limit_mib = (least + (most - least) * fifths / 5) / kMiB + 1;
   run.layout.recompute = spec::Recompute::budget;
-  const double best = brute_force_seconds(run, options(run, families::blueprint(run).blocks[0]),
-                                          run.layout.memory_limit_mib * kMiB);
+  const double best = brute_force_seconds(run, options_of(run), run.layout.memory_limit_mib * kMiB);
   return step_seconds(compile(run)) / best;
 }
 

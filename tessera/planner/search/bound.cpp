@@ -68,9 +68,11 @@ Bound::Units Bound::described(const Candidate& candidate) {
   plain.recompute = spec::Recompute::none;
   const std::string key = key_of(plain, run.model.experts > 0);
   auto model = models_.find(key);
-  if (model == models_.end()) model = models_.emplace(key, families::blueprint(run)).first;
-  const program::Tables tables =
-      plan::describe(run, model->second, {}, plan::cuts(run.layout, model->second.blocks));
+  if (model == models_.end()) model = models_.emplace(key, families::step_request(run).model).first;
+  const program::Tables tables = plan::describe({.model = model->second,
+                                                 .layout = run.layout,
+                                                 .num_micro = run.num_micro_batches(),
+                                                 .optimizer = plan::optimizer_plan(run.training)});
   Forwards blocks;
   for (std::size_t i = 1; i + 1 < unit_like_.size(); ++i) {
     const Forwards one = forward_of(tables.units[unit_like_[i]]);

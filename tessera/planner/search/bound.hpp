@@ -56,7 +56,7 @@ class Bound {
   const Constants& constants_;
   std::vector<std::size_t> unit_like_;  // by unit of the run: the one of small_ that it is like
   spec::Run small_;                     // the run with one block of each kind
-  std::map<std::string, plan::Blueprint> models_;
+  std::map<std::string, plan::ModelPlan> models_;
   std::map<std::string, Units> units_;
   std::map<std::string, std::vector<std::uint32_t>> dealt_;
   std::map<std::string, std::vector<Moments>> moments_;  // by rank

@@ -85,7 +85,7 @@ double slowest_share(const spec::Run& run, const std::vector<double>& speeds, do
     for (std::size_t i = 0; i < groups.size(); ++i) most = std::max(most, work[i] / groups[i]);
     return most / (std::accumulate(work.begin(), work.end(), 0.0) / static_cast<double>(parts));
   };
-  if (const auto by_rank = run.micro_batches_by_rank(); !by_rank.empty())
+  if (const auto by_rank = run.layout.unequal_micro_batches(); !by_rank.empty())
     return longest({by_rank.begin(), by_rank.end()}, layout.dp());
   const auto stages = spec::split_numbers(layout.stages);
   if (layout.stages.empty() || !stages || std::ssize(*stages) != layout.pp || layout.pp < 2) return 1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
 #include "tessera/planner/search/rates_for.hpp"
@@ -50,7 +51,7 @@ Trial::Trial(const spec::Run& run, const Candidate& candidate, const Cluster& cl
              const Constants& constants)
     : cluster_(cluster), constants_(constants), sample_(run) {
   out_.run = run, out_.candidate = candidate;
-  program_ = plan::compile_unchecked(of(sample_.few));
+  program_ = plan::compile_unchecked(families::step_request(of(sample_.few)));
 }
 
 std::uint64_t Trial::ops() const { return ops_ + num_ops(program_); }
@@ -67,7 +68,7 @@ double Trial::simulate_all() {
     take(first_);
   } else {
     ops_ += num_ops(program_);
-    program_ = plan::compile_unchecked(of(sample_.more));
+    program_ = plan::compile_unchecked(families::step_request(of(sample_.more)));
     Refined second;
     simulate_one(second);
     take(second);
@@ -80,7 +81,7 @@ double Trial::simulate_all() {
 }
 
 double Trial::hold() {
-  const plan::DevicePlan device = plan::device_plan(out_.run, program_);
+  const plan::DevicePlan device = plan::device_plan(out_.run.cluster.transport, program_);
   out_.peak_bytes.clear();
   for (const plan::RankMemory& rank : plan::memory_of(program_, device))
     out_.peak_bytes.push_back(static_cast<double>(rank.peak_bytes));

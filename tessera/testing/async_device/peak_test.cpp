@@ -5,6 +5,7 @@
 
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
+#include "tessera/plan/testing/of_run.hpp"
 #include "tessera/spec/load.hpp"
 #include "tessera/testing/async_device/ranks.hpp"
 #include "tessera/train/session.hpp"

@@ -4,6 +4,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/checkpoint/format/chunk_hash.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/program/ir/ranks.hpp"
 #include "tessera/program/passes/holdings.hpp"
@@ -29,7 +30,7 @@ std::vector<collective::Group> groups_along(const collective::Communicator& comm
 
 Serving::Serving(const spec::Run& run_of_worker, Session& home,
                  std::span<const std::unique_ptr<collective::Communicator>> communicators)
-    : program_(plan::compile(run_of_worker)) {
+    : program_(plan::compile(families::step_request(run_of_worker))) {
   const auto& tables = program_.tables;
   for (const auto& communicator : communicators) {
     slots_.push_back(std::make_unique<Slot>());

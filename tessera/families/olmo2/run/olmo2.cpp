@@ -14,7 +14,7 @@ class Olmo2Block final : public DecoderBlock {
       : DecoderBlock(described, run, layer, held, rotary),
         q_norm_(weight({"self_attn.q_norm"})),
         k_norm_(weight({"self_attn.k_norm"})),
-        k_copies_(run.tp_rep()) {
+        k_copies_(spec::tp_rep(run.model, run.layout)) {
     add_projections(run);
     add("stream_1", [](const StepCall& v) { return v["hidden"]; });
     add("attention", [this](const StepCall& v) {

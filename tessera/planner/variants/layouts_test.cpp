@@ -1,4 +1,4 @@
-#include "tessera/plan/layouts.hpp"
+#include "tessera/planner/variants/layouts.hpp"
 
 #include <gmock/gmock.h>
 
@@ -8,11 +8,12 @@
 #include "tessera/base/error.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/identity.hpp"
-#include "tessera/plan/stages/spread.hpp"
+#include "tessera/plan/testing/of_run.hpp"
+#include "tessera/planner/variants/spread.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
 
-namespace tessera::plan {
+namespace tessera::planner {
 namespace {
 
 spec::Run small_run() {
@@ -46,7 +47,7 @@ TEST(Layouts, AreLegalAndHaveEverySizeOfEveryAxisEveryZeroStageAndEverySchedule)
 TEST(Layouts, OfEqualProgramsCountOnce) {
   std::set<std::string> found;
   for (const auto& run : layouts(small_run(), {.most_ranks = 3}))
-    EXPECT_TRUE(found.insert(identity(compile(run))).second) << layout_text(run);
+    EXPECT_TRUE(found.insert(plan::identity(plan::compile(run))).second) << layout_text(run);
 }
 
 TEST(Layouts, VaryOnlyInTheNamedAxes) {
@@ -68,7 +69,7 @@ TEST(Identity, DoesNotDependOnWhatAxesAreCalledButOnWhoMeets) {
     run.layout.dp_replicate = replicate;
     run.layout.dp_shard = shard;
     run.layout.zero = zero;
-    return identity(compile(run));
+    return plan::identity(plan::compile(run));
   };
   EXPECT_EQ(of(2, 1, 0), of(1, 2, 0));
   EXPECT_NE(of(2, 1, 0), of(1, 2, 1));
@@ -92,4 +93,4 @@ TEST(Spread, KeepsEveryTraitAndTheOrder) {
 }
 
 }  // namespace
-}  // namespace tessera::plan
+}  // namespace tessera::planner

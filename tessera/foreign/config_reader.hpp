@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera::checkpoint {
+namespace tessera::foreign {
 
 using Json = nlohmann::json;
 
@@ -41,4 +41,4 @@ class ConfigReader {
   Json root_;
 };
 
-}  // namespace tessera::checkpoint
+}  // namespace tessera::foreign

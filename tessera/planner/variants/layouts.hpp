@@ -9,7 +9,7 @@
 
 #include "tessera/spec/spec.hpp"
 
-namespace tessera::plan {
+namespace tessera::planner {
 
 // What can vary: pp, dp, cp, tp, tp_kind, ep (and etp), zero, schedule, recompute, offload, batch
 // (micro-batches, uneven ones too).
@@ -29,4 +29,4 @@ std::vector<spec::Run> listed_layouts(const spec::Run& run, const Variety& varie
 std::vector<spec::Run> drawn_layouts(const std::vector<spec::Run>& listed, std::size_t count,
                                      std::uint64_t seed);
 
-}  // namespace tessera::plan
+}  // namespace tessera::planner

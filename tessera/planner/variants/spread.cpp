@@ -1,4 +1,4 @@
-#include "tessera/plan/stages/spread.hpp"
+#include "tessera/planner/variants/spread.hpp"
 
 #include <algorithm>
 #include <map>
@@ -8,7 +8,7 @@
 #include "tessera/base/text.hpp"
 #include "tessera/spec/choice_names.hpp"
 
-namespace tessera::plan {
+namespace tessera::planner {
 
 namespace {
 
@@ -100,4 +100,4 @@ std::vector<spec::Run> spread(std::span<const spec::Run> runs, std::size_t count
   return out;
 }
 
-}  // namespace tessera::plan
+}  // namespace tessera::planner

@@ -9,7 +9,7 @@
 
 #include "tessera/spec/spec.hpp"
 
-namespace tessera::plan {
+namespace tessera::planner {
 
 // ("pp", "2"), ("schedule", "zb-v"), ...; the same names for all layouts.
 std::vector<std::pair<std::string, std::string>> traits(const spec::Run& run);
@@ -20,4 +20,4 @@ std::string layout_text(const spec::Run& run);
 // So many of the runs, in their order, drawn so that as many pairs of traits as possible are among them.
 std::vector<spec::Run> spread(std::span<const spec::Run> runs, std::size_t count, std::uint64_t seed);
 
-}  // namespace tessera::plan
+}  // namespace tessera::planner

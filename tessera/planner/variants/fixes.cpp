@@ -1,13 +1,17 @@
+#include "tessera/planner/variants/fixes.hpp"
+
 #include <algorithm>
 #include <optional>
 
+#include "tessera/base/error.hpp"
 #include "tessera/base/text.hpp"
+#include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
-#include "tessera/plan/rates_of.hpp"
+#include "tessera/plan/step_seconds.hpp"
 #include "tessera/spec/problems.hpp"
 
-namespace tessera::plan {
+namespace tessera::planner {
 namespace {
 
 // One thing to change, of a kind: two of a kind exclude each other.
@@ -73,7 +77,7 @@ std::vector<Change> changes_of(const spec::Run& run) {
 
 std::vector<Fix> fixes(const spec::Run& run, const program::Program& program, std::int64_t limit_bytes) {
   const auto changes = changes_of(run);
-  const double now = step_seconds(run, program);
+  const double now = plan::step_seconds(program, plan::rates_of(run.cluster));
   std::vector<Fix> out;
   const auto attempt = [&](std::vector<const Change*> chosen) {
     spec::Run changed = run;
@@ -84,10 +88,11 @@ std::vector<Fix> fixes(const spec::Run& run, const program::Program& program, st
       fix.changes.insert(fix.changes.end(), change->words.begin(), change->words.end());
     }
     if (!spec::problems(changed, spec::any_build()).empty()) return;
-    const program::Program compiled = compile(changed);
-    fix.peak_bytes = peak_bytes(compiled, device_plan(changed, compiled));
+    const plan::StepRequest request = families::step_request(changed);
+    const program::Program compiled = plan::compile(request);
+    fix.peak_bytes = plan::peak_bytes(compiled, plan::device_plan(changed.cluster.transport, compiled));
     if (fix.peak_bytes > limit_bytes) return;
-    fix.slowdown = step_seconds(changed, compiled) / now;
+    fix.slowdown = plan::step_seconds(compiled, request.rates) / now;
     out.push_back(std::move(fix));
   };
   for (const Change& change : changes) attempt({&change});
@@ -105,4 +110,36 @@ std::vector<Fix> fixes(const spec::Run& run, const program::Program& program, st
   return out;
 }
 
-}  // namespace tessera::plan
+void hold_to_memory_limit(const spec::Run& run, const program::Program& program) {
+  const std::int64_t limit = run.layout.memory_limit_mib << 20;
+  if (limit == 0) return;
+  const plan::DevicePlan device = plan::device_plan(run.cluster.transport, program);
+  if (plan::peak_bytes(program, device) <= limit) return;
+  const auto size = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+  const auto ranks = plan::memory_of(program, device);
+  const plan::RankMemory& fullest = *std::ranges::max_element(ranks, {}, &plan::RankMemory::peak_bytes);
+  std::string text =
+      cat("layout.memory_limit_mib = ", run.layout.memory_limit_mib, ": rank ", fullest.first_rank,
+          " would hold ", size(fullest.peak_bytes), " in ", fullest.moment, ":");
+  for (const Category category : kPlannedCategories)
+    if (category != Category::host)
+      text += cat(category == kPlannedCategories.front() ? " " : ", ", name_of(category), " ",
+                  size(fullest.at_peak.of(category)));
+  const auto found = fixes(run, program, limit);
+  if (found.empty())
+    throw UserError(
+        cat(text,
+            ".\nNothing that was tried fits: take more ranks (layout.dp_shard with layout.zero=3, "
+            "layout.pp), a shorter model.sequence, or a larger limit."));
+  text += ".\nWhat fits, the fastest first:\n";
+  std::vector<std::vector<std::string>> rows = {{"change", "holds", "step time, simulated"}};
+  constexpr std::size_t kMostFixes = 6;
+  for (std::size_t i = 0; i < std::min(found.size(), kMostFixes); ++i)
+    rows.push_back(
+        {join(found[i].changes, " "), size(found[i].peak_bytes), cat(fixed(found[i].slowdown, 2), " x")});
+  text += table(rows);
+  text.pop_back();
+  throw UserError(text);
+}
+
+}  // namespace tessera::planner

@@ -1,4 +1,4 @@
-#include "tessera/checkpoint/foreign/config_reader.hpp"
+#include "tessera/foreign/config_reader.hpp"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "tessera/base/json_depth.hpp"
 #include "tessera/spec/schema.hpp"
 
-namespace tessera::checkpoint {
+namespace tessera::foreign {
 namespace {
 
 constexpr std::size_t kMaxBytes = 1 << 20;
@@ -76,4 +76,4 @@ std::string ConfigReader::shown(const Json& value) {
   return text;
 }
 
-}  // namespace tessera::checkpoint
+}  // namespace tessera::foreign

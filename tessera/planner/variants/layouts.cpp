@@ -1,4 +1,4 @@
-#include "tessera/plan/layouts.hpp"
+#include "tessera/planner/variants/layouts.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,11 +11,11 @@
 #include "tessera/families/families.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/identity.hpp"
-#include "tessera/plan/stages/spread.hpp"
+#include "tessera/planner/variants/spread.hpp"
 #include "tessera/spec/choice_names.hpp"
 #include "tessera/spec/problems.hpp"
 
-namespace tessera::plan {
+namespace tessera::planner {
 namespace {
 
 struct ScheduleChoice {
@@ -50,7 +50,7 @@ class Enumeration {
       : run_(run),
         variety_(variety),
         is_distinct_(is_distinct),
-        fed_piece_(fed_piece(families::blueprint(run).blocks.back())) {
+        fed_piece_(fed_piece(families::step_request(run).model.blocks.back())) {
     schedules_ = varies("schedule")
                      ? schedule_choices()
                      : std::vector<ScheduleChoice>{{run.layout.schedule, run.layout.virtual_stages}};
@@ -171,7 +171,9 @@ class Enumeration {
       if (!spec::problems(run).empty()) continue;
       ++num_tried_;
       seen_[key_of(run)].insert(choice);
-      if (!is_distinct_ || identities_.insert(stream_of(identity(compile_unchecked(run)))).second)
+      if (!is_distinct_ ||
+          identities_.insert(stream_of(plan::identity(plan::compile_unchecked(families::step_request(run)))))
+              .second)
         out_.push_back(std::move(run));
       return true;
     }
@@ -296,11 +298,13 @@ std::vector<spec::Run> drawn_layouts(const std::vector<spec::Run>& listed, std::
   for (std::size_t wanted = count; out.size() < count; wanted *= 2) {
     out.clear(), identities.clear();
     for (const spec::Run& run : spread(listed, wanted, seed))
-      if (out.size() < count && identities.insert(stream_of(identity(compile_unchecked(run)))).second)
+      if (out.size() < count &&
+          identities.insert(stream_of(plan::identity(plan::compile_unchecked(families::step_request(run)))))
+              .second)
         out.push_back(run);
     if (wanted >= listed.size()) break;
   }
   return out;
 }
 
-}  // namespace tessera::plan
+}  // namespace tessera::planner

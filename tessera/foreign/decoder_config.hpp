@@ -1,10 +1,10 @@
 // The keys of config.json that Llama and those after it share: sizes, rotary positions, RMSNorm, SwiGLU.
 #pragma once
 
-#include "tessera/checkpoint/foreign/config_reader.hpp"
-#include "tessera/checkpoint/foreign/foreign_family.hpp"
+#include "tessera/foreign/config_reader.hpp"
+#include "tessera/foreign/foreign_family.hpp"
 
-namespace tessera::checkpoint {
+namespace tessera::foreign {
 
 // Sizes, epsilon, tied embeddings, positions and rotary frequencies as transformers 4 and 5 write them:
 // plain, or scaled: linear, YaRN, or as Llama 3 has it. Refuses other activations and biases of the
@@ -32,4 +32,4 @@ std::vector<std::string> expert_tensors(const std::string& name, const std::vect
 void write_decoder(const spec::Model& model, const Architecture& architecture,
                    nlohmann::ordered_json& config);
 
-}  // namespace tessera::checkpoint
+}  // namespace tessera::foreign

@@ -10,7 +10,7 @@
 
 #include "tessera/spec/spec.hpp"
 
-namespace tessera::checkpoint {
+namespace tessera::foreign {
 
 class ConfigReader;
 
@@ -61,4 +61,4 @@ struct ForeignFamily {
 #include "tessera/spec/families.def"
 #undef FAMILY
 
-}  // namespace tessera::checkpoint
+}  // namespace tessera::foreign

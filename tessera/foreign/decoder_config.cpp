@@ -1,4 +1,4 @@
-#include "tessera/checkpoint/foreign/decoder_config.hpp"
+#include "tessera/foreign/decoder_config.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/spec/choice_names.hpp"
 
-namespace tessera::checkpoint {
+namespace tessera::foreign {
 namespace {
 
 // What the factor of YaRN adds to the temperature of attention.
@@ -247,4 +247,4 @@ void write_decoder(const spec::Model& model, const Architecture& architecture,
   if (model.rope_scaling_factor != 1) config["rope_scaling"] = config["rope_parameters"];
 }
 
-}  // namespace tessera::checkpoint
+}  // namespace tessera::foreign
