@@ -34,7 +34,7 @@ double seconds_of(const std::function<void()>& act) {
 Costs measured(const spec::Run& run, int pairs, const std::string& folder) {
   Costs costs;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    train::Session session(run, alone, train::random_source(run.model));
+    train::Session session(train::session_plan(run), alone, train::random_source(run.model));
     train::Saver saver(run, session, {.folder = folder});
     for (int pair = 0; pair <= pairs; ++pair) {
       const double without = seconds_of([&] { session.step(); });

@@ -50,7 +50,7 @@ class HuggingFace : public Binary {
     run.model.weights = "";
     Tensor out;
     collective::run_ranks(1, [&](const collective::Communicator& alone) {
-      train::Session session(run, alone, train::random_source(run.model));
+      train::Session session(train::session_plan(run), alone, train::random_source(run.model));
       train::restore(session, from);
       const auto& tokens = reference.tensor("tokens");
       const Tensor ids =

@@ -141,7 +141,7 @@ std::vector<Question> read_questions(const std::string& path) {
 std::vector<Answered> answer(train::Session& session, const tokenizer::Tokenizer& tokenizer,
                              std::span<const Question> questions, const ChoiceOptions& options) {
   const auto encoder = tokenizer.encoder();
-  const auto most = static_cast<std::size_t>(session.run().model.sequence) + 1;
+  const auto most = static_cast<std::size_t>(session.model().sequence) + 1;
   std::vector<Text> texts;
   for (std::size_t i = 0; i < questions.size(); ++i)
     for (const std::string& choice : questions[i].choices) {

@@ -53,7 +53,7 @@ TEST(Choices, AreJudgedByTheSumOverTheirTokens) {
   for (const std::int64_t tp : {1, 2}) {
     run.layout.tp = tp;
     collective::run_ranks(static_cast<int>(tp), [&](const collective::Communicator& me) {
-      train::Session session(run, me, train::random_source(run.model));
+      train::Session session(train::session_plan(run), me, train::random_source(run.model));
       const auto found = answer(session, *tokenizer, questions, {.batch = 3, .empty_context = {'\n'}});
       if (tp == 2) {
         for (std::size_t q = 0; q < found.size(); ++q)

@@ -92,7 +92,7 @@ Tensor side_by_side(std::span<const std::vector<Token>> tokens, at::Device devic
 std::vector<std::vector<Token>> continued(train::Session& session,
                                           std::span<const std::vector<Token>> prompts, std::uint64_t first,
                                           const GenerateOptions& options, const OnToken& on_token) {
-  const std::int64_t sequence = session.run().model.sequence;
+  const std::int64_t sequence = session.model().sequence;
   std::vector<std::int64_t> last_rows;
   const Tensor tokens = side_by_side(prompts, session.device());
   const std::int64_t longest = tokens.size(0) / std::ssize(prompts);

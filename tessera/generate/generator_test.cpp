@@ -54,7 +54,7 @@ TEST_P(Generated, IsWhatTheWholeTextGivesAlsoSideBySideAndOnSeveralRanks) {
   spec::Run run = run_of(GetParam().first);
   run.model.sliding_window = GetParam().second;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    train::Session session(run, alone, train::random_source(run.model));
+    train::Session session(train::session_plan(run), alone, train::random_source(run.model));
     for (const Tokens& prompt : prompts()) expected.push_back(without_a_cache(session, prompt, kTokens));
     EXPECT_EQ(continued(session, prompts(), 0, {.tokens = kTokens}, always), expected);
     for (std::size_t i = 0; i < expected.size(); ++i)
@@ -64,7 +64,7 @@ TEST_P(Generated, IsWhatTheWholeTextGivesAlsoSideBySideAndOnSeveralRanks) {
   EXPECT_NE(expected[0], expected[1]) << "any text would do";
   run.layout.tp = 2;
   collective::run_ranks(2, [&](const collective::Communicator& me) {
-    train::Session session(run, me, train::random_source(run.model));
+    train::Session session(train::session_plan(run), me, train::random_source(run.model));
     EXPECT_EQ(continued(session, prompts(), 0, {.tokens = kTokens}, always), expected);
   });
 }
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Generated,
 TEST(Generator, DrawsTheSameForAPromptAloneAndAmongOthers) {
   const spec::Run run = run_of(spec::Family::llama);
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    train::Session session(run, alone, train::random_source(run.model));
+    train::Session session(train::session_plan(run), alone, train::random_source(run.model));
     const GenerateOptions options{.sampling = {.temperature = 1, .top_p = 0.9}, .tokens = 16};
     const auto together = continued(session, prompts(), 0, options, always);
     for (std::size_t i = 0; i < together.size(); ++i)
@@ -92,7 +92,7 @@ TEST(Generator, DrawsTheSameForAPromptAloneAndAmongOthers) {
 TEST(Generator, EndsEachTextByItself) {
   const spec::Run run = run_of(spec::Family::llama);
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    train::Session session(run, alone, train::random_source(run.model));
+    train::Session session(train::session_plan(run), alone, train::random_source(run.model));
     const auto all = continued(session, prompts(), 0, {.tokens = 12}, always);
     const Token end = all[0][4];
     const auto ended = continued(session, prompts(), 0, {.tokens = 12, .ends = {end}}, always);

@@ -107,12 +107,11 @@ spec::Run run_of(const OpenedModel& opened, const std::vector<std::string>& over
 
 std::unique_ptr<train::Session> session_of(const OpenedModel& opened, const spec::Run& run,
                                            const collective::Communicator& communicator, ActivityLog* log) {
-  auto session = std::make_unique<train::Session>(run, communicator, train::random_source(run.model),
-                                                  train::Variation(), log);
+  auto session = std::make_unique<train::Session>(train::session_plan(run), communicator,
+                                                  train::random_source(run.model), train::Variation(), log);
   if (opened.checkpoint.empty()) return session;
   checkpoint::Checkpoint from(opened.checkpoint, opened.links);
-  train::check_fits(*session, session->run(), from, std::nullopt,
-                    {.changed_data = true, .reset_optimizer = true});
+  train::check_fits(*session, run, from, std::nullopt, {.changed_data = true, .reset_optimizer = true});
   train::restore(*session, from);
   return session;
 }

@@ -28,10 +28,10 @@ parallel::Scaling scaling_of(spec::RopeScaling scaling) {
 
 class EmbeddingUnit final : public Unit {
  public:
-  EmbeddingUnit(const spec::Run& run, const RankModel& held)
+  EmbeddingUnit(const spec::Model& spec, const RankModel& held)
       : context_(held.context),
         table_(find_weight(held.buckets, "model.embed_tokens.weight")),
-        drop_(run.model.dropout, run.training.seed, 0, Dropout::Place::embedding) {}
+        drop_(spec.dropout, held.seed, 0, Dropout::Place::embedding) {}
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor>, const Batch& batch, Tape& tape) override {
     const Tensor x =
         parallel::embedding_to_stream(batch.tokens_T, table_, tape.anchor(), tape.work, context_);
@@ -135,25 +135,26 @@ class HeadUnit final : public Head {
 
 }  // namespace
 
-DecoderBlock::DecoderBlock(const program::Unit& described, const spec::Run& run, std::int64_t layer,
+DecoderBlock::DecoderBlock(const program::Unit& described, const spec::Model& spec, std::int64_t layer,
                            const RankModel& held, const Rotary& rotary)
     : StepUnit(described, held.context),
-      spec_(run.model),
+      spec_(spec),
       layer_(static_cast<std::size_t>(layer)),
-      heads_(run.model.heads / run.layout.tp_channels()),
-      kv_heads_(run.model.kv_heads / spec::tp_kv(run.model, run.layout)),
+      heads_(spec.heads / held.channel_ranks),
+      kv_heads_(spec.kv_heads / held.key_ranks),
+      key_copies_(held.channel_ranks / held.key_ranks),
       buckets_(held.buckets),
       rotary_(rotary),
       out_(weight({"self_attn.o_proj"})),
-      drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
-      drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {
+      drop_attention_(spec.dropout, held.seed, layer + 1, Dropout::Place::attention),
+      drop_mlp_(spec.dropout, held.seed, layer + 1, Dropout::Place::mlp) {
   add("out", [this](const StepCall& v) {
     return parallel::leaving_linear(v["attended"], out_, v.tape.work, context(), nullptr, v.result);
   });
 }
 
-void DecoderBlock::add_projections(const spec::Run& run) {
-  qkv_ = projections(run);
+void DecoderBlock::add_projections() {
+  qkv_ = projections();
   add("qkv", [this](const StepCall& v) {
     return parallel::entering_linear(v["entering_1"], qkv_, v.tape.work, context(), v.result);
   });
@@ -213,12 +214,11 @@ Weight& DecoderBlock::weight(const std::vector<std::string>& parts, const char* 
 }
 
 // One product, or two if keys and values lie apart from the queries because several ranks share them.
-std::vector<Projection> DecoderBlock::projections(const spec::Run& run) const {
+std::vector<Projection> DecoderBlock::projections() const {
   const auto projection = [&](const std::vector<std::string>& parts) {
-    return Projection{&weight(parts), run.model.qkv_bias ? &weight(parts, "bias") : nullptr};
+    return Projection{&weight(parts), spec_.qkv_bias ? &weight(parts, "bias") : nullptr};
   };
-  if (spec::tp_rep(run.model, run.layout) == 1)
-    return {projection({"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"})};
+  if (key_copies_ == 1) return {projection({"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"})};
   return {projection({"self_attn.q_proj"}), projection({"self_attn.k_proj", "self_attn.v_proj"})};
 }
 
@@ -257,9 +257,8 @@ Rotary DecoderBlock::turn(const Tensor& qkv, const Batch& batch) const {
   return {rotary_.cos_S1D.narrow(0, 0, positions), rotary_.sin_S1H.narrow(0, 0, positions)};
 }
 
-Model make_decoder(const spec::Run& run, const program::Tables& tables, const RankModel& held,
+Model make_decoder(const spec::Model& spec, const program::Tables& tables, const RankModel& held,
                    const BlockMaker& block) {
-  const spec::Model& spec = run.model;
   const auto dtype = shard::to_torch(tables.buckets.front().compute);
   const parallel::Frequencies frequencies{spec.rope_theta,
                                           spec.rope_scaling_factor,
@@ -271,7 +270,7 @@ Model make_decoder(const spec::Run& run, const program::Tables& tables, const Ra
   const Rotary rotary = parallel::rotary(held.context.positions, spec.turned_size(), frequencies, dtype,
                                          held.buckets.front().device());
   Model model(tables.units.size());
-  if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held);
+  if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(spec, held);
   for (std::int64_t layer = 0; layer < spec.layers; ++layer)
     if (const auto unit = static_cast<std::size_t>(layer) + 1; held.units[unit])
       model[unit] = block(tables.units[unit], layer, rotary);

@@ -17,13 +17,13 @@ class DecoderBlock : public StepUnit {
                    const collective::Group& group) const override;
 
  protected:
-  DecoderBlock(const program::Unit& described, const spec::Run& run, std::int64_t layer,
+  DecoderBlock(const program::Unit& described, const spec::Model& spec, std::int64_t layer,
                const RankModel& held, const parallel::Rotary& rotary);
 
   // Of these parts of the layer, which lie side by side.
   shard::Weight& weight(const std::vector<std::string>& parts, const char* kind = "weight") const;
   // The step qkv (of entering_1).
-  void add_projections(const spec::Run& run);
+  void add_projections();
   // The steps up (of entering_2), gate and down (to fed_sums); or experts (to fed_sums), if the layer has
   // them, with shared ones too. Returns what is added to the stream in the end.
   std::string add_feed_forward();
@@ -39,9 +39,10 @@ class DecoderBlock : public StepUnit {
   const spec::Model& spec_;
   const std::size_t layer_;
   const std::int64_t heads_, kv_heads_;  // of this rank
+  const std::int64_t key_copies_;        // ranks of tp that hold the same keys and values
 
  private:
-  std::vector<parallel::Projection> projections(const spec::Run& run) const;
+  std::vector<parallel::Projection> projections() const;
 
   std::span<shard::FlatBucket> buckets_;
   parallel::Rotary rotary_;
@@ -54,15 +55,15 @@ class DecoderBlock : public StepUnit {
 // Embedding, blocks and head, where this rank holds them; `block` makes the block of a layer.
 using BlockMaker =
     std::function<std::unique_ptr<Unit>(const program::Unit&, std::int64_t layer, const parallel::Rotary&)>;
-Model make_decoder(const spec::Run& run, const program::Tables& tables, const RankModel& held,
+Model make_decoder(const spec::Model& spec, const program::Tables& tables, const RankModel& held,
                    const BlockMaker& block);
 // Of blocks of one class.
 template <typename Block>
-Model make_decoder(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
+Model make_decoder(const spec::Model& spec, const program::Tables& tables, const RankModel& held) {
   return make_decoder(
-      run, tables, held,
+      spec, tables, held,
       [&](const program::Unit& described, std::int64_t layer, const parallel::Rotary& rotary) {
-        return std::make_unique<Block>(described, run, layer, held, rotary);
+        return std::make_unique<Block>(described, spec, layer, held, rotary);
       });
 }
 

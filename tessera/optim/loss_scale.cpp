@@ -4,10 +4,10 @@
 
 namespace tessera::optim {
 
-LossScale::LossScale(const spec::Run& run)
-    : dynamic_(run.layout.precision == spec::Precision::fp16),
-      value_(dynamic_ ? run.training.loss_scale_start : 1.0),
-      growth_steps_(run.training.loss_scale_growth_steps) {}
+LossScale::LossScale(const spec::Training& training, spec::Precision precision)
+    : dynamic_(precision == spec::Precision::fp16),
+      value_(dynamic_ ? training.loss_scale_start : 1.0),
+      growth_steps_(training.loss_scale_growth_steps) {}
 
 void LossScale::restore(double value, std::int64_t good_steps) {
   if (!dynamic_) return;

@@ -13,7 +13,7 @@ namespace tessera::optim {
 // so.
 class LossScale {
  public:
-  explicit LossScale(const spec::Run& run);
+  LossScale(const spec::Training& training, spec::Precision precision);
   double value() const { return value_; }
   std::int64_t good_steps() const { return good_steps_; }
   bool is_dynamic() const { return dynamic_; }

@@ -14,7 +14,7 @@ spec::Run fp16_run() {
 }
 
 TEST(LossScale, HalvesAtAnOverflowAndDoublesAfterStepsInARow) {
-  LossScale scale(fp16_run());
+  LossScale scale(fp16_run().training, spec::Precision::fp16);
   EXPECT_EQ(scale.value(), 8);
   const std::pair<bool, double> table[] = {{true, 8},  {true, 8}, {true, 16}, {true, 16}, {true, 16},
                                            {false, 8}, {true, 8}, {true, 8},  {true, 16}};
@@ -25,7 +25,7 @@ TEST(LossScale, HalvesAtAnOverflowAndDoublesAfterStepsInARow) {
 }
 
 TEST(LossScale, EndsAtOne) {
-  LossScale scale(fp16_run());
+  LossScale scale(fp16_run().training, spec::Precision::fp16);
   for (int i = 0; i < 10; ++i) scale.update(false);
   EXPECT_EQ(scale.value(), 1);
 }
@@ -34,7 +34,7 @@ TEST(LossScale, OfOtherPrecisionsIsOneAndStays) {
   for (const auto precision : {spec::Precision::fp32, spec::Precision::fp64, spec::Precision::bf16}) {
     auto run = fp16_run();
     run.layout.precision = precision;
-    LossScale scale(run);
+    LossScale scale(run.training, run.layout.precision);
     for (int i = 0; i < 10; ++i) scale.update(i % 2 == 0);
     EXPECT_EQ(scale.value(), 1);
   }

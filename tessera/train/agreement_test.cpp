@@ -13,7 +13,7 @@ std::vector<Wishes> agreed_by(const std::vector<Wishes>& wishes, bool beside_ste
   run.layout.overlap_steps = beside_steps;
   std::vector<Wishes> out(wishes.size());
   collective::run_ranks(static_cast<int>(wishes.size()), [&](const collective::Communicator& communicator) {
-    const Session session(run, communicator, random_source(run.model));
+    const Session session(session_plan(run), communicator, random_source(run.model));
     const auto rank = static_cast<std::size_t>(communicator.rank());
     Agreement agreement(session);
     agreement.ask(wishes[rank]);

@@ -61,7 +61,7 @@ TEST(Ahead, EqualsOneDeviceWithTiedTablesAndDocuments) { expect_equal_to_one_dev
 TEST(Ahead, IsCountedOnItsOwn) {
   const spec::Run run = run_ahead({});
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session session(run, alone, random_source(run.model));
+    Session session(session_plan(run), alone, random_source(run.model));
     const auto losses = session.step().losses;
     ASSERT_EQ(losses.size(), 3u);
     EXPECT_EQ(losses[0].name, "loss");

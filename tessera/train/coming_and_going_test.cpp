@@ -72,7 +72,8 @@ class ComingAndGoing {
     const auto all = connect("job");
     const collective::Attendance attendance{keys, connect, is_newcomer};
     Replicas replicas(run_, *all, &attendance);
-    Session session(replicas.run(), replicas.communicator(), replicas.source(random_source(run_.model)));
+    Session session(session_plan(replicas.run()), replicas.communicator(),
+                    replicas.source(random_source(run_.model)));
     if (is_newcomer) ++num_loaded_;
     ASSERT_TRUE(replicas.begin(session));
     const std::int64_t first = session.progress().step + 1;

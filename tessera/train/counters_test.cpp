@@ -81,7 +81,7 @@ BytesMoved expect_as_the_program(const spec::Run& run, const std::string& what) 
   BytesMoved out;
   collective::run_ranks(
       static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
-        Session session(run, communicator, random_source(run.model));
+        Session session(session_plan(run), communicator, random_source(run.model));
         session.step();
         const auto& tables = session.program().tables;
         for (const std::int16_t set : tables.groups) session.group(set).tally().reset(true);
@@ -107,7 +107,7 @@ std::int64_t parameter_bytes(const spec::Run& run) {
   std::int64_t out = 0;
   collective::run_ranks(static_cast<int>(run.layout.ranks()),
                         [&](const collective::Communicator& communicator) {
-                          Session session(run, communicator, random_source(run.model));
+                          Session session(session_plan(run), communicator, random_source(run.model));
                           std::int64_t bytes = 0;
                           for (const auto& bucket : session.buckets())
                             bytes += bucket.table().elements * bytes_of(bucket.table().storage);

@@ -32,8 +32,8 @@ TEST(Delayed, WeightsFollowTheFormula) {
   plain.layout.schedule = "1f1b"_schedule;
   plain.training.learning_rate = plain.training.min_learning_rate = 0;  // it only tells gradients
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session delayed(run, alone, random_source(run.model));
-    Session gradients(plain, alone, random_source(run.model), {.keep_gradients = true});
+    Session delayed(session_plan(run), alone, random_source(run.model));
+    Session gradients(session_plan(plain), alone, random_source(run.model), {.keep_gradients = true});
     std::vector<Tensor> now, before;
     for (auto& bucket : gradients.buckets()) now.push_back(bucket.shard().clone());
     before = now;

@@ -13,7 +13,7 @@ namespace {
 std::vector<double> losses_of(const spec::Run& run, bool evaluates) {
   std::vector<double> out;
   collective::run_ranks(static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& me) {
-    Session session(run, me, random_source(run.model));
+    Session session(session_plan(run), me, random_source(run.model));
     for (int step = 0; step < 4; ++step) {
       const double loss = session.step().loss;
       if (evaluates) session.evaluate(random_source(run.model), 100, 5);
@@ -46,7 +46,7 @@ TEST(EvaluationAlone, DropsNothing) {
     double out = 0;
     run.model.dropout = dropout;
     collective::run_ranks(1, [&](const collective::Communicator& me) {
-      Session session(run, me, random_source(run.model));
+      Session session(session_plan(run), me, random_source(run.model));
       out = session.evaluate(random_source(run.model), 0, 3).front().sum;
     });
     return out;
@@ -57,7 +57,7 @@ TEST(EvaluationAlone, DropsNothing) {
 TEST(EvaluationAlone, WithoutTextIsRefused) {
   spec::Run run = small_run(1);
   run.evaluation.every = 2;
-  EXPECT_THROW(held_out(run), UserError);
+  EXPECT_THROW(held_out(run.data, run.model, run.evaluation), UserError);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ TEST_F(ExpertLoads, OfEqualScoresAndOfOneExpertEqualOneDevice) {
     run.layout.precision = spec::Precision::fp64;
     run.model.init_std = 1e-200;
     collective::run_ranks(4, [&](const collective::Communicator& communicator) {
-      Session session(run, communicator, random_source(run.model));
+      Session session(session_plan(run), communicator, random_source(run.model));
       session.step();
       const std::vector<double> expected = {96, 96, 0, 0, 0, 0, 0, 0};
       for (const auto& load : session.expert_loads()) EXPECT_EQ(load.tokens, expected);
@@ -97,7 +97,7 @@ TEST_F(ExpertLoads, OfARecordedRunAreReplayed) {
   const auto losses_of = [](const spec::Run& of) {
     std::vector<double> out;
     collective::run_ranks(static_cast<int>(of.layout.ranks()), [&](const collective::Communicator& me) {
-      Session session(of, me, random_source(of.model));
+      Session session(session_plan(of), me, random_source(of.model));
       if (!of.training.record_choices.empty()) session.record_choices();
       for (std::int64_t step = 0; step < kReplayedSteps; ++step) {
         const double loss = session.step().loss;
@@ -138,19 +138,20 @@ TEST_F(ExpertLoads, OfFilesThatDoNotFitAreRefused) {
   EXPECT_NE(complaint(read).find("cannot"), std::string::npos);
   folder_.write("choices", "no choices");
   EXPECT_NE(complaint(read).find("is no file of choices"), std::string::npos);
-  EXPECT_NE(complaint([&] { make_choice_file(path_, choice_shape(run)); }), "");
+  EXPECT_NE(complaint([&] { make_choice_file(path_, choice_shape(run.model, run.training)); }), "");
   std::filesystem::remove(path_);
-  make_choice_file(path_, choice_shape(run));
+  make_choice_file(path_, choice_shape(run.model, run.training));
   EXPECT_NE(complaint(read).find("not all choices were recorded"), std::string::npos);
   ChoiceWriter(path_).write(0, 0, 0, std::vector<std::int64_t>(2 * 12, 8));
   EXPECT_NE(complaint(read).find("expert 8 of 8"), std::string::npos);
   EXPECT_NE(complaint([&] { ChoiceReader(path_, run.model).read(99, 0); }).find("sample 99"),
             std::string::npos);
-  EXPECT_EQ(complaint([&] { make_choice_file(path_, choice_shape(run)); }), "");
+  EXPECT_EQ(complaint([&] { make_choice_file(path_, choice_shape(run.model, run.training)); }), "");
   run.model.layers = 3;
   EXPECT_NE(complaint(read).find("3 layers with experts"), std::string::npos);
-  EXPECT_NE(complaint([&] { make_choice_file(path_, choice_shape(run)); }).find("remove it"),
-            std::string::npos);
+  EXPECT_NE(
+      complaint([&] { make_choice_file(path_, choice_shape(run.model, run.training)); }).find("remove it"),
+      std::string::npos);
 }
 
 // Rows sent, times their width, call by call.
@@ -163,7 +164,7 @@ TEST_F(ExpertLoads, MoveWhatTheChoicesAskFor) {
       const std::int64_t row = run.model.hidden * 4;
       collective::run_ranks(4, [&](const collective::Communicator& communicator) {
         const auto rank = static_cast<std::size_t>(communicator.rank());
-        Session session(run, communicator, random_source(run.model));
+        Session session(session_plan(run), communicator, random_source(run.model));
         const std::int16_t set = session.program().tables.set_called("experts");
         for (std::int64_t step = 0; step < 2; ++step) {
           session.group(set).tally().reset(true);

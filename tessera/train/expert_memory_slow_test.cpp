@@ -29,7 +29,7 @@ TEST(ExpertMemory, OfEveryKindOfLoadIsPredicted) {
       write_choice_file(run, c.choose);
       std::vector<std::int64_t> counted(4);
       collective::run_ranks(4, [&](const collective::Communicator& communicator) {
-        Session session(run, communicator, random_source(run.model));
+        Session session(session_plan(run), communicator, random_source(run.model));
         counted[static_cast<std::size_t>(communicator.rank())] = session.step().at_peak.total();
       });
       for (std::size_t rank = 0; rank < counted.size(); ++rank) {

@@ -29,7 +29,7 @@ TEST(Families, KernelsDoTheProductsThatThePlanCounts) {
         (piece.name == "attention" ? attention : planned) +=
             tables.num_micro * (piece.flops + (piece.name == "attention" ? 0 : piece.backward_flops));
     collective::run_ranks(1, [&](const collective::Communicator& alone) {
-      Session session(run, alone, random_source(run.model));
+      Session session(session_plan(run), alone, random_source(run.model));
       const tensor::FlopCount count;
       session.step();
       EXPECT_EQ(static_cast<double>(count.products()), planned);
@@ -55,7 +55,7 @@ TEST(Families, TapesHoldNoGatheredWeights) {
     parallel::ParallelContext context;
     for (std::int64_t position = 0; position < run.model.sequence; ++position)
       context.positions.push_back(position);
-    const auto model = model::make(run, tables, {all_units, buckets, context});
+    const auto model = model::make(run.model, tables, {all_units, buckets, context});
     const Tensor tokens = tensor::zeros({run.model.sequence}, at::kLong);
     const model::Batch batch{.samples = 1, .tokens_T = tokens, .targets_T = tokens};
     std::vector<model::Tape> tapes(model.size());
@@ -84,8 +84,8 @@ TEST(Families, HalvesOfABackwardGiveTheBitsOfTheWhole) {
     run.layout.precision = precision;
     const auto split = program::data_parallel(plan::describe(run), {}, true);
     collective::run_ranks(1, [&](const collective::Communicator& alone) {
-      Session whole(run, alone, random_source(run.model)),
-          halves(run, alone, random_source(run.model), {.program = &split});
+      Session whole(session_plan(run), alone, random_source(run.model)),
+          halves(session_plan(run, split), alone, random_source(run.model));
       for (int i = 0; i < 2; ++i) EXPECT_EQ(whole.step().loss, halves.step().loss);
       for (std::size_t i = 0; i < whole.buckets().size(); ++i)
         EXPECT_TRUE(tensor::bit_equal(whole.buckets()[i].shard(), halves.buckets()[i].shard()));
@@ -102,10 +102,10 @@ TEST(Families, DropoutChangesWhatIsTrainedAndNotWhatIsGenerated) {
     EXPECT_NEAR(dropped.front() / plain.front(), 1.0, 0.1);
     collective::run_ranks(1, [&](const collective::Communicator& alone) {
       const model::Batch batch{.samples = 1, .tokens_T = tensor::zeros({12}, at::kLong)};
-      Session with(run, alone, random_source(run.model));
+      Session with(session_plan(run), alone, random_source(run.model));
       auto without_dropout = run;
       without_dropout.model.dropout = 0;
-      Session without(without_dropout, alone, random_source(run.model));
+      Session without(session_plan(without_dropout), alone, random_source(run.model));
       EXPECT_TRUE(tensor::bit_equal(with.logits(batch), without.logits(batch)));
     });
   }
@@ -120,7 +120,7 @@ TEST_P(Generation, WithACacheGivesTheLogitsOfTheWholeText) {
   run.layout.precision = precision;
   const double tolerance = precision == spec::Precision::bf16 ? 3e-2 : 1e-5;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session session(run, alone, random_source(run.model));
+    Session session(session_plan(run), alone, random_source(run.model));
     const tensor::Tensor tokens = tensor::empty({2, 12}, at::kLong),
                          targets = tensor::empty({2, 12}, at::kLong);
     random_source(run.model)(std::vector<std::uint64_t>{4, 5}, {tokens.mutable_data_ptr<std::int64_t>(), 24},

@@ -95,7 +95,7 @@ bool has_same_optimizer(const Session& session, const Manifest& saved) {
   std::set<std::string> kinds, wanted;
   for (const auto& [name, tensor] : saved.tensors)
     if (checkpoint::is_optimizer_state(name)) kinds.insert(checkpoint::kind_of(name) + ".");
-  for (const std::string& prefix : state_prefixes(session.run().training)) wanted.insert(prefix);
+  for (const std::string& prefix : state_prefixes(session.training())) wanted.insert(prefix);
   return kinds == wanted;
 }
 

@@ -81,15 +81,15 @@ TEST_F(Fits, EveryKeyOfTheModelIsComparedOrNamedHere) {
     // Compared as the stored run file has it; most such models can't be built beside this one.
     const std::string config = spec::to_text(other);
     collective::run_ranks(1, [&](const collective::Communicator& alone) {
-      Session session(run, alone, random_source(run.model));
+      Session session(session_plan(run), alone, random_source(run.model));
       const std::string path = checkpoint::step_folder(folder_, 1).path;
       checkpoint::Checkpoint saved(path);
       auto manifest = saved.manifest();
       manifest.config = config;
       const std::string text = checkpoint::to_text(manifest);
       std::ofstream(path + "/manifest.json") << text;
-      const std::string told = complaint_of(
-          [&] { check_fits(session, session.run(), checkpoint::Checkpoint(path), std::nullopt, {}); });
+      const std::string told =
+          complaint_of([&] { check_fits(session, run, checkpoint::Checkpoint(path), std::nullopt, {}); });
       EXPECT_EQ(told.find(key.full()) == std::string::npos, not_compared.contains(key.full()))
           << key.full() << ": " << told;
     });
@@ -192,8 +192,8 @@ TEST_F(Fits, AResetOptimizerBeginsAsAtItsFirstUpdateAndGoesOnBitForBit) {
   adamw.training.decay = spec::Decay::constant;
   go_on(plain, 6);
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session session(adamw, alone, random_source(adamw.model));
-    resume(session, {.folder = folder_, .accepted = {.reset_optimizer = true}});
+    Session session(session_plan(adamw), alone, random_source(adamw.model));
+    resume(session, adamw, {.folder = folder_, .accepted = {.reset_optimizer = true}});
     const auto before = session.shard_of(session.buckets().front()).clone();
     session.step();
     const auto moved = session.shard_of(session.buckets().front()).sub(before).abs().max().item<double>();
@@ -211,11 +211,11 @@ TEST_F(Fits, AResetOptimizerBeginsAsAtItsFirstUpdateAndGoesOnBitForBit) {
 TEST_F(Fits, RanksThatAreStartedAgainDoNotBeginAnewWhereACheckpointIsKnown) {
   const spec::Run run = small_run(1);
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session session(run, alone, random_source(run.model));
-    EXPECT_EQ(resume(session, {.folder = folder_}).step, 0);
-    EXPECT_THAT(complaint_of([&] { resume(session, {.folder = folder_, .known_step = 20}); }),
+    Session session(session_plan(run), alone, random_source(run.model));
+    EXPECT_EQ(resume(session, run, {.folder = folder_}).step, 0);
+    EXPECT_THAT(complaint_of([&] { resume(session, run, {.folder = folder_, .known_step = 20}); }),
                 HasSubstr("the checkpoint of step 20, which was in "));
-    EXPECT_EQ(resume(session, {.folder = folder_, .from = "none", .known_step = 20}).step, 0);
+    EXPECT_EQ(resume(session, run, {.folder = folder_, .from = "none", .known_step = 20}).step, 0);
   });
 }
 
@@ -239,9 +239,9 @@ TEST_F(Fits, AFalseSumEndsTheRankWithAWordAndNotWithACrash) {
   std::filesystem::resize_file(path + "/manifest.json", 100);
   for (const double lie : {-1.0, 0.5, 7.0, std::nan("")})
     collective::run_ranks(2, [&](const collective::Communicator& communicator) {
-      Session session(run, communicator, random_source(run.model));
+      Session session(session_plan(run), communicator, random_source(run.model));
       if (communicator.rank() == 1) return static_cast<void>(session.sum(lie));
-      EXPECT_THROW(resume(session, {.folder = folder_, .from = path, .rank = 0}), PeerLost) << lie;
+      EXPECT_THROW(resume(session, run, {.folder = folder_, .from = path, .rank = 0}), PeerLost) << lie;
     });
 }
 

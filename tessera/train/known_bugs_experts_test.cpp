@@ -36,7 +36,7 @@ TEST(KnownBugsOfExperts, Row25_PaddingAndEvaluationAreCounted) {
   std::vector<std::vector<tensor::Tensor>> states;
   for (const bool evaluates : {false, true})
     collective::run_ranks(2, [&](const collective::Communicator& communicator) {
-      Session session(run, communicator, padded);
+      Session session(session_plan(run), communicator, padded);
       for (int step = 0; step < 3; ++step) {
         session.step();
         const double counted = static_cast<double>(run.training.global_batch * run.model.experts_per_token *
@@ -65,7 +65,7 @@ TEST(KnownBugsOfExperts, Row32_GenerationChoosesOtherExperts) {
   run.training.learning_rate = run.training.min_learning_rate = 0;
   std::mutex mutex;
   collective::run_ranks(2, [&](const collective::Communicator& communicator) {
-    Session session(run, communicator, random_source(run.model));
+    Session session(session_plan(run), communicator, random_source(run.model));
     session.record_choices();
     session.step();
     session.meet();

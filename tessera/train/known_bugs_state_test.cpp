@@ -37,7 +37,7 @@ std::vector<double> losses_with(const spec::Run& run, const SeedOf& seed_of, con
                         [&](const collective::Communicator& communicator) {
                           spec::Run own = run;
                           own.training.seed = seed_of(communicator.rank());
-                          Session session(own, communicator, source_of(communicator.rank()));
+                          Session session(session_plan(own), communicator, source_of(communicator.rank()));
                           for (int i = 0; i < kSteps; ++i) {
                             const double loss = session.step().loss;
                             if (communicator.rank() == 0) out.push_back(loss);
@@ -53,8 +53,8 @@ class KnownBugsOfState : public SavingRuns {
     std::vector<double> out;
     collective::run_ranks(static_cast<int>(run.layout.ranks()),
                           [&](const collective::Communicator& communicator) {
-                            Session session(run, communicator, random_source(run.model));
-                            resume(session, {.folder = folder_, .rank = communicator.rank()});
+                            Session session(session_plan(run), communicator, random_source(run.model));
+                            resume(session, run, {.folder = folder_, .rank = communicator.rank()});
                             for (const auto& optimizer : session.optimizers())
                               for (const tensor::Tensor& state : optimizer.state())
                                 if (forgets) state.zero_();

@@ -90,7 +90,7 @@ void sum_once_more(Role role, const std::string& over, Program& program) {
 class KnownBugs : public testing::Test {
  protected:
   Verification verified(const spec::Run& run, const Program& program, const StepGroups& step_groups = {}) {
-    return verify_varied(run, {&program, step_groups}, references_);
+    return verify_program(run, program, references_, step_groups);
   }
 
   // What is reported of the program that `put_in` changed; of the one as it is, nothing.

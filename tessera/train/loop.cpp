@@ -114,10 +114,9 @@ class FactsOfSteps {
       : tables_(session.program().tables),
         sequence_(session.program().classes.at(tables_.class_of_rank.at(static_cast<std::size_t>(rank)))),
         options_(options),
-        steps_(session.run().training.steps),
-        sequence_length_(session.run().model.sequence) {
-    const spec::Run& run = session.run();
-    flops_ = plan::step_flops(session.program(), run.layout, run.training.global_batch);
+        steps_(session.training().steps),
+        sequence_length_(session.model().sequence) {
+    flops_ = plan::step_flops(session.program(), session.layout(), session.training().global_batch);
   }
   // Of the ranks of the session.
   void set_peak(double flops_per_second) { peak_flops_per_second_ = flops_per_second; }
@@ -168,29 +167,29 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
   const ActivityLog* reported = communicator.rank() == 0 && options.lines ? options.log : nullptr;
   std::optional<metrics::FirstStep> beginning(std::in_place, reported);
   std::optional<During> opening(std::in_place, options.log, Doing::reading_data);
-  Source source = corpus_source(run);
+  Source source = corpus_source(run.data, run.model);
   const auto data = identity_of(run.data);
   std::optional<HeldOut> evaluated;
-  if (run.evaluation.every > 0) evaluated = held_out(run);
+  if (run.evaluation.every > 0) evaluated = held_out(run.data, run.model, run.evaluation);
   opening.reset();
   Replicas replicas(run, communicator, options.attendance, options.log);
   const int own_rank = replicas.communicator().rank();
-  Session session(replicas.run(), replicas.communicator(), replicas.source(std::move(source)), {},
-                  options.log, &start_timer);
+  Session session(session_plan(replicas.run()), replicas.communicator(), replicas.source(std::move(source)),
+                  {}, options.log, &start_timer);
   if (!run.training.record_choices.empty()) session.record_choices();
   const auto& tables = session.program().tables;
   const auto ranks = static_cast<double>(replicas.communicator().size());
   const std::string checkpoints = options.checkpoints;
   Resumed resumed;
   if (!checkpoints.empty() && !replicas.is_newcomer())
-    resumed = resume(session, {.folder = checkpoints,
-                               .from = options.from,
-                               .saves = run.checkpoint.saves(),
-                               .rank = own_rank,
-                               .data = data,
-                               .accepted = options.accepted,
-                               .run = &run,
-                               .known_step = options.restarts ? options.restarts->step() : 0});
+    resumed = resume(session, run,
+                     {.folder = checkpoints,
+                      .from = options.from,
+                      .saves = run.checkpoint.saves(),
+                      .rank = own_rank,
+                      .data = data,
+                      .accepted = options.accepted,
+                      .known_step = options.restarts ? options.restarts->step() : 0});
   if (!replicas.begin(session)) return {};
   if (replicas.is_newcomer()) resumed.step = session.progress().step;
   // Before the outputs, which remove what an earlier run left: what may be refused comes first.
@@ -282,7 +281,7 @@ Summary train(const spec::Run& run, const collective::Communicator& communicator
       throw skipped.spoilt_error(saver.newest_text());
     }
     tracer.add(step, report.times);
-    const auto begun = static_cast<std::int64_t>(session.under_way()) * session.run().training.global_batch;
+    const auto begun = static_cast<std::int64_t>(session.under_way()) * session.training().global_batch;
     auto told =
         facts.of(step, report, seconds, tally, static_cast<double>(replicas.num_present()),
                  (static_cast<std::int64_t>(session.progress().next_sample) - begun) * replicas.count());

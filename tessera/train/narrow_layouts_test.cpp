@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, Narrow, testing::Values(Precision::bf16, Pr
 TEST_P(Narrow, ReplicasAreBitEqualInEveryLayout) {
   for (const auto& run : runs(GetParam()))
     collective::run_ranks(static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& me) {
-      Session session(run, me, random_source(run.model), {.keep_gradients = true});
+      Session session(session_plan(run), me, random_source(run.model), {.keep_gradients = true});
       const auto outcome = outcome_of(session, me.rank(), run.training.clip_norm);
       EXPECT_TRUE(outcome.replicas_equal) << name_of(run);
       EXPECT_TRUE(outcome.numbers_equal) << name_of(run);
@@ -74,7 +74,8 @@ TEST_P(Narrow, ReplicasThatDifferAreSeen) {
   const auto run = runs(GetParam()).front();
   const Damaged damaged{0, {collective::Harm::skipped, collective::CallKind::all_reduce}};
   collective::run_ranks(2, [&](const collective::Communicator& me) {
-    Session session(run, me, random_source(run.model), {.step_groups = damaged, .keep_gradients = true});
+    Session session(session_plan(run), me, random_source(run.model),
+                    {.step_groups = damaged, .keep_gradients = true});
     EXPECT_FALSE(outcome_of(session, me.rank(), run.training.clip_norm).replicas_equal);
   });
 }
@@ -85,7 +86,7 @@ TEST_P(Narrow, AStepThatOverflowsOnOneRankIsSkippedByAll) {
   const double too_large = is_scaled ? 1e6 : 3e38;
   for (const auto& run : runs(GetParam()))
     collective::run_ranks(static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& me) {
-      Session session(run, me, random_source(run.model), {.keep_gradients = true});
+      Session session(session_plan(run), me, random_source(run.model), {.keep_gradients = true});
       EXPECT_TRUE(session.step().taken) << name_of(run);
       const auto before = durable(session);
       const bool is_last = me.rank() == me.size() - 1;

@@ -21,7 +21,7 @@ TrainedAcross trained_across(const spec::Run& run) {
   const auto ranks = static_cast<int>(run.layout.ranks());
   out.shards.resize(static_cast<std::size_t>(ranks));
   collective::run_ranks(ranks, [&](const collective::Communicator& communicator) {
-    Session session(run, communicator, random_source(run.model));
+    Session session(session_plan(run), communicator, random_source(run.model));
     std::vector<engine::StepReport> reports;
     for (int step = 0; step < kOverlappingSteps; ++step) {
       session.begin_step(step + 1 < kOverlappingSteps && step != kUntold);

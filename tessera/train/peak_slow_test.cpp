@@ -6,6 +6,7 @@
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/memory/memory.hpp"
 #include "tessera/plan/testing/of_run.hpp"
+#include "tessera/planner/variants/fixes.hpp"
 #include "tessera/tensor/arena.hpp"
 #include "tessera/train/testing/small_runs.hpp"
 
@@ -30,7 +31,7 @@ std::vector<std::int64_t> counted_bytes(const spec::Run& run) {
   tensor::use_arena();
   std::vector<std::int64_t> counted(static_cast<std::size_t>(run.layout.ranks()));
   collective::run_ranks(static_cast<int>(counted.size()), [&](const collective::Communicator& communicator) {
-    Session session(run, communicator, random_source(run.model));
+    Session session(session_plan(run), communicator, random_source(run.model));
     auto& most = counted[static_cast<std::size_t>(communicator.rank())];
     for (int step = 0; step < 2; ++step) most = std::max(most, session.step().at_peak.total());
   });
@@ -153,7 +154,7 @@ TEST(Peak, ALimitThatIsAcceptedHoldsWithDocuments) {
   const auto accepts = [&](std::int64_t mib) {
     run.layout.memory_limit_mib = mib;
     try {
-      plan::hold_to_memory_limit(run, plan::compile(run));
+      planner::hold_to_memory_limit(run, plan::compile(run));
       return true;
     } catch (const UserError&) {
       return false;

@@ -86,7 +86,7 @@ TEST(PipelineRuns, AValueThatIsNotSentIsNoticed) {
 TEST(PipelineRuns, AStepThatIsNotFiniteOnOneStageIsTakenOnNone) {
   const auto run = pipeline_run(small_run(1), 2, "zb-v"_schedule);
   collective::run_ranks(2, [&](const collective::Communicator& communicator) {
-    Session session(run, communicator, random_source(run.model));
+    Session session(session_plan(run), communicator, random_source(run.model));
     session.step();
     std::vector<tensor::Tensor> before;
     for (auto& bucket : session.buckets()) before.push_back(bucket.shard().clone());

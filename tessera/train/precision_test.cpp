@@ -49,7 +49,7 @@ TEST_P(Fp16, AnOverflowOnOneRankSkipsTheStepOnAllAndChangesNothingElse) {
         first = false;
         random(samples, tokens, targets, documents);
       };
-      Session session(run, communicator, source);
+      Session session(session_plan(run), communicator, source);
       const auto step = [&] {
         first = true;
         return session.step();
@@ -85,7 +85,7 @@ TEST_P(Fp16, AnOverflowOnOneRankSkipsTheStepOnAllAndChangesNothingElse) {
 Tensor embedding_gradient(const spec::Run& run) {
   Tensor out;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session session(run, alone, random_source(run.model), {.keep_gradients = true});
+    Session session(session_plan(run), alone, random_source(run.model), {.keep_gradients = true});
     for (auto& bucket : session.buckets())
       if (bucket.table().name == "head") bucket.shard().mul_(2.5e-4);
     EXPECT_TRUE(session.step().taken);
@@ -116,7 +116,7 @@ TEST_P(Fp16, TrainsAsFp32DoesAndReportsUnscaledNumbers) {
     const auto reports = [&] {
       std::vector<engine::StepReport> out;
       collective::run_ranks(static_cast<int>(dp), [&](const collective::Communicator& communicator) {
-        Session session(run, communicator, random_source(run.model));
+        Session session(session_plan(run), communicator, random_source(run.model));
         for (int i = 0; i < 5; ++i) {
           const auto report = session.step();
           if (communicator.rank() == 0) out.push_back(report);
@@ -143,7 +143,7 @@ TEST_P(Fp16, TheScaleGrowsAfterStepsInARow) {
   run.training.loss_scale_growth_steps = 2;
   run.training.loss_scale_start = 16;
   collective::run_ranks(2, [&](const collective::Communicator& communicator) {
-    Session session(run, communicator, random_source(run.model));
+    Session session(session_plan(run), communicator, random_source(run.model));
     std::vector<double> scales;
     for (int i = 0; i < 5; ++i) scales.push_back(session.step().loss_scale);
     EXPECT_EQ(scales, (std::vector<double>{16, 16, 32, 32, 64}));
@@ -156,7 +156,7 @@ TEST(LossScale, DropsOutOfTheUpdate) {
   const auto trained = [&] {
     std::vector<Tensor> out;
     collective::run_ranks(1, [&](const collective::Communicator& alone) {
-      Session session(run, alone, random_source(run.model));
+      Session session(session_plan(run), alone, random_source(run.model));
       for (int i = 0; i < 3; ++i) session.step();
       out = durable(session);
     });

@@ -21,7 +21,7 @@ std::vector<double> losses(std::int64_t ranks) {
   run.layout.micro_batch = 2;
   std::vector<double> out;
   collective::run_ranks(static_cast<int>(ranks), [&](const collective::Communicator& communicator) {
-    Session session(run, communicator, corpus_source(run));
+    Session session(session_plan(run), communicator, corpus_source(run.data, run.model));
     for (int step = 0; step < 50; ++step) {
       const double loss = session.step().loss;
       if (communicator.rank() == 0) out.push_back(loss);

@@ -85,7 +85,7 @@ TrainedWithCuts trained(const spec::Run& run, const plan::Cuts& cuts) {
   const auto program = program::data_parallel(plan::describe(families::step_request(run), {}, cuts));
   TrainedWithCuts out;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session session(run, alone, random_source(run.model), {.program = &program});
+    Session session(session_plan(run, program), alone, random_source(run.model));
     for (int i = 0; i < 3; ++i) out.losses.push_back(session.step().loss);
     for (auto& bucket : session.buckets()) out.parameters.push_back(bucket.shard().clone());
   });
@@ -155,7 +155,7 @@ double counted_flops(const spec::Run& run) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(run.layout.ranks()));
   collective::run_ranks(
       static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
-        Session session(run, communicator, random_source(run.model));
+        Session session(session_plan(run), communicator, random_source(run.model));
         const tensor::FlopCount count;
         session.step();
         counts[static_cast<std::size_t>(communicator.rank())] = count.products() + count.attention();

@@ -179,7 +179,7 @@ double rms_of_gradient(Session& session) {
 
 TEST_P(Reference, LogitsAgreeWithTransformers) {
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session session(run(spec::Precision::fp32), alone, source());
+    Session session(session_plan(run(spec::Precision::fp32)), alone, source());
     model::Batch batch{.samples = 4,
                        .tokens_T = tensor::empty({96}, at::kLong),
                        .targets_T = tensor::empty({96}, at::kLong)};
@@ -198,7 +198,7 @@ TEST_P(Reference, AllGradientsAgreeWithTransformers) {
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
     auto r = run(spec::Precision::fp32);
     r.training.clip_norm = 0;
-    Session session(r, alone, source(), {.keep_gradients = true});
+    Session session(session_plan(r), alone, source(), {.keep_gradients = true});
     session.step();
     const double floor = rms_of_gradient(session);
     double worst = 0;
@@ -218,7 +218,7 @@ TEST_P(Reference, AllGradientsAgreeWithTransformers) {
 
 TEST_P(Reference, TwentyAdamWStepsWithClippingAndDecayGroupsAgreeWithPyTorch) {
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session session(run(spec::Precision::fp64), alone, source());
+    Session session(session_plan(run(spec::Precision::fp64)), alone, source());
     double worst = 0;
     for (int step = 0; step < 20; ++step) {
       const auto report = session.step();

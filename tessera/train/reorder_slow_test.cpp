@@ -38,7 +38,7 @@ struct Numbers {
 Numbers trained(const spec::Run& run, const program::Program& program) {
   Numbers numbers;
   collective::run_ranks(2, [&](const collective::Communicator& communicator) {
-    Session session(run, communicator, random_source(run.model), {.program = &program});
+    Session session(session_plan(run, program), communicator, random_source(run.model));
     std::vector<double> losses;
     for (int step = 0; step < 2; ++step) losses.push_back(session.step().loss);
     if (communicator.rank() != 0) return;

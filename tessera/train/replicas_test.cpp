@@ -86,7 +86,8 @@ TEST(Replicas, AreEqualAfterAnExchangeAndNotBefore) {
     std::vector<tensor::Tensor> out(2);
     collective::run_ranks(2, [&](const collective::Communicator& all) {
       Replicas replicas(run, all);
-      Session session(replicas.run(), replicas.communicator(), replicas.source(random_source(run.model)));
+      Session session(session_plan(replicas.run()), replicas.communicator(),
+                      replicas.source(random_source(run.model)));
       replicas.begin(session);
       for (std::int64_t step = 1; step <= steps; ++step) session.step();
       if (at_the_end) replicas.exchange(steps, true);

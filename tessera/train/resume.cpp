@@ -25,19 +25,19 @@ struct Attempt {
   std::vector<std::string> notes = {};
 };
 
-Attempt attempt(Session& session, const std::string& path, const ResumeOptions& options) {
+Attempt attempt(Session& session, const spec::Run& run, const std::string& path,
+                const ResumeOptions& options) {
   const auto agreed = [&](const std::string& complaint) {
     return num_ranks_where(session, !complaint.empty()) == 0;
   };
   std::optional<Checkpoint> opened;
   std::string complaint = complaint_of([&] {
     const During reading(session.log(), Doing::resuming);
-    opened.emplace(path, checkpoint::links_of(session.run().model));
+    opened.emplace(path, checkpoint::links_of(session.model()));
   });
   if (!agreed(complaint)) return {false, complaint};
-  expect_no_tokenizer(session.run(), path);
-  const auto notes = check_fits(session, options.run ? *options.run : session.run(), *opened, options.data,
-                                options.accepted);
+  expect_no_tokenizer(run.data, path);
+  const auto notes = check_fits(session, run, *opened, options.data, options.accepted);
   complaint = complaint_of([&] { restore(session, *opened); });
   return {agreed(complaint), complaint, notes};
 }
@@ -55,8 +55,8 @@ void tell(const Attempt& taken, const std::string& path, std::int64_t step, Resu
   out.notes.insert(out.notes.end(), taken.notes.begin(), taken.notes.end());
 }
 
-Resumed picked(Session& session, const ResumeOptions& options) {
-  const Attempt tried = attempt(session, options.from, options);
+Resumed picked(Session& session, const spec::Run& run, const ResumeOptions& options) {
+  const Attempt tried = attempt(session, run, options.from, options);
   if (!tried.taken) throw UserError(cat("--from ", options.from, ": ", why(tried)));
   Resumed out;
   tell(tried, options.from, session.progress().step, out);
@@ -70,7 +70,8 @@ UserError weights_alone(const std::string& path) {
 }
 
 // The newest of a folder that all ranks can read; rank 0 says which there are.
-Resumed newest(Session& session, const std::string& folder, const ResumeOptions& options) {
+Resumed newest(Session& session, const spec::Run& run, const std::string& folder,
+               const ResumeOptions& options) {
   const int rank = options.rank;
   Resumed out;
   std::vector<checkpoint::StepFolder> found;
@@ -82,7 +83,7 @@ Resumed newest(Session& session, const std::string& folder, const ResumeOptions&
     const auto step = number_of_first(session, rank, i < found.size() ? found[i].step : -1);
     if (step < 0) break;
     const std::string path = checkpoint::step_folder(folder, step).path;
-    const Attempt tried = attempt(session, path, options);
+    const Attempt tried = attempt(session, run, path, options);
     if (tried.taken) {
       tell(tried, path, session.progress().step, out);
       if (options.from.empty() && out.step < step) throw weights_alone(path);
@@ -118,11 +119,11 @@ void expect_none_newer(const Session& session, const ResumeOptions& options) {
 
 }  // namespace
 
-Resumed resume(Session& session, const ResumeOptions& options) {
-  if (options.from.empty()) return newest(session, options.folder, options);
+Resumed resume(Session& session, const spec::Run& run, const ResumeOptions& options) {
+  if (options.from.empty()) return newest(session, run, options.folder, options);
   const Resumed out = options.from == "none"                    ? Resumed()
-                      : checkpoint::is_checkpoint(options.from) ? picked(session, options)
-                                                                : newest(session, options.from, options);
+                      : checkpoint::is_checkpoint(options.from) ? picked(session, run, options)
+                                                                : newest(session, run, options.from, options);
   if (out.notes.empty() && options.from != "none")
     throw UserError(cat("--from ", options.from,
                         ": there is no checkpoint (a folder with manifest.json, or with folders step-...)"));

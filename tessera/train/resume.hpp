@@ -15,7 +15,6 @@ struct ResumeOptions {
   int rank = 0;
   std::optional<checkpoint::DataIdentity> data = std::nullopt;  // that the run reads
   Accepted accepted = {};
-  const spec::Run* run = nullptr;  // what reads that data; nothing: the session's own
   // A checkpoint of this step was in `folder` when the ranks were started again, which must not begin anew
   // then.
   std::int64_t known_step = 0;
@@ -27,8 +26,8 @@ struct Resumed {
   std::vector<std::string> notes;  // for the user: what was taken, and what could not be
 };
 
-// All ranks call it; the session then stands where the checkpoint was written. Throws UserError when none can
-// be used and one was asked for or is there, or when it does not fit (fits.hpp).
-Resumed resume(Session& session, const ResumeOptions& options);
+// Puts the session, which trains for the run, where a checkpoint was written; all ranks call it. Throws
+// UserError when none can be used and one was asked for or is there, or when it does not fit (fits.hpp).
+Resumed resume(Session& session, const spec::Run& run, const ResumeOptions& options);
 
 }  // namespace tessera::train

@@ -94,7 +94,7 @@ TEST_F(Saved, ReplicasShareTheWorkEqually) {
 TEST_F(Saved, ASnapshotIsNotTouchedWhenParametersChangeAtOnce) {
   const spec::Run run = run_of(1, 1, 1, 0);
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session session(run, alone, random_source(run.model));
+    Session session(session_plan(run), alone, random_source(run.model));
     session.step();
     Snapshot snapshot;
     snapshot.take(session);
@@ -131,8 +131,8 @@ TEST_F(Saved, ADamagedCheckpointIsNotUsedAndItSaysSo) {
   const std::string newest = checkpoint::step_folder(folder_, 2).path;
   std::filesystem::resize_file(newest + "/rank-00001.safetensors.hashes", 1);
   collective::run_ranks(2, [&](const collective::Communicator& communicator) {
-    Session session(run, communicator, random_source(run.model));
-    const Resumed resumed = resume(session, {.folder = folder_, .rank = communicator.rank()});
+    Session session(session_plan(run), communicator, random_source(run.model));
+    const Resumed resumed = resume(session, run, {.folder = folder_, .rank = communicator.rank()});
     EXPECT_EQ(resumed.step, 1);
     EXPECT_THAT(resumed.notes, ElementsAre(HasSubstr("step-00000002 is not used: '" + newest +
                                                      "/rank-00001.safetensors.hashes'"),
@@ -145,8 +145,8 @@ TEST_F(Saved, WhatDoesNotFitIsRefusedWithWhatToDo) {
   const auto complaint = [&](const spec::Run& run, const std::string& from = "") {
     return complaint_of([&] {
       collective::run_ranks(1, [&](const collective::Communicator& alone) {
-        Session session(run, alone, random_source(run.model));
-        resume(session, {.folder = folder_, .from = from, .saves = true});
+        Session session(session_plan(run), alone, random_source(run.model));
+        resume(session, run, {.folder = folder_, .from = from, .saves = true});
       });
     });
   };

@@ -24,8 +24,8 @@ class SaverTest : public SavingRuns {
     collective::run_ranks(static_cast<int>(run.layout.ranks()),
                           [&](const collective::Communicator& communicator) {
                             const int rank = communicator.rank();
-                            Session session(run, communicator, random_source(run.model));
-                            const Resumed resumed = resume(session, {.folder = folder_, .rank = rank});
+                            Session session(session_plan(run), communicator, random_source(run.model));
+                            const Resumed resumed = resume(session, run, {.folder = folder_, .rank = rank});
                             Saver saver(run, session,
                                         {.folder = folder_,
                                          .rank = rank,
@@ -79,7 +79,7 @@ TEST_F(SaverTest, ADivergingRunKeepsTheStateFromWhichAStepWasTaken) {
 TEST_F(SaverTest, ALastStateThatIsNotSavedIsAnErrorThatNamesTheNewestOne) {
   collective::run_ranks(2, [&](const collective::Communicator& communicator) {
     const spec::Run run = saving_run(2, 1);
-    Session session(run, communicator, random_source(run.model));
+    Session session(session_plan(run), communicator, random_source(run.model));
     Saver saver(run, session, {.folder = folder_, .rank = communicator.rank(), .num_ranks = 2});
     const auto finished = [&] {
       saver.finish(session.progress().step);

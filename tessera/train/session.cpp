@@ -87,42 +87,75 @@ parallel::ProductAxes::Form blocks_of(const spec::Layout& layout) {
 
 }  // namespace
 
-Session::Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
+SessionPlan session_plan(const spec::Run& run, program::Program program) {
+  // The model's code refers to these keys for as long as it lives.
+  const auto model = std::make_shared<const spec::Model>(run.model);
+  return {.program = std::move(program),
+          .note = "",
+          .make_model = [model](const program::Tables& tables,
+                                const model::RankModel& held) { return model::make(*model, tables, held); },
+          .compile_evaluation =
+              [request = families::step_request(run)](const program::Tables& tables) {
+                return plan::compile_evaluation(request, tables);
+              },
+          .model = run.model,
+          .layout = run.layout,
+          .training = run.training,
+          .loss_chunk_tokens = run.cluster.loss_chunk_tokens(),
+          .document_end = run.data.document_end,
+          .has_documents = run.data.has_documents()};
+}
+
+SessionPlan session_plan(const spec::Run& run) {
+  std::string note;
+  program::Program program = plan::compile(families::step_request(run), &note);
+  SessionPlan out = session_plan(run, std::move(program));
+  out.note = std::move(note);
+  return out;
+}
+
+Session::Session(SessionPlan plan, const collective::Communicator& communicator, Source source,
                  const Variation& variation, ActivityLog* log, PhaseTimer* timer)
-    : run_(run),
+    : plan_(std::move(plan)),
       log_(log),
-      program_(variation.program ? *variation.program : plan::compile(families::step_request(run), &note_)),
       source_(std::move(source)),
       rank_(communicator.rank()),
       device_(communicator.device()),
-      groups_(make_groups(communicator, program_.tables, apart_, log, timer)),
-      step_groups_(step_groups(groups_, communicator, program_.tables, variation)),
-      offload_store_(run.layout.offload_folder, communicator.device()),
-      context_(parallel::make_context(program_.tables, step_groups_,
-                                      {.sequence = run.model.sequence,
-                                       .cuts_stream = run.layout.cuts_stream(),
-                                       .regathers = run.layout.regathers(),
-                                       .blocks = blocks_of(run.layout),
-                                       .gathers_blocks = run.layout.tp_gather,
-                                       .loss_chunk = run.cluster.loss_chunk_tokens(),
-                                       .expert_slices = run.layout.etp,
+      groups_(make_groups(communicator, plan_.program.tables, apart_, log, timer)),
+      step_groups_(step_groups(groups_, communicator, plan_.program.tables, variation)),
+      offload_store_(plan_.layout.offload_folder, communicator.device()),
+      context_(parallel::make_context(plan_.program.tables, step_groups_,
+                                      {.sequence = plan_.model.sequence,
+                                       .cuts_stream = plan_.layout.cuts_stream(),
+                                       .regathers = plan_.layout.regathers(),
+                                       .blocks = blocks_of(plan_.layout),
+                                       .gathers_blocks = plan_.layout.tp_gather,
+                                       .loss_chunk = plan_.loss_chunk_tokens,
+                                       .expert_slices = plan_.layout.etp,
                                        .device = device_})),
-      is_server_(program::is_server(program_.tables, communicator.rank())),
-      data_rank_(data_rank(communicator.rank(), program_.tables)),
-      meets_other_samples_(meets_other_samples(program_.tables) || run.model.balance == spec::Balance::batch),
-      loss_scale_(run) {
-  const auto& tables = program_.tables;
+      is_server_(program::is_server(plan_.program.tables, communicator.rank())),
+      data_rank_(data_rank(communicator.rank(), plan_.program.tables)),
+      meets_other_samples_(meets_other_samples(plan_.program.tables) ||
+                           plan_.model.balance == spec::Balance::batch),
+      loss_scale_(plan_.training, plan_.layout.precision) {
+  const auto& tables = plan_.program.tables;
   const std::size_t rank_class = tables.class_of_rank.at(static_cast<std::size_t>(communicator.rank()));
-  const auto& sequence = program_.classes[rank_class];
-  if (!device_.is_cpu()) slots_ = plan::place_in_slots(program_);
+  const auto& sequence = plan_.program.classes[rank_class];
+  if (!device_.is_cpu()) slots_ = plan::place_in_slots(plan_.program);
   const program::Holdings held = program::holdings(sequence, tables);
   make_buckets(sequence, held);
   const During preparing(log, Doing::preparing);
-  if (!run.training.replay_choices.empty()) replayed_choices_.emplace(run.training.replay_choices, run.model);
-  model_ = model::make(run_, tables, {held.units, buckets_, context_});
+  if (!plan_.training.replay_choices.empty())
+    replayed_choices_.emplace(plan_.training.replay_choices, plan_.model);
+  model_ = plan_.make_model(tables, {.units = held.units,
+                                     .buckets = buckets_,
+                                     .context = context_,
+                                     .channel_ranks = plan_.layout.tp_channels(),
+                                     .key_ranks = spec::tp_kv(plan_.model, plan_.layout),
+                                     .seed = plan_.training.seed});
   executor_ = std::make_unique<engine::Executor>(
       parts_of(sequence, log_, slots_.empty() ? nullptr : &slots_[rank_class], variation.keep_gradients));
-  if (run.training.local_steps > 0 && run.training.outer_optimizer == spec::OuterOptimizer::nesterov)
+  if (plan_.training.local_steps > 0 && plan_.training.outer_optimizer == spec::OuterOptimizer::nesterov)
     for (const shard::FlatBucket& bucket : buckets_)
       outer_momenta_.push_back(
           tensor::zeros({bucket.shard_elements()}, shard::to_torch(bucket.table().storage), device_));
@@ -131,7 +164,7 @@ Session::Session(const spec::Run& run, const collective::Communicator& communica
 
 engine::Parts Session::parts_of(const program::Sequence& sequence, ActivityLog* log,
                                 const program::Slots* slots, bool keep_gradients) {
-  return {program_.tables,
+  return {plan_.program.tables,
           sequence,
           rank_,
           step_groups_,
@@ -139,7 +172,7 @@ engine::Parts Session::parts_of(const program::Sequence& sequence, ActivityLog* 
           buckets_,
           optimizers_,
           offload_store_,
-          run_.training.clip_norm,
+          plan_.training.clip_norm,
           log,
           device_,
           slots,
@@ -152,11 +185,11 @@ engine::Parts Session::parts_of(const program::Sequence& sequence, ActivityLog* 
 void Session::make_buckets(const program::Sequence& sequence, const program::Holdings& held) {
   const auto outside = outside_at_start(sequence);
   std::optional<WeightsFile> weights;
-  if (!run_.model.weights.empty()) {
+  if (!plan_.model.weights.empty()) {
     const During loading(log_, Doing::loading);
-    weights.emplace(run_.model, program_.tables);
+    weights.emplace(plan_.model, plan_.program.tables);
   }
-  const auto& tables = program_.tables.buckets;
+  const auto& tables = plan_.program.tables.buckets;
   const auto slice_along = [&](std::int16_t set) {
     return set < 0 ? Slice() : Slice{group(set).rank(), group(set).size()};
   };
@@ -164,15 +197,15 @@ void Session::make_buckets(const program::Sequence& sequence, const program::Hol
   for (std::uint32_t item = 0; item < tables.size(); ++item) {
     if (!held.buckets[item]) continue;
     std::optional<During> preparing(std::in_place, log_, Doing::preparing);
-    const auto held_slice = program::slice_held(tables[item], program_.tables, rank_);
+    const auto held_slice = program::slice_held(tables[item], plan_.program.tables, rank_);
     auto& bucket =
-        buckets_.emplace_back(tables[item], run_.training.seed,
-                              held_slice.value_or(Slice{0, program_.tables.num_slices(tables[item])}),
+        buckets_.emplace_back(tables[item], plan_.training.seed,
+                              held_slice.value_or(Slice{0, plan_.program.tables.num_slices(tables[item])}),
                               device_, slice_along(tables[item].cut_over), held_slice.has_value());
     preparing.reset();
     if (weights && bucket.has_shard()) weights->fill(bucket, log_);
     preparing.emplace(log_, Doing::preparing);
-    auto& optimizer = optimizers_.emplace_back(run_.training, bucket);
+    auto& optimizer = optimizers_.emplace_back(plan_.training, bucket);
     const program::Cell shard{program::CellKind::shard, item}, state{program::CellKind::state, item};
     if (outside.contains(shard)) {
       offload_store_.put({shard}, bucket.shard());
@@ -195,10 +228,10 @@ std::vector<engine::LossSum> Session::evaluate(const Source& source, std::uint64
   TESSERA_CHECK(under_way() == 0, "an evaluation while a step is under way");
   const During evaluating(log_, Doing::evaluating, steps_);
   if (!evaluator_) {
-    evaluation_ = plan::compile_evaluation(families::step_request(run_), program_.tables);
+    evaluation_ = plan_.compile_evaluation(plan_.program.tables);
     const auto rank = static_cast<std::size_t>(rank_);
-    evaluator_ =
-        std::make_unique<engine::Executor>(parts_of(evaluation_.at(program_.tables.class_of_rank.at(rank))));
+    evaluator_ = std::make_unique<engine::Executor>(
+        parts_of(evaluation_.at(plan_.program.tables.class_of_rank.at(rank))));
   }
   std::vector<std::pair<shard::FlatBucket*, Tensor>> delayed;
   for (shard::FlatBucket& bucket : buckets_)
@@ -207,7 +240,7 @@ std::vector<engine::LossSum> Session::evaluate(const Source& source, std::uint64
       bucket.end_full();
     }
   std::vector<engine::LossSum> sums;
-  const auto batch = static_cast<std::uint64_t>(run_.training.global_batch);
+  const auto batch = static_cast<std::uint64_t>(plan_.training.global_batch);
   for (std::uint64_t done = 0; done < count; done += batch) {
     const auto now = static_cast<std::int64_t>(std::min(batch, count - done));
     const auto more = evaluator_->evaluate(input_of({.source = source, .first = first + done, .count = now}));
@@ -250,14 +283,14 @@ std::vector<double> sums_over(const collective::Group& group, std::vector<double
 }  // namespace
 
 std::string Session::schedule() const {
-  const std::string name = spec::schedule_name(run_.layout);
-  return note_.empty() ? name : cat(name, " (", note_, ")");
+  const std::string name = spec::schedule_name(plan_.layout);
+  return note().empty() ? name : cat(name, " (", note(), ")");
 }
 
 void Session::meet() const {
   const During meeting(log_, Doing::meeting, steps_);
   if (!apart_.empty()) return apart_.front().barrier();
-  for (const std::size_t set : spanning_sets(program_.tables)) groups_[set].barrier();
+  for (const std::size_t set : spanning_sets(plan_.program.tables)) groups_[set].barrier();
 }
 
 std::vector<double> Session::sums(std::vector<double> values) const {
@@ -265,7 +298,7 @@ std::vector<double> Session::sums(std::vector<double> values) const {
   if (!apart_.empty()) return sums_over(apart_[0], std::move(values));
   const tensor::Tensor mine = tensor::view_of(values.data(), {std::ssize(values)}, at::kDouble);
   tensor::Tensor cells = mine.to(device_);
-  for (const std::size_t set : spanning_sets(program_.tables)) groups_[set].all_reduce_sum(cells);
+  for (const std::size_t set : spanning_sets(plan_.program.tables)) groups_[set].all_reduce_sum(cells);
   mine.copy_(cells);
   return values;
 }
@@ -287,11 +320,11 @@ Session::Gathered::~Gathered() {
 }
 
 tensor::Tensor Session::logits(const model::Batch& batch, const tensor::Tensor& rows) {
-  TESSERA_CHECK(run_.layout.cp == 1 && !run_.layout.cuts_stream() && !run_.layout.in_blocks(),
+  TESSERA_CHECK(plan_.layout.cp == 1 && !plan_.layout.cuts_stream() && !plan_.layout.in_blocks(),
                 "logits of ranks that share tokens");
   std::optional<Gathered> here;
   if (!is_gathered_) here.emplace(*this);
-  return model::logits(model_, program_.tables, batch, rows);
+  return model::logits(model_, plan_.program.tables, batch, rows);
 }
 
 tensor::Tensor Session::shard_of(const shard::FlatBucket& bucket) {
@@ -313,15 +346,15 @@ std::vector<Kept> Session::kept(const shard::FlatBucket& bucket) {
   if (!bucket.has_shard()) return {};
   const auto& table = bucket.table();
   const auto held = [&](const char* prefix, const tensor::Tensor& flat, bool is_slice) {
-    const auto& sets = program_.tables.axis_sets;
+    const auto& sets = plan_.program.tables.axis_sets;
     const bool is_cut = is_slice && table.sharded_over >= 0;
     const std::vector<std::int16_t> cut_along =
         is_cut ? sets[static_cast<std::size_t>(table.sharded_over)].axes : std::vector<std::int16_t>();
     return Kept{prefix, flat, is_slice ? bucket.slice().position * bucket.shard_elements() : 0,
-                program::replica_of(table, program_.tables, rank_, cut_along)};
+                program::replica_of(table, plan_.program.tables, rank_, cut_along)};
   };
   std::vector<Kept> out = {held("", shard_of(bucket), true)};
-  const auto prefixes = state_prefixes(run_.training);
+  const auto prefixes = state_prefixes(plan_.training);
   const auto state = executor_->bucket_store().state_between_steps(bucket);
   for (std::size_t part = 0; part < state.size(); ++part)
     out.push_back(held(prefixes.at(part).c_str(), state[part], true));
@@ -355,7 +388,7 @@ checkpoint::Progress Session::progress() const {
   return {.step = steps_,
           .updates = updates_,
           .next_sample = cursor_,
-          .seed = run_.training.seed,
+          .seed = plan_.training.seed,
           .loss_scale = loss_scale_.is_dynamic() ? loss_scale_.value() : 0,
           .good_steps = loss_scale_.good_steps(),
           .reset_after = reset_after_};
@@ -372,7 +405,7 @@ void Session::go_on_from(const checkpoint::Progress& progress) {
 
 tensor::Tensor Session::whole_of(const shard::FlatBucket& bucket, const tensor::Tensor& slice) const {
   const program::Bucket& table = bucket.table();
-  if (program_.tables.is_served(table)) {
+  if (plan_.program.tables.is_served(table)) {
     const engine::ServerExchange exchange(group(table.sharded_over), bucket.slice().count);
     if (bucket.has_shard()) return exchange.give(slice), tensor::Tensor();
     tensor::Tensor whole = tensor::empty({table.elements}, shard::to_torch(table.storage), device_);
@@ -389,7 +422,7 @@ void Session::read_ahead(std::size_t steps) {
   while (inputs_.size() + told < steps) inputs_.push_back(input_of_step(inputs_.size() + told));
 }
 
-bool Session::runs_ahead() const { return device_.is_cpu() && program::has_ahead(program_); }
+bool Session::runs_ahead() const { return device_.is_cpu() && program::has_ahead(plan_.program); }
 
 engine::StepInput Session::next_input() {
   read_ahead(1);
@@ -403,8 +436,8 @@ void Session::begin_step(bool is_followed) {
   if (!is_next_told_) input = next_input();
   is_next_told_ = false;
   begun_.push_back({.step = ++steps_, .first = cursor_});
-  cursor_ += static_cast<std::uint64_t>(run_.training.global_batch);
-  learning_rate_ = optim::learning_rate(run_.training, updates_);
+  cursor_ += static_cast<std::uint64_t>(plan_.training.global_batch);
+  learning_rate_ = optim::learning_rate(plan_.training, updates_);
   input.learning_rate = learning_rate_;
   input.count = ++updates_ - reset_after_;
   std::optional<engine::StepInput> next;
@@ -418,7 +451,7 @@ engine::StepReport Session::finish_step() {
   auto report = executor_->finish();
   const Begun begun = begun_.front();
   begun_.pop_front();
-  if (run_.model.experts > 0) sum_loads(begun);
+  if (plan_.model.experts > 0) sum_loads(begun);
   if (recorded_choices_) write_choices(begun);
   if (!report.taken) --updates_;
   loss_scale_.update(report.taken);
@@ -432,9 +465,9 @@ engine::StepReport Session::step() {
 }
 
 void Session::sum_loads(const Begun& step) {
-  const auto width = static_cast<std::size_t>(run_.model.experts) + 1,
-             first = static_cast<std::size_t>(run_.model.dense_layers),
-             layers = static_cast<std::size_t>(run_.model.blocks()) - first;
+  const auto width = static_cast<std::size_t>(plan_.model.experts) + 1,
+             first = static_cast<std::size_t>(plan_.model.dense_layers),
+             layers = static_cast<std::size_t>(plan_.model.blocks()) - first;
   std::vector<double> all(layers * width, 0);
   for (const auto& [layer, load] : choices_of(step.step).loads) {
     const Tensor here = tensor::on_host(load.to(at::kDouble));

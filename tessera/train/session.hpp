@@ -1,5 +1,5 @@
-// All that one rank needs to train: program, groups, buckets, model, optimizer and samples, joined from one
-// run file.
+// One rank of a training step: a program, the groups, buckets, model and optimizers that it works on, and the
+// samples that it reads.
 #pragma once
 
 #include <array>
@@ -17,6 +17,7 @@
 #include "tessera/collective/group.hpp"
 #include "tessera/engine/executor.hpp"
 #include "tessera/metrics/step_facts.hpp"
+#include "tessera/model/family.hpp"
 #include "tessera/optim/loss_scale.hpp"
 #include "tessera/parallel/parallel_context.hpp"
 #include "tessera/program/ir/types.hpp"
@@ -34,10 +35,29 @@ using StepGroups = std::function<void(const collective::Communicator&, const pro
 
 // What tests of the proof itself change.
 struct Variation {
-  const program::Program* program = nullptr;  // instead of the compiled one
-  StepGroups step_groups;                     // empty: steps use the session's own
-  bool keep_gradients = false;                // FlatBucket::kept_gradient() has those of the last step
+  StepGroups step_groups;       // empty: steps use the session's own
+  bool keep_gradients = false;  // FlatBucket::kept_gradient() has those of the last step
 };
+
+// What a session runs: a program, the model that it computes, and how that model is updated and fed.
+struct SessionPlan {
+  program::Program program;
+  std::string note;  // of the compiler: what it chose, or had to do otherwise than asked for
+  // Makes the units that the rank holds; they may refer to the tables and to `model` below.
+  std::function<model::Model(const program::Tables&, const model::RankModel&)> make_model;
+  // Compiles what evaluates, by class of ranks.
+  std::function<std::vector<program::Sequence>(const program::Tables&)> compile_evaluation;
+  spec::Model model;
+  spec::Layout layout;
+  spec::Training training;
+  std::int64_t loss_chunk_tokens = 512;
+  std::string document_end;    // see spec::Data
+  bool has_documents = false;  // a sample holds several
+};
+// Compiles the program of the run.
+SessionPlan session_plan(const spec::Run& run);
+// The same with this program.
+SessionPlan session_plan(const spec::Run& run, program::Program program);
 
 using checkpoint::kDirectionsPrefix;
 using checkpoint::kErrorPrefix;
@@ -57,9 +77,9 @@ std::vector<std::string> state_prefixes(const spec::Training& training);
 
 class Session {
  public:
-  // Compiles and checks the program, makes all groups in one exchange, draws or reads the weights. What the
-  // rank is doing is written to `log`, how long its parts take to `timer`, if there are such.
-  Session(const spec::Run& run, const collective::Communicator& communicator, Source source,
+  // Makes all groups in one exchange, draws or reads the weights. What the rank is doing is written to `log`,
+  // how long its parts take to `timer`, if there are such.
+  Session(SessionPlan plan, const collective::Communicator& communicator, Source source,
           const Variation& variation = {}, ActivityLog* log = nullptr, PhaseTimer* timer = nullptr);
   Session(const Session&) = delete;  // its parts point at each other
   Session& operator=(const Session&) = delete;
@@ -90,15 +110,17 @@ class Session {
   // it, and one of them makes the file.
   void record_choices();
 
-  const spec::Run& run() const { return run_; }
+  const spec::Model& model() const { return plan_.model; }
+  const spec::Layout& layout() const { return plan_.layout; }
+  const spec::Training& training() const { return plan_.training; }
   const Source& source() const { return source_; }
-  const program::Program& program() const { return program_; }
+  const program::Program& program() const { return plan_.program; }
   // Where this rank writes what it is doing; may be nothing.
   ActivityLog* log() const { return log_; }
   // Its order of micro-batches in words: the one asked for, and what became of it.
   std::string schedule() const;
   // What the compiler chose or had to do otherwise; empty: nothing.
-  const std::string& note() const { return note_; }
+  const std::string& note() const { return plan_.note; }
   at::Device device() const { return device_; }
   // Those that this rank holds.
   std::span<shard::FlatBucket> buckets() { return buckets_; }
@@ -189,10 +211,8 @@ class Session {
                      std::span<std::int64_t> documents) const;
   void make_buckets(const program::Sequence& sequence, const program::Holdings& held);
 
-  spec::Run run_;
+  SessionPlan plan_;
   ActivityLog* log_;
-  std::string note_;  // of the compiler
-  program::Program program_;
   Source source_;
   int rank_;
   at::Device device_;

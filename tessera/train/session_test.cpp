@@ -14,7 +14,7 @@ namespace {
 TEST(Session, AStepThatIsNotFiniteIsTakenOnNoRank) {
   const auto run = small_run(2);
   collective::run_ranks(2, [&](const collective::Communicator& communicator) {
-    Session session(run, communicator, random_source(run.model));
+    Session session(session_plan(run), communicator, random_source(run.model));
     session.step();
     std::vector<tensor::Tensor> before;
     for (auto& bucket : session.buckets()) before.push_back(bucket.shard().clone());
@@ -43,7 +43,7 @@ TEST(Session, MovesTheSampleCursorPastAStepThatWasNotTaken) {
     random(samples, tokens, targets, documents);
   };
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session session(run, alone, source);
+    Session session(session_plan(run), alone, source);
     const double saved = session.buckets()[1].shard().select(0, 0).item<double>();
     session.buckets()[1].shard().select(0, 0).fill_(NAN);
     EXPECT_FALSE(session.step().taken);
@@ -77,7 +77,7 @@ TEST(Session, AFailingSourceEndsAllRanksWithItsError) {
       if (communicator.rank() == 1 && ++calls > 3) throw UserError("the disk is gone");
       random(samples, tokens, targets, documents);
     };
-    Session session(run, communicator, source);
+    Session session(session_plan(run), communicator, source);
     for (int step = 0; step < 5; ++step) session.step();
   };
   try {
@@ -91,7 +91,7 @@ TEST(Session, AFailingSourceEndsAllRanksWithItsError) {
 TEST(CorpusSource, RefusesAVocabularyTooSmallForBytes) {
   auto run = small_run(1);
   run.data.path = "corpus/kjv.txt";
-  EXPECT_THROW(corpus_source(run), UserError);
+  EXPECT_THROW(corpus_source(run.data, run.model), UserError);
 }
 
 }  // namespace

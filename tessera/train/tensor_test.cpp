@@ -93,8 +93,8 @@ TEST(ContextParallel, EndsOfDocumentsAreNoTargetsAndNobodySeesBeyondThem) {
   };
   const auto report = [](const spec::Run& of, const Source& source) {
     engine::StepReport out;
-    collective::run_ranks(1,
-                          [&](const auto& communicator) { out = Session(of, communicator, source).step(); });
+    collective::run_ranks(
+        1, [&](const auto& communicator) { out = Session(session_plan(of), communicator, source).step(); });
     return out;
   };
   const auto by_hand = report(one_document, masked), documents = report(run, random_source(run.model));

@@ -36,7 +36,7 @@ program::Program with_transfer(const spec::Run& run) {
 double first_loss(const spec::Run& run, const Source& source, const program::Program* program) {
   double loss = 0;
   collective::run_ranks(2, [&](const collective::Communicator& communicator) {
-    Session session(run, communicator, source, {.program = program});
+    Session session(program ? session_plan(run, *program) : session_plan(run), communicator, source);
     const auto report = session.step();
     if (communicator.rank() == 0) loss = report.loss;
   });

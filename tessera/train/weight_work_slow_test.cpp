@@ -42,8 +42,8 @@ TEST(WeightWork, HalvesDoTheSameArithmeticAsTheWholeInTheSameTime) {
   const auto whole = program::data_parallel(tables, {.residency = {.overlap = false}});
   const auto split = program::data_parallel(tables, {.residency = {.overlap = false}}, true);
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session a(run, alone, random_source(run.model), {.program = &whole}),
-        b(run, alone, random_source(run.model), {.program = &split});
+    Session a(session_plan(run, whole), alone, random_source(run.model)),
+        b(session_plan(run, split), alone, random_source(run.model));
     const auto flops = [](Session& session) {
       const tensor::FlopCount count;
       session.step();

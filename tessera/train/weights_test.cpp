@@ -112,7 +112,7 @@ TEST_F(Weights, OfPublishedGpt2FilesAreReadWithTheirMasksAndSurplusPositions) {
   checkpoint::write_safetensors(path, tensors);
   run.model.weights = path;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session session(run, alone, random_source(run.model));
+    Session session(session_plan(run), alone, random_source(run.model));
     const auto element = [&](const std::string& name, std::int64_t row, std::int64_t column) {
       for (auto& bucket : session.buckets())
         for (const auto& parameter : bucket.table().parameters)

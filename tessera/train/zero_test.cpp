@@ -83,7 +83,7 @@ Trained trained(const spec::Run& run) {
   Trained out;
   collective::run_ranks(
       static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
-        Session session(run, communicator, random_source(run.model));
+        Session session(session_plan(run), communicator, random_source(run.model));
         Trained mine;
         for (int step = 0; step < 3; ++step) {
           const auto report = session.step();
@@ -166,7 +166,7 @@ TEST(Zero, LookingAtTheModelBetweenStepsLeavesItsShardsAlone) {
   program::build_waits(sequence, program.tables);
   ASSERT_EQ(program::to_text(program::check(program)), "");
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
-    Session session(run, alone, random_source(run.model), {.program = &program});
+    Session session(session_plan(run, program), alone, random_source(run.model));
     session.step();
     const auto& bucket = session.buckets()[1];
     const Tensor before = session.shard_of(bucket).clone();

@@ -74,7 +74,7 @@ class Reference {
     Outcome out;
     collective::run_ranks(1, [&](const collective::Communicator& one) {
       one_ = &one;
-      Session whole(alone_, one, source_);
+      Session whole(session_plan(alone_), one, source_);
       for (auto& bucket : whole.buckets())
         for (const auto& parameter : bucket.table().parameters)
           weights_[parameter.name] = shard::parameter_in(bucket.shard(), parameter).reshape({-1}).clone();
@@ -139,7 +139,7 @@ class Reference {
       run.layout.micro_batch = run.training.global_batch;
       run.training.clip_norm = 0;
       session = std::make_unique<Session>(
-          run, *one_,
+          session_plan(run), *one_,
           [this](std::span<const std::uint64_t> asked, std::span<std::int64_t> tokens,
                  std::span<std::int64_t> targets, std::span<std::int64_t> documents) {
             std::vector<std::uint64_t> of_all;

@@ -169,7 +169,7 @@ bool replicas_equal(Session& session) {
 // More than a step takes, and not a multiple of it.
 void evaluate(Session& session, Outcome& out) {
   constexpr std::uint64_t kFarAway = 1'000'000;  // from the samples of the steps
-  const auto count = static_cast<std::uint64_t>(session.run().training.global_batch) + 1;
+  const auto count = static_cast<std::uint64_t>(session.training().global_batch) + 1;
   const auto losses = session.evaluate(session.source(), kFarAway, count);
   out.evaluation = losses.front().sum / losses.front().tokens;
   for (std::size_t other = 1; other < losses.size(); ++other)

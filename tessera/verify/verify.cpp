@@ -63,9 +63,10 @@ Outcome outcome_or_abort(Session& session, const collective::Communicator& commu
 }
 
 // Runs on this rank; rank 0 asks for what is expected.
-Verification verify_here(const spec::Run& run, const collective::Communicator& communicator,
-                         const Variation& variation, References& references) {
-  Session session(run, communicator, uneven_source(run.model), variation);
+Verification verify_here(const spec::Run& run, SessionPlan plan, const collective::Communicator& communicator,
+                         const StepGroups& step_groups, References& references) {
+  Session session(std::move(plan), communicator, uneven_source(run.model),
+                  {.step_groups = step_groups, .keep_gradients = true});
   const auto& tables = session.program().tables;
   const Outcome found =
       outcome_or_abort(session, communicator, run.training.clip_norm, references.num_steps());
@@ -100,7 +101,8 @@ const References::Reference& References::of(const spec::Run& run) {
                      computed_order(program.tables)};
   } else if (is_new) {
     collective::run_ranks(1, [&](const collective::Communicator& communicator) {
-      Session session(alone, communicator, uneven_source(alone.model), {.keep_gradients = true});
+      Session session(session_plan(alone), communicator, uneven_source(alone.model),
+                      {.keep_gradients = true});
       known->second = {outcome_of(session, 0, alone.training.clip_norm, num_steps_),
                        computed_order(session.program().tables)};
     });
@@ -112,24 +114,21 @@ Verification verify(const spec::Run& run, const collective::Communicator& commun
   std::string shrunk;
   const spec::Run small = shrunk_for_verification(run, shrunk);
   References references(num_steps);
-  Verification out = verify_here(small, communicator, {.keep_gradients = true}, references);
+  Verification out = verify_here(small, session_plan(small), communicator, {}, references);
   out.shrunk = shrunk;
   return out;
 }
 
 Verification verify_as_it_is(const spec::Run& run, References& references, const StepGroups& step_groups,
                              const collective::RunRanks& run_ranks) {
-  const program::Program program = plan::compile(families::step_request(run));
-  return verify_varied(run, {&program, step_groups}, references, run_ranks);
+  return verify_program(run, plan::compile(families::step_request(run)), references, step_groups, run_ranks);
 }
 
-Verification verify_varied(const spec::Run& run, const Variation& variation, References& references,
-                           const collective::RunRanks& run_ranks) {
+Verification verify_program(const spec::Run& run, const program::Program& program, References& references,
+                            const StepGroups& step_groups, const collective::RunRanks& run_ranks) {
   Verification out;
-  Variation keeping = variation;
-  keeping.keep_gradients = true;
   run_ranks(static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
-    Verification mine = verify_here(run, communicator, keeping, references);
+    Verification mine = verify_here(run, session_plan(run, program), communicator, step_groups, references);
     if (communicator.rank() == 0) out = std::move(mine);
   });
   return out;

@@ -62,9 +62,10 @@ Verification verify_on_threads(const spec::Run& run, const StepGroups& step_grou
 Verification verify_as_it_is(const spec::Run& run, References& references, const StepGroups& step_groups = {},
                              const collective::RunRanks& run_ranks = collective::run_ranks);
 
-// The same of any program of that run, right or wrong.
-Verification verify_varied(const spec::Run& run, const Variation& variation, References& references,
-                           const collective::RunRanks& run_ranks = collective::run_ranks);
+// The same with any program of that run, right or wrong.
+Verification verify_program(const spec::Run& run, const program::Program& program, References& references,
+                            const StepGroups& step_groups = {},
+                            const collective::RunRanks& run_ranks = collective::run_ranks);
 
 // What a layout may be off: 1e-10 in fp64, 1e-4 in fp32.
 double tolerance_of(spec::Precision precision);

@@ -142,7 +142,8 @@ void tell_calls() {
 
 // One rank; ranks as threads are counted together, by rank 0.
 void count_steps(const spec::Run& run, const job::Rank& rank, const std::string& title) {
-  train::Session session(run, rank.communicator, train::random_source(run.model), {}, rank.log);
+  train::Session session(train::session_plan(run), rank.communicator, train::random_source(run.model), {},
+                         rank.log);
   for (int step = 0; step < kWarmSteps; ++step) session.step();
   const bool counts = rank.communicator.rank() == 0 || run.cluster.transport != spec::Transport::threads;
   session.meet();

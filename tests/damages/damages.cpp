@@ -168,7 +168,7 @@ std::map<Site, std::vector<Call>> calls_of(const spec::Run& run) {
   std::mutex mutex;
   collective::run_ranks(
       static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
-        train::Session session(run, communicator, train::random_source(run.model));
+        train::Session session(train::session_plan(run), communicator, train::random_source(run.model));
         const auto num_sets = static_cast<std::int16_t>(session.program().tables.axis_sets.size());
         for (std::int16_t set = 0; set < num_sets; ++set) session.group(set).tally().reset(true);
         session.step();

@@ -75,7 +75,7 @@ std::string verdict(const std::vector<std::string>& layout, const Mutant& mutant
                                           .patience_seconds = mutant.one_queue ? 3.0 : 60.0};
   try {
     const auto found =
-        train::verify_varied(run, {.program = &program}, references, [&](int num_ranks, const auto& body) {
+        train::verify_program(run, program, references, {}, [&](int num_ranks, const auto& body) {
           async_device::Findings findings;
           async_device::run_ranks(options, num_ranks, body, &findings);
           num_omitted += findings.num_omitted;

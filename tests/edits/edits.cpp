@@ -54,7 +54,8 @@ std::vector<double> numbers_of(const spec::Run& run, const program::Program& pro
   std::map<std::string, double> sums;
   collective::run_ranks(
       static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
-        train::Session session(run, communicator, train::random_source(run.model), {.program = &program});
+        train::Session session(train::session_plan(run, program), communicator,
+                               train::random_source(run.model));
         const auto finish = [&] {
           const auto report = session.finish_step();
           if (communicator.rank() == 0) out.insert(out.end(), {report.loss, report.gradient_norm});

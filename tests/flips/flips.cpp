@@ -146,9 +146,9 @@ std::uint64_t state_hash(train::Session& session) {
 
 // Goes on in this process; empty when it took the checkpoint before the damaged one, bit for bit, and said
 // so.
-std::string resume_problem(train::Session& session, const std::string& checkpoints, const Damage& damage,
-                           std::uint64_t hash_before) {
-  const auto resumed = train::resume(session, {.folder = checkpoints});
+std::string resume_problem(train::Session& session, const spec::Run& run, const std::string& checkpoints,
+                           const Damage& damage, std::uint64_t hash_before) {
+  const auto resumed = train::resume(session, run, {.folder = checkpoints});
   if (resumed.step != kNewest - 1) return cat("went on after step ", resumed.step);
   if (state_hash(session) != hash_before) return "the weights are not those of the checkpoint before";
   if (resumed.notes.size() != 2 || !resumed.notes[0].starts_with("warning: ") ||
@@ -212,9 +212,10 @@ int main(int argc, char** argv) {
   };
   collective::run_ranks(1, [&](const collective::Communicator& communicator) {
     const auto run = spec::load(kRunFile, small_run(kSteps));
-    train::Session session(run, communicator, train::corpus_source(run));
-    train::resume(session, {.folder = struck.string(),
-                            .from = checkpoint::step_folder(struck.string(), kNewest - 1).path});
+    train::Session session(train::session_plan(run), communicator, train::corpus_source(run.data, run.model));
+    train::resume(
+        session, run,
+        {.folder = struck.string(), .from = checkpoint::step_folder(struck.string(), kNewest - 1).path});
     const std::uint64_t hash_before = state_hash(session);
     for (const Damage& damage : all) {
       Tally& tally = tallies[damage.kind];
@@ -227,7 +228,7 @@ int main(int argc, char** argv) {
       // Of the many bits of headers and manifest, some.
       if ((damage.kind == "header" || damage.kind == "manifest") && tally.tried % 101 != 1) continue;
       ++tally.resumed;
-      tally.went_on += expect(damage, resume_problem(session, struck.string(), damage, hash_before));
+      tally.went_on += expect(damage, resume_problem(session, run, struck.string(), damage, hash_before));
     }
   });
   for (std::size_t i = 0; i < num_jobs; ++i) {

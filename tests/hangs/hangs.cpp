@@ -189,7 +189,7 @@ int run_rank(const Hang& hang) {
       if (is_guilty && hang.kind == Kind::data_stall && step == hang.step) pause();
       random(samples, tokens, targets, documents);
     };
-    train::Session session(run, communicator, source, {.program = &program}, &log);
+    train::Session session(train::session_plan(run, program), communicator, source, {}, &log);
     metrics::OutFile records(environment("HANG_FOLDER") + cat("/metrics.", rank), "HANG_FOLDER");
     sleep_seconds = hang.kind == Kind::slow ? 2 * kTimeoutSeconds + 2 : 3600;
     signal(SIGUSR1, sleep_in_handler);

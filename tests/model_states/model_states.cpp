@@ -81,7 +81,7 @@ Row count(std::int64_t zero, std::int64_t ranks, bool overlap) {
   Row row{.zero = zero, .ranks = ranks};
   const spec::Run run = run_of(zero, ranks, overlap);
   collective::run_ranks(static_cast<int>(ranks), [&](const collective::Communicator& communicator) {
-    train::Session session(run, communicator, train::random_source(run.model));
+    train::Session session(train::session_plan(run), communicator, train::random_source(run.model));
     session.step();
     const auto report = session.step();
     if (communicator.rank() != 0) return;

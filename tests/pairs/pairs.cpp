@@ -140,9 +140,9 @@ std::vector<double> train_on(const spec::Run& run, const std::string& folder, st
   collective::run_ranks(
       static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
         const int rank = communicator.rank();
-        train::Session session(run, communicator, train::random_source(run.model));
+        train::Session session(train::session_plan(run), communicator, train::random_source(run.model));
         const auto resumed =
-            train::resume(session, {.folder = folder, .from = from, .rank = rank, .accepted = accepted});
+            train::resume(session, run, {.folder = folder, .from = from, .rank = rank, .accepted = accepted});
         TESSERA_CHECK(resumed.step == after, "went on after step ", resumed.step);
         spec::Run saving = run;
         if (after > 0) saving.checkpoint = {.every = 0, .every_minutes = 0};

@@ -237,7 +237,7 @@ void warm_up(spec::Run run) {
   run.model.hidden = 64, run.model.heads = run.model.kv_heads = 4, run.model.ffn = 128, run.model.vocab = 64;
   collective::run_ranks(static_cast<int>(run.layout.ranks()),
                         [&](const collective::Communicator& communicator) {
-                          train::Session(run, communicator, source_of(run)).step();
+                          train::Session(train::session_plan(run), communicator, source_of(run)).step();
                         });
 }
 
@@ -252,7 +252,7 @@ int run_case(const Case& c) {
   warm_up(run);
   const std::int64_t before = resident_bytes();
   collective::run_ranks(static_cast<int>(num_ranks), [&](const collective::Communicator& communicator) {
-    train::Session session(run, communicator, source_of(run));
+    train::Session session(train::session_plan(run), communicator, source_of(run));
     auto& most = counted[static_cast<std::size_t>(communicator.rank())];
     const int steps = c.steps_overlap ? 4 : 2;
     for (int step = 0; step < steps; ++step) {

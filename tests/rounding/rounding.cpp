@@ -93,7 +93,8 @@ Gradients gradients_of(const spec::Run& run) {
   Gradients out;
   collective::run_ranks(
       static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
-        train::Session session(run, communicator, train::random_source(run.model), {.keep_gradients = true});
+        train::Session session(train::session_plan(run), communicator, train::random_source(run.model),
+                               {.keep_gradients = true});
         auto outcome = train::outcome_of(session, communicator.rank(), run.training.clip_norm);
         if (communicator.rank() == 0) out = std::move(outcome.gradients);
       });
@@ -105,9 +106,9 @@ Gradients exact_gradients(spec::Run run) {
   Gradients out;
   collective::run_ranks(1, [&](const collective::Communicator& alone) {
     const train::Source source = train::random_source(run.model);
-    train::Session rounded(run, alone, source);
+    train::Session rounded(train::session_plan(run), alone, source);
     run.layout.precision = spec::Precision::fp64;
-    train::Session exact(run, alone, source, {.keep_gradients = true});
+    train::Session exact(train::session_plan(run), alone, source, {.keep_gradients = true});
     for (std::size_t i = 0; i < exact.buckets().size(); ++i)
       exact.buckets()[i].shard().copy_(rounded.buckets()[i].shard().to(at::kBFloat16));
     out = train::outcome_of(exact, 0, run.training.clip_norm).gradients;

@@ -100,7 +100,9 @@ int evaluate_choices(const AskOptions& options, const generate::OpenedModel& ope
 int evaluate_loss(const AskOptions& options, const generate::OpenedModel& opened) {
   const spec::Run run = run_of(options, opened);
   return job::on_ranks(run, options, [&](const job::Rank& rank) {
-    const train::HeldOut samples = options.data.empty() ? train::held_out(run) : train::everything(run);
+    const train::HeldOut samples = options.data.empty()
+                                       ? train::held_out(run.data, run.model, run.evaluation)
+                                       : train::everything(run.data, run.model, run.evaluation);
     const auto session = generate::session_of(opened, run, rank.communicator, rank.log);
     const bool prints = rank.communicator.rank() == 0;
     metrics::EvaluationFacts facts;

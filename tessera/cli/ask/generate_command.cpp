@@ -158,7 +158,7 @@ void answer_prompts(const Asked& asked, train::Session& session, std::span<const
 void converse(const Asked& asked, train::Session& session, const std::string& template_path) {
   const data::ChatTemplate form = data::open_chat_template(template_path);
   data::Json messages = data::Json::array();
-  const std::int64_t room = session.run().model.sequence;
+  const std::int64_t room = session.model().sequence;
   std::string line;
   for (;;) {
     print_now("> ");

@@ -126,7 +126,7 @@ int bench_step_command(const Options& options) {
   return job::on_ranks(run, options, [&](const job::Rank& rank) {
     const auto& alone = rank.communicator;
     const auto source = train::random_source(run.model);
-    train::Session session(run, alone, source);
+    train::Session session(train::session_plan(run), alone, source);
     bare::BareStep bare(bare_config(run));
     std::vector<std::uint64_t> samples(static_cast<std::size_t>(run.training.global_batch));
     for (std::size_t i = 0; i < samples.size(); ++i) samples[i] = i;

@@ -130,7 +130,7 @@ void check_files(const spec::Run& run, const Start& start, Problems& out) {
   const auto add = [&](const std::string& complaint) {
     if (!complaint.empty()) out.push_back(complaint);
   };
-  add(complaint_of([&] { train::expect_data(run); }));
+  add(complaint_of([&] { train::expect_data(run.data, run.model, run.evaluation); }));
   if (!run.model.weights.empty())
     add(complaint_of([&] { checkpoint::TensorFiles(run.model.weights, checkpoint::links_of(run.model)); }));
   std::error_code error;

@@ -8,7 +8,7 @@
 namespace tessera::model {
 namespace {
 
-using Maker = Model (*)(const spec::Run&, const program::Tables&, const RankModel&);
+using Maker = Model (*)(const spec::Model&, const program::Tables&, const RankModel&);
 #define FAMILY(name, ...) make_##name,
 constexpr auto kMakers = std::to_array<Maker>({
 #include "tessera/spec/families.def"
@@ -17,10 +17,10 @@ constexpr auto kMakers = std::to_array<Maker>({
 
 }  // namespace
 
-Model make(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
-  TESSERA_CHECK(tables.units.size() == static_cast<std::size_t>(run.model.layers) + 2,
+Model make(const spec::Model& spec, const program::Tables& tables, const RankModel& held) {
+  TESSERA_CHECK(tables.units.size() == static_cast<std::size_t>(spec.layers) + 2,
                 "units do not match the model's layers");
-  return kMakers.at(static_cast<std::size_t>(run.model.family))(run, tables, held);
+  return kMakers.at(static_cast<std::size_t>(spec.family))(spec, tables, held);
 }
 
 Tensor logits(Model& model, const program::Tables& tables, const Batch& batch, const Tensor& rows) {

@@ -30,7 +30,7 @@ TEST_P(PeakOnADevice, IsThatOfThePlan) {
   run_ranks(
       {}, static_cast<int>(run.layout.ranks()),
       [&](const collective::Communicator& communicator) {
-        train::Session session(run, communicator, train::random_source(run.model));
+        train::Session session(train::session_plan(run), communicator, train::random_source(run.model));
         for (int i = 0; i < 2; ++i) session.step();
       },
       &found);

@@ -21,7 +21,7 @@ std::vector<Counts> counts_of(const spec::Run& run, int steps) {
   run_ranks(
       {}, static_cast<int>(run.layout.ranks()),
       [&](const collective::Communicator& communicator) {
-        train::Session session(run, communicator, train::random_source(run.model));
+        train::Session session(train::session_plan(run), communicator, train::random_source(run.model));
         for (int i = 0; i < steps; ++i) session.step();
       },
       &found);
@@ -81,7 +81,7 @@ TEST_P(SnapshotOnADevice, PassesPinnedMemoryAndComesAfterTheStep) {
     run_ranks(
         {}, 2,
         [&](const collective::Communicator& communicator) {
-          train::Session session(run, communicator, train::random_source(run.model));
+          train::Session session(train::session_plan(run), communicator, train::random_source(run.model));
           session.step();
           train::Snapshot snapshot;
           for (int i = 0; i < num_snapshots; ++i) snapshot.take(session);
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Offloads, SnapshotOnADevice, testing::Values("", "optim
 std::vector<double> losses_of(const spec::Run& run, const collective::RunRanks& run_ranks) {
   std::vector<double> out;
   run_ranks(static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
-    train::Session session(run, communicator, train::random_source(run.model));
+    train::Session session(train::session_plan(run), communicator, train::random_source(run.model));
     for (int i = 0; i < 3; ++i) {
       const double loss = session.step().loss;
       if (communicator.rank() == 0) out.push_back(loss);

@@ -73,10 +73,10 @@ class Past {
 };
 
 void work(const spec::Run& run, const UpdateHistory& history, const Communicator& communicator) {
-  Source source = source_of_steps(corpus_source(run), run, [&history](std::int64_t i) {
+  Source source = source_of_steps(corpus_source(run.data, run.model), run, [&history](std::int64_t i) {
     return history.pushes.at(static_cast<std::size_t>(i)).of;
   });
-  Session session(run_of_worker(run), communicator, std::move(source));
+  Session session(session_plan(run_of_worker(run)), communicator, std::move(source));
   for (std::size_t i = 0; i < history.pushes.size(); ++i) session.step();
 }
 
@@ -84,7 +84,7 @@ void serve(const spec::Run& run, const UpdateHistory& history, const Communicato
            const Team& team, Replayed& out) {
   const PartCommunicator servers(communicator, team.server_ranks());
   const auto group = collective::make_groups(communicator, {team.server_ranks()}).front();
-  Session home(run_of_servers(run), servers, [](auto, auto, auto, auto) {});
+  Session home(session_plan(run_of_servers(run)), servers, [](auto, auto, auto, auto) {});
   std::vector<std::unique_ptr<Communicator>> of_worker;
   of_worker.push_back(std::make_unique<PartCommunicator>(communicator, team.ranks_with(0)));
   Serving serving(run_of_worker(run), home, of_worker);

@@ -36,7 +36,7 @@ class Server {
         lines_(lines_of(all, team)),
         servers_(all, team.server_ranks()),
         home_(
-            run_of_servers(run), servers_, [](auto, auto, auto, auto) {}, {}, options.log),
+            session_plan(run_of_servers(run)), servers_, [](auto, auto, auto, auto) {}, {}, options.log),
         is_first_(servers_.rank() == 0),
         requests_(team.workers(), run.layout.updates == spec::Updates::bounded
                                       ? std::optional(run.layout.staleness)
@@ -51,13 +51,14 @@ class Server {
     Resumed resumed;
     const auto data = identity_of(run_.data);
     if (!options_.checkpoints.empty())
-      resumed = resume(home_, {.folder = options_.checkpoints,
-                               .from = options_.from,
-                               .saves = run_.checkpoint.saves(),
-                               .rank = servers_.rank(),
-                               .data = data,
-                               .accepted = options_.accepted,
-                               .known_step = options_.restarts ? options_.restarts->step() : 0});
+      resumed = resume(home_, run_,
+                       {.folder = options_.checkpoints,
+                        .from = options_.from,
+                        .saves = run_.checkpoint.saves(),
+                        .rank = servers_.rank(),
+                        .data = data,
+                        .accepted = options_.accepted,
+                        .known_step = options_.restarts ? options_.restarts->step() : 0});
     const auto progress = home_.progress();
     taken_ = progress.updates - progress.reset_after;
     pushes_ = first_push_ = static_cast<std::int64_t>(progress.next_sample) / share();

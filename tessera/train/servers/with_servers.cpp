@@ -19,11 +19,11 @@ Summary work(const spec::Run& run, const Communicator& all, const Team& team, in
              const LoopOptions& options) {
   const Lines lines = lines_of(all, team);
   const PartCommunicator with_servers(all, team.ranks_with(worker));
-  Source source = source_of_steps(corpus_source(run), run, [worker](std::int64_t i) {
+  Source source = source_of_steps(corpus_source(run.data, run.model), run, [worker](std::int64_t i) {
     return WorkerStep{worker, i + 1};
   });
   const spec::Run mine = run_of_worker(run);
-  Session session(mine, with_servers, std::move(source), {}, options.log);
+  Session session(session_plan(mine), with_servers, std::move(source), {}, options.log);
   const bool is_first = !lines.to_server.empty();
   const auto ask = [&](Ask what) {
     if (is_first) send_number(lines.to_server[0], static_cast<std::int64_t>(what), 1);

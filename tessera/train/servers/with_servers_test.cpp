@@ -133,7 +133,7 @@ TEST_F(WithServers, OfOneWorkerAreATraining) {
   alone.layout.servers = 0;
   alone.layout.updates = Updates::synchronous;
   collective::run_ranks(1, [&](const collective::Communicator& one) {
-    Session session(alone, one, corpus_source(alone));
+    Session session(session_plan(alone), one, corpus_source(alone.data, alone.model));
     for (const Push& push : history().pushes) EXPECT_EQ(session.step().loss, push.loss);
   });
 }

@@ -74,11 +74,11 @@ void write_at(const std::string& path, const Descriptor& file, std::uint64_t beg
 
 }  // namespace
 
-ChoiceShape choice_shape(const spec::Run& run) {
-  return {.samples = run.training.steps * run.training.global_batch,
-          .layers = run.model.blocks() - run.model.dense_layers,
-          .positions = run.model.sequence,
-          .choices = run.model.experts_per_token};
+ChoiceShape choice_shape(const spec::Model& model, const spec::Training& training) {
+  return {.samples = training.steps * training.global_batch,
+          .layers = model.blocks() - model.dense_layers,
+          .positions = model.sequence,
+          .choices = model.experts_per_token};
 }
 
 void make_choice_file(const std::string& path, const ChoiceShape& shape) {

@@ -20,7 +20,7 @@ struct ChoiceShape {
   std::int64_t values() const { return samples * layers * positions * choices; }
 };
 // Of all steps of the run.
-ChoiceShape choice_shape(const spec::Run& run);
+ChoiceShape choice_shape(const spec::Model& model, const spec::Training& training);
 
 // Makes the file with nothing recorded in it. One of such a shape is left as it is, for a run that goes on;
 // any other is a UserError.

@@ -22,7 +22,7 @@ TEST(HeldOut, ACharacterOfTwoTokensIsTwoBytes) {
   run.data.sources = folder.path("accents");
   run.data.validation = 0.5;
   run.data.tokenizer = "bytes";
-  const HeldOut held = held_out(run);
+  const HeldOut held = held_out(run.data, run.model, run.evaluation);
   EXPECT_GT(held.samples, 0u);
   EXPECT_EQ(held.bytes_per_token, 1.0);
 }

@@ -17,14 +17,14 @@ void refuse(const std::string& what, const std::string& file) {
 
 }  // namespace
 
-void expect_no_tokenizer(const spec::Run& run) {
-  if (run.data.bytes_as_tokens || !run.data.sources.empty() || run.model.weights.empty()) return;
-  if (const auto file = checkpoint::tokenizer_in(run.model.weights))
-    refuse(cat("model.weights = ", run.model.weights), *file);
+void expect_no_tokenizer(const spec::Data& data, const spec::Model& model) {
+  if (data.bytes_as_tokens || !data.sources.empty() || model.weights.empty()) return;
+  if (const auto file = checkpoint::tokenizer_in(model.weights))
+    refuse(cat("model.weights = ", model.weights), *file);
 }
 
-void expect_no_tokenizer(const spec::Run& run, const std::string& checkpoint) {
-  if (run.data.bytes_as_tokens || !run.data.sources.empty()) return;
+void expect_no_tokenizer(const spec::Data& data, const std::string& checkpoint) {
+  if (data.bytes_as_tokens || !data.sources.empty()) return;
   if (const auto folder = checkpoint::tokenizer_folder(checkpoint))
     refuse(cat("the checkpoint ", checkpoint), *checkpoint::tokenizer_in(*folder));
 }

@@ -10,7 +10,7 @@ namespace tessera::train {
 
 // Throw UserError when the weights, or the checkpoint, that a run begins with have a tokenizer and
 // data.bytes_as_tokens does not allow to do without.
-void expect_no_tokenizer(const spec::Run& run);
-void expect_no_tokenizer(const spec::Run& run, const std::string& checkpoint);
+void expect_no_tokenizer(const spec::Data& data, const spec::Model& model);
+void expect_no_tokenizer(const spec::Data& data, const std::string& checkpoint);
 
 }  // namespace tessera::train

@@ -22,7 +22,7 @@ inline Apart train_apart(const spec::Run& run, const Source& source,
   out.losses.resize(static_cast<std::size_t>(run.training.steps) * replicas_of_run);
   run_ranks(static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& all) {
     Replicas replicas(run, all);
-    Session session(replicas.run(), replicas.communicator(), replicas.source(source));
+    Session session(session_plan(replicas.run()), replicas.communicator(), replicas.source(source));
     replicas.begin(session);
     const bool tells = replicas.communicator().rank() == 0;
     const auto inner = static_cast<std::size_t>(run.layout.ranks() / run.layout.pp / run.layout.dp_replicate);

@@ -97,7 +97,7 @@ inline spec::Run load_run(const LoadCase& c, const spec::Layout& layout, const s
 inline void write_choice_file(const spec::Run& run, const Choose& choose) {
   const std::string& path = run.training.replay_choices;
   std::filesystem::remove(path);
-  const ChoiceShape shape = choice_shape(run);
+  const ChoiceShape shape = choice_shape(run.model, run.training);
   make_choice_file(path, shape);
   ChoiceWriter writer(path);
   for (std::int64_t sample = 0; sample < shape.samples; ++sample)

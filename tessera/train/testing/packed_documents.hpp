@@ -49,7 +49,7 @@ inline void one_by_one(std::span<const std::uint64_t> samples, std::span<std::in
 inline engine::StepReport first_step(const spec::Run& run, const Source& source) {
   engine::StepReport out;
   collective::run_ranks(static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& me) {
-    const auto report = Session(run, me, source).step();
+    const auto report = Session(session_plan(run), me, source).step();
     if (me.rank() == 0) out = report;
   });
   return out;

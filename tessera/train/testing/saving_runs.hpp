@@ -28,9 +28,9 @@ class SavingRuns : public ::testing::Test {
     collective::run_ranks(
         static_cast<int>(run.layout.ranks()), [&](const collective::Communicator& communicator) {
           const int rank = communicator.rank();
-          Session session(run, communicator, random_source(run.model));
+          Session session(session_plan(run), communicator, random_source(run.model));
           const Resumed resumed =
-              resume(session, {.folder = folder_, .from = from, .rank = rank, .accepted = accepted});
+              resume(session, run, {.folder = folder_, .from = from, .rank = rank, .accepted = accepted});
           Saver saver(run, session,
                       {.folder = folder_,
                        .rank = rank,

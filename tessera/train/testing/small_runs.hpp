@@ -73,7 +73,7 @@ inline std::vector<double> losses(const spec::Run& run, int steps) {
   std::vector<double> out;
   collective::run_ranks(static_cast<int>(run.layout.ranks()),
                         [&](const collective::Communicator& communicator) {
-                          Session session(run, communicator, random_source(run.model));
+                          Session session(session_plan(run), communicator, random_source(run.model));
                           for (int i = 0; i < steps; ++i) {
                             const auto report = session.step();
                             if (communicator.rank() == 0) out.push_back(report.loss);

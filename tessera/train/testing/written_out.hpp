@@ -53,7 +53,7 @@ class WrittenOut {
     const Source whole = random_source(run_.model);
     auto& session = sessions_[replica];
     session = std::make_unique<Session>(
-        run, one_,
+        session_plan(run), one_,
         [=](std::span<const std::uint64_t> samples, std::span<std::int64_t> tokens,
             std::span<std::int64_t> targets, std::span<std::int64_t> documents) {
           std::vector<std::uint64_t> of_all;

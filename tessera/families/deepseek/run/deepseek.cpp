@@ -19,9 +19,9 @@ Tensor turned(const Tensor& x, const parallel::Rotary& rotary) {
 
 class DeepseekBlock final : public DecoderBlock {
  public:
-  DeepseekBlock(const program::Unit& described, const spec::Run& run, std::int64_t layer,
+  DeepseekBlock(const program::Unit& described, const spec::Model& spec, std::int64_t layer,
                 const RankModel& held, const parallel::Rotary& rotary)
-      : DecoderBlock(described, run, layer, held, rotary),
+      : DecoderBlock(described, spec, layer, held, rotary),
         q_a_(weight({"self_attn.q_a_proj"})),
         kv_a_(weight({"self_attn.kv_a_proj_with_mqa"})),
         q_b_(weight({"self_attn.q_b_proj"})),
@@ -91,8 +91,8 @@ class DeepseekBlock final : public DecoderBlock {
 
 }  // namespace
 
-Model make_deepseek(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
-  return make_decoder<DeepseekBlock>(run, tables, held);
+Model make_deepseek(const spec::Model& spec, const program::Tables& tables, const RankModel& held) {
+  return make_decoder<DeepseekBlock>(spec, tables, held);
 }
 
 }  // namespace tessera::model

@@ -59,11 +59,11 @@ struct Linear {
 
 class EmbeddingUnit final : public Unit {
  public:
-  EmbeddingUnit(const spec::Run& run, const RankModel& held)
+  EmbeddingUnit(const spec::Model& spec, const RankModel& held)
       : context_(held.context),
         tokens_(find_weight(held.buckets, "transformer.wte.weight")),
         positions_(find_weight(held.buckets, "transformer.wpe.weight")),
-        drop_(run.model.dropout, run.training.seed, 0, Dropout::Place::embedding) {}
+        drop_(spec.dropout, held.seed, 0, Dropout::Place::embedding) {}
   Outcome forward(std::size_t, std::size_t, std::vector<Tensor>, const Batch& batch, Tape& tape) override {
     const Tensor tokens =
         parallel::embedding_to_stream(batch.tokens_T, tokens_, tape.anchor(), tape.work, context_);
@@ -94,19 +94,20 @@ class EmbeddingUnit final : public Unit {
 
 class BlockUnit final : public StepUnit {
  public:
-  BlockUnit(const program::Unit& described, const spec::Run& run, std::int64_t layer, const RankModel& held)
+  BlockUnit(const program::Unit& described, const spec::Model& spec, std::int64_t layer,
+            const RankModel& held)
       : StepUnit(described, held.context),
-        heads_(run.model.heads / run.layout.tp_channels()),
+        heads_(spec.heads / held.channel_ranks),
         layer_(static_cast<std::size_t>(layer)),
         name_(cat("transformer.h.", layer, ".")),
-        norm_1_(held.buckets, name_ + "ln_1", run.model.norm_epsilon),
+        norm_1_(held.buckets, name_ + "ln_1", spec.norm_epsilon),
         qkv_(held.buckets, name_, {"attn.q", "attn.k", "attn.v"}),
         out_(held.buckets, name_, {"attn.out"}),
-        norm_2_(held.buckets, name_ + "ln_2", run.model.norm_epsilon),
+        norm_2_(held.buckets, name_ + "ln_2", spec.norm_epsilon),
         up_(held.buckets, name_, {"mlp.up"}),
         down_(held.buckets, name_, {"mlp.down"}),
-        drop_attention_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::attention),
-        drop_mlp_(run.model.dropout, run.training.seed, layer + 1, Dropout::Place::mlp) {
+        drop_attention_(spec.dropout, held.seed, layer + 1, Dropout::Place::attention),
+        drop_mlp_(spec.dropout, held.seed, layer + 1, Dropout::Place::mlp) {
     add("norm_1", [this](const StepCall& v) { return norm_1_(v["hidden"], v.tape, context()); });
     add("qkv", [this](const StepCall& v) { return qkv_.of_entering("entering_1", v, context()); });
     add("attention", [this](const StepCall& v) {
@@ -172,13 +173,13 @@ class HeadUnit final : public Head {
 
 }  // namespace
 
-Model make_gpt2(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
+Model make_gpt2(const spec::Model& spec, const program::Tables& tables, const RankModel& held) {
   Model model(tables.units.size());
-  if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(run, held);
-  for (std::int64_t layer = 0; layer < run.model.layers; ++layer)
+  if (held.units.front()) model.front() = std::make_unique<EmbeddingUnit>(spec, held);
+  for (std::int64_t layer = 0; layer < spec.layers; ++layer)
     if (const auto unit = static_cast<std::size_t>(layer) + 1; held.units[unit])
-      model[unit] = std::make_unique<BlockUnit>(tables.units[unit], run, layer, held);
-  if (held.units.back()) model.back() = std::make_unique<HeadUnit>(run.model, held);
+      model[unit] = std::make_unique<BlockUnit>(tables.units[unit], spec, layer, held);
+  if (held.units.back()) model.back() = std::make_unique<HeadUnit>(spec, held);
   return model;
 }
 

@@ -9,13 +9,13 @@ using shard::Weight;
 
 class LlamaBlock final : public DecoderBlock {
  public:
-  LlamaBlock(const program::Unit& described, const spec::Run& run, std::int64_t layer, const RankModel& held,
-             const parallel::Rotary& rotary)
-      : DecoderBlock(described, run, layer, held, rotary),
-        q_norm_(run.model.qk_norm ? &weight({"self_attn.q_norm"}) : nullptr),
-        k_norm_(run.model.qk_norm ? &weight({"self_attn.k_norm"}) : nullptr) {
+  LlamaBlock(const program::Unit& described, const spec::Model& spec, std::int64_t layer,
+             const RankModel& held, const parallel::Rotary& rotary)
+      : DecoderBlock(described, spec, layer, held, rotary),
+        q_norm_(spec.qk_norm ? &weight({"self_attn.q_norm"}) : nullptr),
+        k_norm_(spec.qk_norm ? &weight({"self_attn.k_norm"}) : nullptr) {
     add_norm("norm_1", "hidden", weight({"input_layernorm"}));
-    add_projections(run);
+    add_projections();
     add("attention", [this](const StepCall& v) { return attend(heads(v["qkv"], v.branch, v.tape), v); });
     add_norm("norm_2", "middle", weight({"post_attention_layernorm"}));
     add_sums("attended_sums", add_feed_forward());
@@ -35,8 +35,8 @@ class LlamaBlock final : public DecoderBlock {
 
 }  // namespace
 
-Model make_llama(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
-  return make_decoder<LlamaBlock>(run, tables, held);
+Model make_llama(const spec::Model& spec, const program::Tables& tables, const RankModel& held) {
+  return make_decoder<LlamaBlock>(spec, tables, held);
 }
 
 }  // namespace tessera::model

@@ -9,13 +9,12 @@ using shard::Weight;
 
 class Olmo2Block final : public DecoderBlock {
  public:
-  Olmo2Block(const program::Unit& described, const spec::Run& run, std::int64_t layer, const RankModel& held,
-             const parallel::Rotary& rotary)
-      : DecoderBlock(described, run, layer, held, rotary),
+  Olmo2Block(const program::Unit& described, const spec::Model& spec, std::int64_t layer,
+             const RankModel& held, const parallel::Rotary& rotary)
+      : DecoderBlock(described, spec, layer, held, rotary),
         q_norm_(weight({"self_attn.q_norm"})),
-        k_norm_(weight({"self_attn.k_norm"})),
-        k_copies_(spec::tp_rep(run.model, run.layout)) {
-    add_projections(run);
+        k_norm_(weight({"self_attn.k_norm"})) {
+    add_projections();
     add("stream_1", [](const StepCall& v) { return v["hidden"]; });
     add("attention", [this](const StepCall& v) {
       const Tensor normed = norm_channels(v["qkv"], channel_norm(v.tape), context());
@@ -32,18 +31,18 @@ class Olmo2Block final : public DecoderBlock {
 
  private:
   ChannelNorm channel_norm(Tape& tape) const {
-    return {tape.wide_leaf(q_norm_), tape.wide_leaf(k_norm_), spec_.query_size(), spec_.key_size(), k_copies_,
-            spec_.norm_epsilon};
+    return {
+        tape.wide_leaf(q_norm_), tape.wide_leaf(k_norm_), spec_.query_size(), spec_.key_size(), key_copies_,
+        spec_.norm_epsilon};
   }
 
   Weight &q_norm_, &k_norm_;
-  std::int64_t k_copies_;
 };
 
 }  // namespace
 
-Model make_olmo2(const spec::Run& run, const program::Tables& tables, const RankModel& held) {
-  return make_decoder<Olmo2Block>(run, tables, held);
+Model make_olmo2(const spec::Model& spec, const program::Tables& tables, const RankModel& held) {
+  return make_decoder<Olmo2Block>(spec, tables, held);
 }
 
 }  // namespace tessera::model
