@@ -68,14 +68,12 @@ set(TESSERA_MANY_CORES 3)
 # LibTorch is a plain imported target: include folders as SYSTEM, two libraries, no configure-time script of its own.
 if(TESSERA_RUN_STOREY)
   set(TESSERA_TORCH_DIR "" CACHE PATH "Folder of the torch package (holds include/ and lib/)")
-  # Looked for again while it is absent: a build folder configured before scripts/bootstrap mends itself.
-  if(NOT EXISTS "${TESSERA_TORCH_DIR}/include/ATen/core/Tensor.h")
-    file(GLOB torch_folders ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
-    if(torch_folders)
-      list(GET torch_folders -1 torch_folder)
-      message(STATUS "LibTorch: ${torch_folder}")
-      set(TESSERA_TORCH_DIR "${torch_folder}" CACHE PATH "Folder of the torch package (holds include/ and lib/)" FORCE)
-    endif()
+  # Looked for again while it is absent, or where scripts/bootstrap once put it: build folders configured before repair themselves.
+  set(bootstrapped ${PROJECT_SOURCE_DIR}/.libtorch/torch)
+  if(EXISTS ${bootstrapped} AND
+     (NOT EXISTS "${TESSERA_TORCH_DIR}/include/ATen/core/Tensor.h" OR TESSERA_TORCH_DIR MATCHES "^${PROJECT_SOURCE_DIR}/\\.venv/"))
+    message(STATUS "LibTorch: ${bootstrapped}")
+    set(TESSERA_TORCH_DIR "${bootstrapped}" CACHE PATH "Folder of the torch package (holds include/ and lib/)" FORCE)
   endif()
   if(NOT EXISTS "${TESSERA_TORCH_DIR}/include/ATen/core/Tensor.h")
     message(FATAL_ERROR "No LibTorch in '${TESSERA_TORCH_DIR}'. Run scripts/bootstrap, or pass -DTESSERA_TORCH_DIR=<folder of the torch package>.")
