@@ -1,11 +1,14 @@
 // Replicas that make steps by themselves: where theory says so they are synchronous data parallelism, their
 // bytes fall with the number of local steps, and they go on from what they save. About 3 s.
 #include "tessera/train/replicas.hpp"
-#include "tessera/base/testing/one_in.hpp"
+
+#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "tessera/base/testing/one_in.hpp"
+#include "tessera/spec/choice_names.hpp"
 #include "tessera/train/loop.hpp"
 #include "tessera/train/testing/apart.hpp"
 #include "tessera/train/testing/small_runs.hpp"

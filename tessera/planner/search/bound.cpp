@@ -67,12 +67,12 @@ Bound::Units Bound::described(const Candidate& candidate) {
   spec::Layout plain = run.layout;
   plain.recompute = spec::Recompute::none;
   const std::string key = key_of(plain, run.model.experts > 0);
-  auto model = models_.find(key);
-  if (model == models_.end()) model = models_.emplace(key, families::step_request(run).model).first;
-  const program::Tables tables = plan::describe({.model = model->second,
-                                                 .layout = run.layout,
-                                                 .num_micro = run.num_micro_batches(),
-                                                 .optimizer = plan::optimizer_plan(run.training)});
+  auto found = requests_.find(key);
+  if (found == requests_.end()) found = requests_.emplace(key, families::step_request(run)).first;
+  plan::StepRequest& request = found->second;
+  request.layout = run.layout;
+  request.num_micro = run.num_micro_batches();
+  const program::Tables tables = plan::describe(request);
   Forwards blocks;
   for (std::size_t i = 1; i + 1 < unit_like_.size(); ++i) {
     const Forwards one = forward_of(tables.units[unit_like_[i]]);
@@ -80,7 +80,7 @@ Bound::Units Bound::described(const Candidate& candidate) {
   }
   const simulate::Rates rates = rates_for(candidate, cluster_, constants_, tables, blocks);
   auto seconds = unit_seconds(tables, rates);
-  const auto dealing = plan::dealing_seconds(run.layout, model->second);
+  const auto dealing = plan::dealing_seconds(run.layout, request.model);
   for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i].even = dealing[i];
   Units out;
   out.seconds = std::move(seconds);

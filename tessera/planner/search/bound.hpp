@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/plan/model/family.hpp"
+#include "tessera/plan/model/step_request.hpp"
 #include "tessera/planner/search/search.hpp"
 #include "tessera/planner/search/unit_prices.hpp"
 
@@ -53,10 +53,10 @@ class Bound {
 
   const spec::Run& run_;
   const Cluster& cluster_;
-  const Constants& constants_;
+  const Constants constants_;
   std::vector<std::size_t> unit_like_;  // by unit of the run: the one of small_ that it is like
   spec::Run small_;                     // the run with one block of each kind
-  std::map<std::string, plan::ModelPlan> models_;
+  std::map<std::string, plan::StepRequest> requests_;  // by what a model plan depends on
   std::map<std::string, Units> units_;
   std::map<std::string, std::vector<std::uint32_t>> dealt_;
   std::map<std::string, std::vector<Moments>> moments_;  // by rank

@@ -53,7 +53,7 @@ class Trial {
   void take(const Refined& from);
 
   const Cluster& cluster_;
-  const Constants& constants_;
+  const Constants constants_;
   const Sample sample_;
   program::Program program_;
   Refined first_, out_;
