@@ -64,28 +64,27 @@ std::vector<double> speeds_of(const Cluster& cluster, const spec::Run& run, cons
 
 void deal_by_speed(spec::Run& run, const std::vector<double>& speeds, double head) {
   spec::Layout& layout = run.layout;
+  const std::int64_t batch = run.training.global_batch, blocks = run.model.blocks();
   layout.micro_batches_by_rank.clear(), layout.stages.clear();
-  if (layout.pp == 1 && layout.dp() > 1 && run.training.global_batch % layout.micro_batch == 0) {
+  if (layout.pp == 1 && layout.dp() > 1 && batch % layout.micro_batch == 0) {
     const auto groups = slowest_of_each(speeds, layout.dp());
-    layout.micro_batches_by_rank = list_text(dealt(run.training.global_batch / layout.micro_batch, groups,
-                                                   std::vector<double>(groups.size(), 0), 0));
-  } else if (layout.pp > 1 && layout.num_virtual() == 1 && run.model.blocks() >= layout.pp) {
-    auto counts =
-        dealt(run.model.blocks(), slowest_of_each(speeds, layout.pp), head_last(layout.pp, head), 1);
+    layout.micro_batches_by_rank =
+        list_text(dealt(batch / layout.micro_batch, groups, std::vector<double>(groups.size(), 0), 0));
+  } else if (layout.pp > 1 && layout.num_virtual() == 1 && blocks >= layout.pp) {
+    auto counts = dealt(blocks, slowest_of_each(speeds, layout.pp), head_last(layout.pp, head), 1);
     ++counts.front(), ++counts.back();  // embedding and head
     layout.stages = list_text(counts);
   }
 }
 
-double slowest_share(const spec::Run& run, const std::vector<double>& speeds, double head) {
-  const spec::Layout& layout = run.layout;
+double slowest_share(const spec::Layout& layout, const std::vector<double>& speeds, double head) {
   const auto longest = [&](const std::vector<double>& work, std::int64_t parts) {
     const auto groups = slowest_of_each(speeds, parts);
     double most = 0;
     for (std::size_t i = 0; i < groups.size(); ++i) most = std::max(most, work[i] / groups[i]);
     return most / (std::accumulate(work.begin(), work.end(), 0.0) / static_cast<double>(parts));
   };
-  if (const auto by_rank = run.layout.unequal_micro_batches(); !by_rank.empty())
+  if (const auto by_rank = layout.unequal_micro_batches(); !by_rank.empty())
     return longest({by_rank.begin(), by_rank.end()}, layout.dp());
   const auto stages = spec::split_numbers(layout.stages);
   if (layout.stages.empty() || !stages || std::ssize(*stages) != layout.pp || layout.pp < 2) return 1;

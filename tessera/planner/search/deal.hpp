@@ -15,6 +15,6 @@ std::vector<double> speeds_of(const Cluster& cluster, const spec::Run& run, cons
 void deal_by_speed(spec::Run& run, const std::vector<double>& speeds, double head);
 
 // How long the rank that takes longest computes, over what the slowest device would with an even share.
-double slowest_share(const spec::Run& run, const std::vector<double>& speeds, double head);
+double slowest_share(const spec::Layout& layout, const std::vector<double>& speeds, double head);
 
 }  // namespace tessera::planner

@@ -13,10 +13,10 @@ TEST(Deal, MicroBatchesAreInProportionToSpeed) {
   run.training.global_batch = 12;
   deal_by_speed(run, {2, 1}, 0);
   EXPECT_EQ(run.layout.micro_batches_by_rank, "8,4");
-  EXPECT_DOUBLE_EQ(slowest_share(run, {2, 1}, 0), 4.0 / 6);  // an even share would take the slow one 6
+  EXPECT_DOUBLE_EQ(slowest_share(run.layout, {2, 1}, 0), 4.0 / 6);  // an even share would take the slow one 6
   EXPECT_TRUE(spec::problems(run).empty());
   run.layout.micro_batches_by_rank.clear();
-  EXPECT_DOUBLE_EQ(slowest_share(run, {2, 1}, 0), 1);
+  EXPECT_DOUBLE_EQ(slowest_share(run.layout, {2, 1}, 0), 1);
 }
 
 TEST(Deal, StagesAreInProportionToSpeedAndTheHeadCounts) {
@@ -24,7 +24,7 @@ TEST(Deal, StagesAreInProportionToSpeedAndTheHeadCounts) {
   run.model.layers = 12, run.layout.pp = 2;
   deal_by_speed(run, {2, 1}, 0);
   EXPECT_EQ(run.layout.stages, "9,5");  // eight blocks and the embedding, four and the head
-  EXPECT_DOUBLE_EQ(slowest_share(run, {2, 1}, 0), 4.0 / 6);
+  EXPECT_DOUBLE_EQ(slowest_share(run.layout, {2, 1}, 0), 4.0 / 6);
   deal_by_speed(run, {1, 1}, 2);
   EXPECT_EQ(run.layout.stages, "8,6");
   EXPECT_TRUE(spec::problems(run).empty());

@@ -54,6 +54,9 @@ class Searching {
  public:
   Searching(const spec::Run& run, const Cluster& cluster, const Limits& limits, const Constants& constants)
       : run_(run),
+        model_(run.model),
+        given_(run.layout),
+        batch_(run.training.global_batch),
         device_(cluster.slowest().device),
         network_(cluster.network),
         limits_(limits),
@@ -72,9 +75,9 @@ class Searching {
 
   Found all() {
     const double start = now_seconds();
-    for (const std::int64_t pp : sizes("pp", run_.layout.pp, devices_))
-      for (const std::int64_t tp : sizes("tp", run_.layout.tp, devices_ / pp))
-        for (const std::int64_t cp : sizes("cp", run_.layout.cp, devices_ / pp / tp)) mesh(pp, tp, cp);
+    for (const std::int64_t pp : sizes("pp", given_.pp, devices_))
+      for (const std::int64_t tp : sizes("tp", given_.tp, devices_ / pp))
+        for (const std::int64_t cp : sizes("cp", given_.cp, devices_ / pp / tp)) mesh(pp, tp, cp);
     // The most promising first: what is kept then bounds the others.
     std::ranges::sort(branches_, {}, &Branch::floor);
     for (Branch& one : branches_) branch(one);
@@ -124,11 +127,11 @@ class Searching {
   std::vector<ScheduleChoice> schedules(std::int64_t pp, std::int64_t micro_batches) const {
     if (is_pinned("schedule")) return pinned_schedule(pp);
     if (pp == 1) return {{"1f1b"_schedule, 0}};
-    const std::int64_t units = run_.model.blocks() + 2;
+    const std::int64_t units = model_.blocks() + 2;
     std::vector<ScheduleChoice> out = {{"1f1b"_schedule, 0}, {"zb-h1"_schedule, 0}};
     if (2 * pp <= units) out.push_back({"zb-v"_schedule, 0});
     std::set<std::int64_t> several = {2, 3, 4, 6, 8, 12};
-    if (is_pinned("virtual_stages")) several.insert(run_.layout.virtual_stages);
+    if (is_pinned("virtual_stages")) several.insert(given_.virtual_stages);
     for (const std::int64_t chunks : several)
       if (chunks > 1 && chunks * pp <= units && micro_batches % pp == 0)
         out.push_back({"interleaved"_schedule, chunks});
@@ -139,7 +142,7 @@ class Searching {
   std::vector<ScheduleChoice> pinned_schedule(std::int64_t pp) const {
     spec::Layout layout = base_;
     if (spec::entry(layout.schedule).traits.is_search) return {};
-    if (pp > 1 && pp * layout.num_virtual() > run_.model.blocks() + 2) return {};
+    if (pp > 1 && pp * layout.num_virtual() > model_.blocks() + 2) return {};
     return {{layout.schedule, layout.virtual_stages}};
   }
 
@@ -149,22 +152,21 @@ class Searching {
     out.schedules = schedules(pp, micro_batches);
     out.recomputes = {Recompute::none, Recompute::selective, Recompute::full};
     if (is_pinned("recompute")) {
-      out.recomputes = {run_.layout.recompute};
-      if (run_.layout.recompute == Recompute::budget)
-        out.recomputes.clear();  // it is no layout, but a search
+      out.recomputes = {given_.recompute};
+      if (given_.recompute == Recompute::budget) out.recomputes.clear();  // it is no layout, but a search
     }
     out.sharding = {{0, 1}};
     const std::int64_t within = std::max<std::int64_t>(1, node_ / (tp * cp));
     for (std::int64_t zero = 1; zero <= 3 && dp * cp > 1; ++zero) {
       out.sharding.emplace_back(zero, dp);
       if (within > 1 && within < dp && dp % within == 0) out.sharding.emplace_back(zero, within);
-      const std::int64_t own = is_pinned("dp_shard") ? run_.layout.dp_shard : dp / run_.layout.dp_replicate;
+      const std::int64_t own = is_pinned("dp_shard") ? given_.dp_shard : dp / given_.dp_replicate;
       if ((is_pinned("dp_shard") || is_pinned("dp_replicate")) && own > 1 && own < dp && own != within &&
           dp % own == 0)
         out.sharding.emplace_back(zero, own);
     }
     out.kinds = {TensorKind::d1};
-    if (run_.model.experts == 0 && run_.model.kv_rank == 0 && run_.model.mtp_layers == 0) {
+    if (model_.experts == 0 && model_.kv_rank == 0 && model_.mtp_layers == 0) {
       const auto root = static_cast<std::int64_t>(std::lround(std::sqrt(tp))),
                  cube = static_cast<std::int64_t>(std::lround(std::cbrt(tp)));
       if (root > 1 && root * root == tp) out.kinds.push_back(TensorKind::d2);
@@ -173,24 +175,23 @@ class Searching {
       if (half > 1 && 2 * half * half == tp) out.kinds.push_back(TensorKind::d25);
     }
     out.overlaps = {Overlapped::none};
-    if (tp > 1 && run_.model.experts == 0) out.overlaps.push_back(Overlapped::tensor);
+    if (tp > 1 && model_.experts == 0) out.overlaps.push_back(Overlapped::tensor);
     if (shared.ranks() > 1) out.overlaps.push_back(Overlapped::experts);
     out.offloads = {"", "optimizer"};
-    if (is_pinned("offload")) out.offloads = {run_.layout.offload};
+    if (is_pinned("offload")) out.offloads = {given_.offload};
     out.cp_heads = by_heads(tp, cp);
-    if (is_pinned("cp_heads")) out.cp_heads = {run_.layout.cp_heads};
+    if (is_pinned("cp_heads")) out.cp_heads = {given_.cp_heads};
     return out;
   }
 
   bool cuts_evenly(std::int64_t pp, std::int64_t tp, std::int64_t cp) const {
-    const spec::Model& model = run_.model;
-    if (model.heads % tp != 0 || (model.kv_heads % tp != 0 && tp % model.kv_heads != 0)) return false;
-    if (model.ffn % tp != 0 || model.sequence % (2 * cp * tp) != 0) return false;
-    return pp <= model.blocks() + 2;
+    if (model_.heads % tp != 0 || (model_.kv_heads % tp != 0 && tp % model_.kv_heads != 0)) return false;
+    if (model_.ffn % tp != 0 || model_.sequence % (2 * cp * tp) != 0) return false;
+    return pp <= model_.blocks() + 2;
   }
 
   void mesh(std::int64_t pp, std::int64_t tp, std::int64_t cp) {
-    const std::int64_t dp = devices_ / pp / tp / cp, batch = run_.training.global_batch;
+    const std::int64_t dp = devices_ / pp / tp / cp, batch = batch_;
     const auto of_rank = batch % dp == 0 ? batch / dp : 0;
     const std::vector<std::int64_t> sizes = of_rank > 0 ? micro_sizes(of_rank) : std::vector<std::int64_t>{1};
     for (const Shared shared : shared_experts(tp, cp, dp))
@@ -216,14 +217,13 @@ class Searching {
   // The seconds of products, attention and element-wise work of a mesh, and of its collectives at their best.
   double floor_of(const spec::Layout& layout) const {
     spec::Run run = run_;
-    run.layout = layout;
-    run.layout.zero = layout.dp() > 1 ? 1 : 0;
+    run.layout = layout, run.layout.zero = layout.dp() > 1 ? 1 : 0;
     return estimate(workload_of(run), device_, lossless_, constants_).step;
   }
 
   std::vector<std::int64_t> micro_sizes(std::int64_t of_rank) const {
     std::vector<std::int64_t> out;
-    if (const std::int64_t own = run_.layout.micro_batch; is_pinned("micro_batch"))
+    if (const std::int64_t own = given_.micro_batch; is_pinned("micro_batch"))
       return of_rank % own == 0 ? std::vector{own} : out;
     for (std::int64_t size = 1; size <= of_rank && size <= 16; size *= 2)
       if (of_rank % size == 0) out.push_back(size);
@@ -232,20 +232,18 @@ class Searching {
 
   // Ranks that share the experts, and the matrices of one: these lie within a node.
   std::vector<Shared> shared_experts(std::int64_t tp, std::int64_t cp, std::int64_t dp) const {
-    if (run_.model.experts == 0) return {{1, 1}};
+    if (model_.experts == 0) return {{1, 1}};
     std::vector<Shared> out;
     for (const std::int64_t ep : divisors(dp * cp * tp))
       for (std::int64_t etp = 1; etp <= std::min<std::int64_t>(node_, 8); etp *= 2)
-        if (run_.model.experts % ep == 0 && dp * cp * tp % (ep * etp) == 0 &&
-            run_.model.expert_width() % etp == 0)
+        if (model_.experts % ep == 0 && dp * cp * tp % (ep * etp) == 0 && model_.expert_width() % etp == 0)
           out.push_back({ep, etp});
     return out;
   }
 
   // Ranks of cp that exchange heads: none, or all of them.
   std::vector<std::int64_t> by_heads(std::int64_t tp, std::int64_t cp) const {
-    const spec::Model& model = run_.model;
-    if (cp == 1 || model.kv_rank > 0 || model.heads % (tp * cp) != 0 || model.kv_heads % (tp * cp) != 0)
+    if (cp == 1 || model_.kv_rank > 0 || model_.heads % (tp * cp) != 0 || model_.kv_heads % (tp * cp) != 0)
       return {1};
     return {1, cp};
   }
@@ -286,7 +284,7 @@ class Searching {
   void within_blocks(spec::Run& run, const Choices& varied) {
     spec::Layout& layout = run.layout;
     const bool is_no_fold =
-        run_.model.experts > 0 && layout.dp_shard * layout.cp * layout.tp % (layout.ep * layout.etp) != 0;
+        model_.experts > 0 && layout.dp_shard * layout.cp * layout.tp % (layout.ep * layout.etp) != 0;
     for (const TensorKind kind : varied.kinds)
       for (const Overlapped overlapped : varied.overlaps)
         for (const std::int64_t heads : varied.cp_heads)
@@ -308,7 +306,7 @@ class Searching {
     if (!speeds_.empty()) deal_by_speed(run, speeds_, 0);
     ++found_.certificate.priced;
     Workload work = workload_of(run);
-    if (!speeds_.empty()) work.slowest_share = slowest_share(run, speeds_, 0);
+    if (!speeds_.empty()) work.slowest_share = slowest_share(run.layout, speeds_, 0);
     if (kSlackOfForm * estimate(work, device_, lossless_, constants_).step > bar()) return;
     Candidate candidate = candidate_of(run, device_, network_, constants_, speeds_);
     if (!limits_.by_form && bound_.even_seconds(candidate) >= bar()) return;
@@ -336,6 +334,9 @@ class Searching {
   }
 
   const spec::Run& run_;
+  const spec::Model& model_;
+  const spec::Layout& given_;  // pinned keys are taken from it
+  const std::int64_t batch_;   // samples of a step
   const Device& device_;
   const Network& network_;
   const Limits& limits_;
@@ -355,7 +356,7 @@ class Searching {
 Candidate candidate_of(const spec::Run& run, const Device& device, const Network& network,
                        const Constants& constants, const std::vector<double>& speeds) {
   Candidate out{.layout = run.layout, .work = workload_of(run)};
-  if (!speeds.empty()) out.work.slowest_share = slowest_share(run, speeds, 0);
+  if (!speeds.empty()) out.work.slowest_share = slowest_share(run.layout, speeds, 0);
   out.estimate = estimate(out.work, device, network, constants);
   out.footprint = footprint(out.work);
   if (out.work.offloads_optimizer) {

@@ -50,6 +50,7 @@ class Enumeration {
       : run_(run),
         variety_(variety),
         is_distinct_(is_distinct),
+        has_experts_(run.model.experts > 0),
         fed_piece_(fed_piece(families::step_request(run).model.blocks.back())) {
     schedules_ = varies("schedule")
                      ? schedule_choices()
@@ -57,9 +58,9 @@ class Enumeration {
   }
 
   std::vector<spec::Run> all() {
-    for_each_crossing([&](const spec::Run& crossing) { add(crossing, next_of(crossing)); });
+    for_each_crossing([&](const spec::Layout& crossing) { add(crossing, next_of(crossing)); });
     // What the turns left out.
-    for_each_crossing([&](const spec::Run& crossing) {
+    for_each_crossing([&](const spec::Layout& crossing) {
       const auto key = key_of(crossing);
       for (const ScheduleChoice& choice : schedules_)
         if (!seen_[key].contains(choice)) try_one(crossing, choice);
@@ -69,9 +70,8 @@ class Enumeration {
 
  private:
   using Key = std::array<std::int64_t, 4>;
-  static Key key_of(const spec::Run& run) {
-    const spec::Layout& layout = run.layout;
-    if (run.model.experts > 0) return {layout.pp, layout.ep, 0, 0};
+  Key key_of(const spec::Layout& layout) const {
+    if (has_experts_) return {layout.pp, layout.ep, 0, 0};
     return {layout.pp, layout.cp, layout.tp, static_cast<std::int64_t>(layout.tp_kind)};
   }
 
@@ -87,23 +87,22 @@ class Enumeration {
     return out;
   }
 
-  void for_each_crossing(const std::function<void(const spec::Run&)>& act) const {
+  void for_each_crossing(const std::function<void(const spec::Layout&)>& act) const {
     const auto& own = run_.layout;
-    spec::Run run = run_;
+    spec::Layout layout = own;
     for (const auto pp : sizes("pp", own.pp, 1))
       for (const auto replicate : sizes("dp", own.dp_replicate, pp))
         for (const auto shard : sizes("dp", own.dp_shard, pp * replicate))
           for (const auto cp : sizes("cp", own.cp, pp * replicate * shard))
             for (const auto tp : sizes("tp", own.tp, pp * replicate * shard * cp)) {
-              run.layout.pp = pp, run.layout.dp_replicate = replicate, run.layout.dp_shard = shard;
-              run.layout.cp = cp, run.layout.tp = tp;
-              if (run.layout.ranks() <= variety_.most_ranks) for_each_inner(run, act);
+              layout.pp = pp, layout.dp_replicate = replicate, layout.dp_shard = shard;
+              layout.cp = cp, layout.tp = tp;
+              if (layout.ranks() <= variety_.most_ranks) for_each_inner(layout, act);
             }
   }
 
   // What a rank of cp and of tp does, and what ranks keep of the state.
-  void for_each_inner(spec::Run run, const std::function<void(const spec::Run&)>& act) const {
-    auto& layout = run.layout;
+  void for_each_inner(spec::Layout layout, const std::function<void(const spec::Layout&)>& act) const {
     for (std::int64_t cp_heads = 1; cp_heads <= layout.cp; ++cp_heads)
       for (const bool sequence_parallel : {true, false})
         for (std::int64_t zero = 0; zero <= 3; ++zero) {
@@ -113,24 +112,23 @@ class Enumeration {
           if (!varies("zero") && zero != run_.layout.zero) continue;
           layout.cp_heads = cp_heads, layout.sequence_parallel = sequence_parallel, layout.zero = zero;
           layout.tp_overlap = run_.layout.tp_overlap && layout.tp > 1;
-          for_each_kind(run, act);
+          for_each_kind(layout, act);
         }
   }
 
   // How values lie on the ranks of tp. Of 2.5d every depth that leaves a grid of several rows.
-  void for_each_kind(spec::Run run, const std::function<void(const spec::Run&)>& act) const {
-    if (!varies("tp_kind")) return for_each_fold(run, act);
-    auto& layout = run.layout;
+  void for_each_kind(spec::Layout layout, const std::function<void(const spec::Layout&)>& act) const {
+    if (!varies("tp_kind")) return for_each_fold(layout, act);
     const spec::Layout usual = layout;
     layout.tp_kind = spec::TensorKind::d1, layout.tp_gather = false,
     layout.tp_depth = spec::Layout().tp_depth;
-    for_each_fold(run, act);
-    if (!usual.sequence_parallel || usual.cp_heads > 1 || run.model.experts > 0) return;
+    for_each_fold(layout, act);
+    if (!usual.sequence_parallel || usual.cp_heads > 1 || has_experts_) return;
     const auto try_kind = [&](spec::TensorKind kind) {
       layout.tp_kind = kind;
       layout.tp_overlap = false, layout.tp_regather = true;
       const spec::TensorGrid grid = layout.grid();
-      if (grid.ranks() == layout.tp && grid.rows > 1) act(run);
+      if (grid.ranks() == layout.tp && grid.rows > 1) act(layout);
     };
     try_kind(spec::TensorKind::d2);
     try_kind(spec::TensorKind::d3);
@@ -139,38 +137,38 @@ class Enumeration {
   }
 
   // How the ranks of attention share experts.
-  void for_each_fold(spec::Run run, const std::function<void(const spec::Run&)>& act) const {
-    if (!varies("ep") || run.model.experts == 0) return act(run);
-    auto& layout = run.layout;
+  void for_each_fold(spec::Layout layout, const std::function<void(const spec::Layout&)>& act) const {
+    if (!varies("ep") || !has_experts_) return act(layout);
     const std::int64_t ranks = layout.dp_shard * layout.cp * layout.tp;
     for (layout.ep = 1; layout.ep <= ranks; ++layout.ep)
       for (layout.etp = 1; layout.ep * layout.etp <= ranks; ++layout.etp) {
         layout.ep_overlap = run_.layout.ep_overlap && layout.ep * layout.etp > 1;
-        if (ranks % (layout.ep * layout.etp) == 0) act(run);
+        if (ranks % (layout.ep * layout.etp) == 0) act(layout);
       }
   }
 
-  std::size_t next_of(const spec::Run& crossing) { return turns_[key_of(crossing)]++; }
+  std::size_t next_of(const spec::Layout& crossing) { return turns_[key_of(crossing)]++; }
 
   // With the schedule whose turn it is, or the first after it that is legal.
-  void add(const spec::Run& crossing, std::size_t turn) {
+  void add(const spec::Layout& crossing, std::size_t turn) {
     for (std::size_t i = 0; i < schedules_.size(); ++i)
       if (try_one(crossing, schedules_[(turn + i) % schedules_.size()])) return;
   }
 
-  bool try_one(const spec::Run& crossing, const ScheduleChoice& choice) {
+  bool try_one(const spec::Layout& crossing, const ScheduleChoice& choice) {
     constexpr std::uint64_t kTries = 6;
     for (std::uint64_t attempt = 0; attempt <= kTries; ++attempt) {
-      spec::Run run = crossing;
-      run.layout.schedule = choice.schedule;
-      run.layout.virtual_stages = choice.virtual_stages;
-      if (!varies("batch") && run.layout.in_blocks()) fill_ranks(run.layout);
-      run.model.layers = std::min(run_.model.layers,
-                                  std::max<std::int64_t>(2, run.layout.pp * run.layout.num_virtual() - 1));
+      spec::Run run = run_;
+      spec::Layout& layout = run.layout = crossing;
+      layout.schedule = choice.schedule;
+      layout.virtual_stages = choice.virtual_stages;
+      if (!varies("batch") && layout.in_blocks()) fill_ranks(layout);
+      run.model.layers =
+          std::min(run_.model.layers, std::max<std::int64_t>(2, layout.pp * layout.num_virtual() - 1));
       if (attempt < kTries) balance_stages(run, kTries * num_tried_ + attempt);
       if (!spec::problems(run).empty()) continue;
       ++num_tried_;
-      seen_[key_of(run)].insert(choice);
+      seen_[key_of(layout)].insert(choice);
       if (!is_distinct_ ||
           identities_.insert(stream_of(plan::identity(plan::compile_unchecked(families::step_request(run)))))
               .second)
@@ -251,6 +249,7 @@ class Enumeration {
   const spec::Run& run_;
   const Variety& variety_;
   const bool is_distinct_;  // of equal programs one is taken
+  const bool has_experts_;
   const std::string fed_piece_;
   std::vector<ScheduleChoice> schedules_;
   std::map<Key, std::size_t> turns_;
