@@ -87,15 +87,15 @@ parallel::ProductAxes::Form blocks_of(const spec::Layout& layout) {
 
 }  // namespace
 
-SessionPlan session_plan(const spec::Run& run, program::Program program) {
-  // The model's code refers to these keys for as long as it lives.
-  const auto model = std::make_shared<const spec::Model>(run.model);
+namespace {
+
+SessionPlan session_plan(const spec::Run& run, plan::StepRequest request, program::Program program,
+                         std::string note) {
   return {.program = std::move(program),
-          .note = "",
-          .make_model = [model](const program::Tables& tables,
-                                const model::RankModel& held) { return model::make(*model, tables, held); },
+          .note = std::move(note),
+          .make_model = model::make,
           .compile_evaluation =
-              [request = families::step_request(run)](const program::Tables& tables) {
+              [request = std::move(request)](const program::Tables& tables) {
                 return plan::compile_evaluation(request, tables);
               },
           .model = run.model,
@@ -106,12 +106,17 @@ SessionPlan session_plan(const spec::Run& run, program::Program program) {
           .has_documents = run.data.has_documents()};
 }
 
+}  // namespace
+
 SessionPlan session_plan(const spec::Run& run) {
+  plan::StepRequest request = families::step_request(run);
   std::string note;
-  program::Program program = plan::compile(families::step_request(run), &note);
-  SessionPlan out = session_plan(run, std::move(program));
-  out.note = std::move(note);
-  return out;
+  program::Program program = plan::compile(request, &note);
+  return session_plan(run, std::move(request), std::move(program), std::move(note));
+}
+
+SessionPlan session_plan(const spec::Run& run, program::Program program) {
+  return session_plan(run, families::step_request(run), std::move(program), "");
 }
 
 Session::Session(SessionPlan plan, const collective::Communicator& communicator, Source source,
@@ -147,12 +152,13 @@ Session::Session(SessionPlan plan, const collective::Communicator& communicator,
   const During preparing(log, Doing::preparing);
   if (!plan_.training.replay_choices.empty())
     replayed_choices_.emplace(plan_.training.replay_choices, plan_.model);
-  model_ = plan_.make_model(tables, {.units = held.units,
-                                     .buckets = buckets_,
-                                     .context = context_,
-                                     .channel_ranks = plan_.layout.tp_channels(),
-                                     .key_ranks = spec::tp_kv(plan_.model, plan_.layout),
-                                     .seed = plan_.training.seed});
+  model_ = plan_.make_model(plan_.model, tables,
+                            {.units = held.units,
+                             .buckets = buckets_,
+                             .context = context_,
+                             .channel_ranks = plan_.layout.tp_channels(),
+                             .key_ranks = spec::tp_kv(plan_.model, plan_.layout),
+                             .seed = plan_.training.seed});
   executor_ = std::make_unique<engine::Executor>(
       parts_of(sequence, log_, slots_.empty() ? nullptr : &slots_[rank_class], variation.keep_gradients));
   if (plan_.training.local_steps > 0 && plan_.training.outer_optimizer == spec::OuterOptimizer::nesterov)

@@ -44,7 +44,7 @@ struct SessionPlan {
   program::Program program;
   std::string note;  // of the compiler: what it chose, or had to do otherwise than asked for
   // Makes the units that the rank holds; they may refer to the tables and to `model` below.
-  std::function<model::Model(const program::Tables&, const model::RankModel&)> make_model;
+  std::function<model::Model(const spec::Model&, const program::Tables&, const model::RankModel&)> make_model;
   // Compiles what evaluates, by class of ranks.
   std::function<std::vector<program::Sequence>(const program::Tables&)> compile_evaluation;
   spec::Model model;

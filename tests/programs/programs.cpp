@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tessera/base/random.hpp"
 #include "tessera/base/text.hpp"
 #include "tessera/plan/compile.hpp"
 #include "tessera/plan/testing/of_run.hpp"
@@ -95,12 +96,9 @@ void dump(const T& value, const std::string& indent, std::string& out) {
   }
 }
 
-// FNV-1a, the same everywhere.
 std::string hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
   char out[17];
-  std::snprintf(out, sizeof(out), "%016llx", static_cast<unsigned long long>(hash));
+  std::snprintf(out, sizeof(out), "%016llx", static_cast<unsigned long long>(stream_of(text)));
   return out;
 }
 

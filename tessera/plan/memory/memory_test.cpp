@@ -12,15 +12,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-spec::Run ten_million_in_six_layers() {
-  spec::Run run;
-  run.model = {
-      .layers = 6, .hidden = 384, .heads = 6, .kv_heads = 6, .ffn = 1024, .vocab = 256, .sequence = 256};
-  run.layout.micro_batch = 4;
-  run.training.global_batch = 8;
-  return run;
-}
-
 std::int64_t of(const RankMemory& memory, Category category) { return memory.at_peak.of(category); }
 
 TEST(PlannedMemory, CategoriesOfThePeakAddUpToIt) {

@@ -1,4 +1,4 @@
-// The compiler's functions for a run file: tests describe what they compile as one.
+// The compiler's functions for a run file, as which tests describe what they compile; and one such run.
 #pragma once
 
 #include "tessera/families/families.hpp"
@@ -18,5 +18,14 @@ inline program::Program compile_unchecked(const spec::Run& run) {
 inline Staged stage(const spec::Run& run) { return stage(families::step_request(run)); }
 
 inline program::Tables describe(const spec::Run& run) { return describe(families::step_request(run)); }
+
+inline spec::Run ten_million_in_six_layers() {
+  spec::Run run;
+  run.model = {
+      .layers = 6, .hidden = 384, .heads = 6, .kv_heads = 6, .ffn = 1024, .vocab = 256, .sequence = 256};
+  run.layout.micro_batch = 4;
+  run.training.global_batch = 8;
+  return run;
+}
 
 }  // namespace tessera::plan

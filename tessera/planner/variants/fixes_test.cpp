@@ -12,17 +12,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-spec::Run ten_million_in_six_layers() {
-  spec::Run run;
-  run.model = {
-      .layers = 6, .hidden = 384, .heads = 6, .kv_heads = 6, .ffn = 1024, .vocab = 256, .sequence = 256};
-  run.layout.micro_batch = 4;
-  run.training.global_batch = 8;
-  return run;
-}
-
 TEST(Fixes, ALayoutAboveTheLimitIsRefusedWithWhatFits) {
-  spec::Run run = ten_million_in_six_layers();
+  spec::Run run = plan::ten_million_in_six_layers();
   const std::int64_t peak = plan::peak_bytes(plan::compile(run));
   run.layout.memory_limit_mib = (peak >> 20) + 1;
   EXPECT_NO_THROW(hold_to_memory_limit(run, plan::compile(run)));
@@ -37,7 +28,7 @@ TEST(Fixes, ALayoutAboveTheLimitIsRefusedWithWhatFits) {
 }
 
 TEST(Fixes, FixesFitAndComeByTheirTime) {
-  const spec::Run run = ten_million_in_six_layers();
+  const spec::Run run = plan::ten_million_in_six_layers();
   const std::int64_t limit = plan::peak_bytes(plan::compile(run)) * 8 / 10;
   const auto found = fixes(run, plan::compile(run), limit);
   ASSERT_FALSE(found.empty());
@@ -50,7 +41,7 @@ TEST(Fixes, FixesFitAndComeByTheirTime) {
 }
 
 TEST(Fixes, WhatNothingMakesFitIsSaidSo) {
-  spec::Run run = ten_million_in_six_layers();
+  spec::Run run = plan::ten_million_in_six_layers();
   run.layout.memory_limit_mib = 1;
   EXPECT_THAT([&] { hold_to_memory_limit(run, plan::compile(run)); },
               testing::ThrowsMessage<UserError>(HasSubstr("Nothing that was tried fits")));
